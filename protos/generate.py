@@ -1,0 +1,116 @@
+"""Generate `coordinator/v1` from the contract in this folder.
+
+    python protos/generate.py           write the files
+    python protos/generate.py --check   write nothing; exit 1 and name what differs
+
+The result is a function of the `.proto` files and of the pinned versions of grpcio-tools and
+mypy-protobuf: no time stamp, no path of the machine. The messages' code comes from protoc, the
+stubs (`.pyi`) from mypy-protobuf, which knows about optional fields, enums and `grpc.aio`.
+"""
+
+import argparse
+import os
+import sys
+import sysconfig
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+PROTOS = Path(__file__).resolve().parent
+ROOT = PROTOS.parent
+PACKAGE = Path("coordinator/v1")
+INIT = '"""The generated contract. Never edit: run `poe protos`."""\n'
+
+
+def generate(out: Path) -> None:
+    """Write the generated package below `out`.
+
+    Raises:
+        RuntimeError: there is nothing to generate from, or protoc refused.
+    """
+    from grpc_tools import protoc
+
+    sources = sorted(
+        path.relative_to(PROTOS).as_posix() for path in PROTOS.glob(f"{PACKAGE}/*.proto")
+    )
+    if not sources:
+        raise RuntimeError(f"no .proto file in {PROTOS / PACKAGE}")
+    # protoc looks for the plugins of mypy-protobuf on the PATH.
+    os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")
+    arguments = [
+        "protoc",
+        f"-I{PROTOS}",
+        f"-I{resources.files('grpc_tools') / '_proto'}",
+        f"--python_out={out}",
+        f"--grpc_python_out={out}",
+        f"--mypy_out=quiet:{out}",
+        f"--mypy_grpc_out=quiet:{out}",
+        *sources,
+    ]
+    if protoc.main(arguments) != 0:
+        raise RuntimeError("protoc refused the contract; its words are above")
+    (out / PACKAGE / "__init__.py").write_text(INIT, encoding="utf-8")
+
+
+def package_files(root: Path) -> dict[str, bytes]:
+    """The generated package below `root`: file name to content."""
+    folder = root / PACKAGE
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.glob("*"))
+        if path.is_file() and path.suffix in {".py", ".pyi"}
+    }
+
+
+def drift(root: Path = ROOT) -> list[str]:
+    """What differs between the package below `root` and a fresh generation; empty if nothing."""
+    with tempfile.TemporaryDirectory() as fresh:
+        generate(Path(fresh))
+        wanted = package_files(Path(fresh))
+    found = package_files(root)
+    return [
+        f"{PACKAGE / name}: {_difference(wanted.get(name), found.get(name))}"
+        for name in sorted(wanted.keys() | found.keys())
+        if wanted.get(name) != found.get(name)
+    ]
+
+
+def _difference(wanted: bytes | None, found: bytes | None) -> str:
+    if found is None:
+        return "is missing"
+    return "is not generated from any .proto" if wanted is None else "differs from its .proto"
+
+
+def write(root: Path = ROOT) -> None:
+    """Bring the package below `root` up to date, and remove what no `.proto` generates."""
+    with tempfile.TemporaryDirectory() as fresh:
+        generate(Path(fresh))
+        wanted = package_files(Path(fresh))
+    folder = root / PACKAGE
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in package_files(root).keys() - wanted.keys():
+        (folder / name).unlink()
+    for name, content in wanted.items():
+        (folder / name).write_bytes(content)
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(description="Generate coordinator/v1 from protos/.")
+    parser.add_argument("--check", action="store_true", help="only say what differs")
+    if not parser.parse_args().check:
+        write()
+        return 0
+    differences = drift()
+    for line in differences:
+        print(line)
+    print(
+        "Run `poe protos` and commit the result."
+        if differences
+        else "coordinator/v1 is up to date."
+    )
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
