@@ -1,0 +1,118 @@
+"""What arrives on a user's machine: the wheel, and a member library that needs little."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[1]
+# What the member library may need, and all that the empty environment gets.
+LIGHT_DEPENDENCIES = ["grpcio", "protobuf", "typing_extensions"]
+# What must work with that alone.
+LIGHT_MODULES = ["coordinator.client", "coordinator.assignors", "coordinator.v1.group_pb2_grpc"]
+SERVER = ["core", "shard", "runtime", "storage", "service", "cluster", "observe", "cli"]
+NO_NETWORK = [
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
+    "ConnectTimeoutError",
+    "ProxyError",
+]
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    """Run a command and return what it printed; fail the test, with its words, if it fails."""
+    answer = subprocess.run(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if answer.returncode != 0:
+        pytest.fail(f"{' '.join(map(str, command))}\n{answer.stdout}", pytrace=False)
+    return answer.stdout
+
+
+def is_there(module: str) -> bool:
+    path = ROOT / module.replace(".", "/")
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel, grpcio, protobuf, and nothing else."""
+    home = tmp_path_factory.mktemp("light")
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    answer = subprocess.run(
+        [*pip, *LIGHT_DEPENDENCIES], capture_output=True, text=True, check=False, cwd=home
+    )
+    if answer.returncode != 0:
+        if any(sign in answer.stderr for sign in NO_NETWORK):
+            pytest.skip("no network: grpcio and protobuf cannot be fetched")
+        pytest.fail(answer.stderr, pytrace=False)
+    run(*pip, "--no-deps", wheel, cwd=home)
+    return python
+
+
+def imported_by(python: Path, statement: str) -> set[str]:
+    """The modules that a statement loads in a fresh interpreter, away from the checkout."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print(' '.join(sorted(set(sys.modules) - before)))"
+    )
+    return set(run(python, "-I", "-c", code, cwd=python.parent).split())
+
+
+def test_wheel_has_types_code_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"coordinator/py.typed", "timer/py.typed"} <= set(names)
+    assert "coordinator/v1/group_pb2.pyi" in names
+    top = {name.partition("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"coordinator", "timer"}
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_wheel_registers_the_command_and_no_pytest_plugin(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        entry_points = archive.read(name).decode()
+    assert "coordinator = coordinator.cli.main:main" in entry_points
+    assert "pytest11" not in entry_points
+
+
+def test_importing_coordinator_imports_nothing(light_python: Path) -> None:
+    assert imported_by(light_python, "import coordinator") == {"coordinator"}
+
+
+def test_importing_timer_needs_the_standard_library_only(light_python: Path) -> None:
+    top = {name.partition(".")[0] for name in imported_by(light_python, "import timer")}
+    assert top <= {"timer", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("module", [name for name in LIGHT_MODULES if is_there(name)])
+def test_light_module_needs_grpcio_and_protobuf_only(light_python: Path, module: str) -> None:
+    loaded = imported_by(light_python, f"import {module}")
+    server = {
+        name for name in loaded for part in SERVER if f"{name}.".startswith(f"coordinator.{part}.")
+    }
+    assert module in loaded
+    assert server == set()

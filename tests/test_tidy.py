@@ -1,0 +1,256 @@
+"""The repository keeps its own rules, and every rule of `tidy.py` can object."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tidy
+from tests.tidy import Source
+
+ROOT = Path(__file__).parents[1]
+TEXT_SUFFIXES = set(
+    ".py .pyi .md .toml .yaml .yml .proto .sh .txt .json .service .cfg .ini .html .js .css".split()
+)
+BEHIND_THE_SCENES = {"__pycache__", "build", "dist"}
+
+
+def repository_paths() -> list[str]:
+    """What git tracks or would track; without git, what is on the disk and not hidden."""
+    try:
+        answer = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        names = answer.stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        names = [
+            path.relative_to(ROOT).as_posix()
+            for path in ROOT.rglob("*")
+            if not any(
+                part.startswith(".") or part in BEHIND_THE_SCENES or part.endswith(".egg-info")
+                for part in path.relative_to(ROOT).parts
+            )
+        ]
+    return [name for name in names if name and (ROOT / name).is_file()]
+
+
+PATHS = repository_paths()
+
+
+def _is_text(path: str) -> bool:
+    return Path(path).suffix in TEXT_SUFFIXES or (ROOT / path).read_bytes()[:2] == b"#!"
+
+
+SOURCES = [
+    Source(path, (ROOT / path).read_text(encoding="utf-8"))
+    for path in PATHS
+    if _is_text(path) and not path.startswith(tidy.GENERATED)
+]
+PYTHON = [source for source in SOURCES if source.path.endswith(".py")]
+
+
+def _report(offences: Iterator[str]) -> str:
+    return "\n".join(offences)
+
+
+@pytest.mark.parametrize("rule", tidy.PYTHON_RULES, ids=lambda rule: rule.__name__)
+def test_python(rule: tidy.Rule) -> None:
+    if report := _report(offence for source in PYTHON for offence in rule(source)):
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.mark.parametrize("rule", tidy.TEXT_RULES, ids=lambda rule: rule.__name__)
+def test_text(rule: tidy.Rule) -> None:
+    if report := _report(offence for source in SOURCES for offence in rule(source)):
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.mark.parametrize("rule", tidy.PATH_RULES, ids=lambda rule: rule.__name__)
+def test_paths(rule: tidy.PathRule) -> None:
+    if report := _report(rule(PATHS)):
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.mark.parametrize(
+    "source", [s for s in SOURCES if s.path.endswith(".md")], ids=lambda source: source.path
+)
+def test_links(source: Source) -> None:
+    if report := _report(tidy.links_resolve(source, PATHS)):
+        pytest.fail(report, pytrace=False)
+
+
+def test_the_rules_see_the_whole_repository() -> None:
+    seen = {source.path for source in SOURCES}
+    assert {"coordinator/__init__.py", "tests/run", "tests/tidy.py", "pyproject.toml"} <= seen
+
+
+# --- The rules themselves: each line is an offence -------------------------------------------
+
+LONG = "def f():\n" + "    x = 1\n" * tidy.FUNCTION_LINES_MAX
+LONG_DOCSTRING = 'def f():\n    """Text.\n' + "\n" * 99 + '    """\n    return 1\n'
+PROMISE = "TO" + "DO"
+MACHINE = "/wo" + "rk/main"
+
+IMPORTS = [
+    *[("coordinator/core/group.py", f"import {name}") for name in tidy.WAITING],
+    *[(f"{place}/x.py", "import asyncio") for place in ("coordinator/shard", "timer")],
+    ("coordinator/core/x.py", "def f():\n    import time"),
+    ("coordinator/core/x.py", "from time import monotonic"),
+    ("coordinator/core/x.py", "from concurrent import futures\nfrom os import path"),
+    ("coordinator/core/x.py", "from google.protobuf import message"),
+    ("coordinator/core/x.py", "from coordinator.v1 import group_pb2"),
+    ("coordinator/core/x.py", "from coordinator import shard"),
+    ("coordinator/core/x.py", "from ..shard import shard"),
+    ("coordinator/core/x.py", "from .. import shard"),
+    ("coordinator/core/x.py", "import timer"),
+    ("coordinator/assignors/range.py", "from coordinator.core.ids import MemberId"),
+    ("coordinator/assignors/range.py", "import random"),
+    ("coordinator/shard/shard.py", "from coordinator.storage import log"),
+    ("timer/wheel.py", "import coordinator"),
+    *[("coordinator/client/x.py", f"import coordinator.{name}") for name in (
+        "core", "shard", "runtime", "storage", "service", "cluster", "observe"
+    )],
+    *[("coordinator/spark/x.py", f"from coordinator.{name} import y") for name in (
+        "core", "shard", "runtime", "storage", "service", "cluster", "observe"
+    )],
+    ("coordinator/client/x.py", "import pyspark"),
+    ("coordinator/client/x.py", "from timer import Timer"),
+    ("coordinator/cli/groups.py", "from coordinator.v1 import admin_pb2"),
+    ("coordinator/storage/sqlite.py", "from coordinator.core.group import Group"),
+    ("coordinator/observe/metrics.py", "from coordinator.core import group"),
+    ("coordinator/cluster/controller.py", "from coordinator.v1 import group_pb2"),
+    ("coordinator/runtime/node.py", "from coordinator.v1 import group_pb2"),
+]  # fmt: skip
+
+OFFENDERS: list[tuple[tidy.Rule, str, str]] = [
+    *[(tidy.imports_respect_the_layers, path, text) for path, text in IMPORTS],
+    (tidy.package_imports_nothing, "coordinator/__init__.py", "from . import v1"),
+    (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "import time\ntime.sleep(0)"),
+    (tidy.fast_tests_do_not_sleep, "tests/a/test_x.py", "async def f(): await asyncio.sleep(1)"),
+    (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "asyncio.sleep(delay)"),
+    (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "from time import sleep as nap\nnap(1)"),
+    (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "@pytest.mark.x\ndef f(): time.sleep(1)"),
+    (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept Exception: pass"),
+    (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept: ..."),
+    (tidy.errors_are_not_swallowed, "x.py", "try: f()\nexcept (OSError, Exception) as e: pass"),
+    (tidy.errors_are_not_swallowed, "x.py", "while f():\n try: f()\n except Exception: continue"),
+    (tidy.errors_are_not_swallowed, "x.py", "with contextlib.suppress(Exception): f()"),
+    (tidy.functions_fit_on_a_screen, "timer/x.py", LONG),
+    (tidy.functions_fit_on_a_screen, "timer/x.py", "async " + LONG),
+    (tidy.promises_name_their_issue, "timer/x.py", f"x = 1  # {PROMISE}: later"),
+    (tidy.promises_name_their_issue, "timer/README.md", f"{PROMISE} draw it"),
+    (tidy.promises_name_their_issue, "protos/x.proto", f"int32 a = 1; // {PROMISE}"),
+    (tidy.promises_name_their_issue, "deploy/x.yaml", f"# {PROMISE} (soon)"),
+    (tidy.no_path_of_a_machine, "deploy/README.md", f"cd {MACHINE} && tests/run"),
+    (tidy.no_path_of_a_machine, "tests/test_x.py", "/ro" + "ot/x"),
+    (tidy.no_path_of_a_machine, "timer/README.md", "see ../" + "shared/spec"),
+    (tidy.no_path_of_a_machine, "coordinator/cli/demo.py", 'open("/tm' + 'p/log")'),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), OFFENDERS)
+def test_rule_objects(rule: tidy.Rule, path: str, text: str) -> None:
+    offences = list(rule(Source(path, text)))
+    assert offences
+    assert offences[0].startswith(f"{path}:")
+
+
+INNOCENTS: list[tuple[tidy.Rule, str, str]] = [
+    (tidy.imports_respect_the_layers, "timer/aio.py", "import asyncio"),
+    (tidy.imports_respect_the_layers, "timer/clock.py", "import time"),
+    (tidy.imports_respect_the_layers, "timer/wheel.py", "from .bucket import Bucket"),
+    (tidy.imports_respect_the_layers, "coordinator/core/x.py", "from .ids import MemberId"),
+    (tidy.imports_respect_the_layers, "coordinator/core/x.py", "from coordinator.core import ids"),
+    (tidy.imports_respect_the_layers, "coordinator/core/x.py", "import dataclasses, heapq"),
+    (tidy.imports_respect_the_layers, "coordinator/shard/x.py", "import timer, coordinator.core"),
+    (tidy.imports_respect_the_layers, "coordinator/client/x.py", "from coordinator.v1 import y"),
+    (tidy.imports_respect_the_layers, "coordinator/observe/x.py", "import coordinator.core.events"),
+    (tidy.imports_respect_the_layers, "coordinator/runtime/standby.py", "import coordinator.v1"),
+    (tidy.imports_respect_the_layers, "coordinator/service/x.py", "import coordinator.v1, grpc"),
+    (tidy.package_imports_nothing, "coordinator/__init__.py", '__version__ = "1"'),
+    (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "asyncio.sleep(0)"),
+    (tidy.fast_tests_do_not_sleep, "tests/spark/test_x.py", "time.sleep(1)"),
+    (
+        tidy.fast_tests_do_not_sleep,
+        "tests/test_x.py",
+        "pytestmark = pytest.mark.faults\ntime.sleep(1)",
+    ),
+    (
+        tidy.fast_tests_do_not_sleep,
+        "tests/test_x.py",
+        "@pytest.mark.integration\ndef test_x(): time.sleep(1)",
+    ),
+    (tidy.fast_tests_do_not_sleep, "coordinator/client/x.py", "asyncio.sleep(1)"),
+    (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept OSError: pass"),
+    (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept Exception: log()"),
+    (tidy.functions_fit_on_a_screen, "timer/x.py", LONG_DOCSTRING),
+    (tidy.promises_name_their_issue, "timer/x.py", f"# {PROMISE}(#12): later\nx = '{PROMISE}'"),
+    (tidy.no_path_of_a_machine, "README.md", "deploy/work/x /tm" + "p/x https://a.b/root/x"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), INNOCENTS)
+def test_rule_lets_pass(rule: tidy.Rule, path: str, text: str) -> None:
+    assert list(rule(Source(path, text))) == []
+
+
+def test_offence_names_file_and_line() -> None:
+    source = Source("timer/wheel.py", "import heapq\n\n\nimport asyncio\n")
+    assert list(tidy.imports_respect_the_layers(source)) == [
+        "timer/wheel.py:4: imports asyncio: what decides neither waits, logs nor reads a clock"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "vague"),
+    [
+        ("coordinator/utils.py", "utils.py"),
+        ("coordinator/core/group_helpers.py", "group_helpers.py"),
+        ("timer/manager.py", "manager.py"),
+        ("tests/helpers/x.py", "helpers"),
+    ],
+)
+def test_vague_names_are_found(path: str, vague: str) -> None:
+    offences = list(tidy.names_say_what_is_inside([path, "timer/wheel.py"]))
+    assert offences == [f"{path}:1: {vague} does not say what is inside"]
+
+
+def test_stray_files_in_the_root_are_found() -> None:
+    paths = ["README.md", "timer/wheel.py", "setup.py", "src/x.py", ".ci/run"]
+    assert [
+        offence.partition(":")[0] for offence in tidy.root_holds_only_what_it_should(paths)
+    ] == [
+        "setup.py",
+        "src",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("link", "is_good"),
+    [
+        ("[a](wheel.py)", True),
+        ("[a](../README.md#start)", True),
+        ("[a](/README.md)", True),
+        ("[a](./)", True),
+        ("[a](..)", True),
+        ("[a](#here)", True),
+        ("[a](https://example.org/x)", True),
+        ("`[a](gone.py)`", True),
+        ("```\n[a](gone.py)\n```", True),
+        ("[a](gone.py)", False),
+        ('![a](gone.svg "Title")', False),
+        ("[a](../../README.md)", False),
+        ("[a](README.md)", False),
+        ("[a]: gone.py", False),
+    ],
+)
+def test_links_of_a_page(link: str, is_good: bool) -> None:
+    paths = ["README.md", "timer/README2.md", "timer/wheel.py"]
+    offences = list(tidy.links_resolve(Source("timer/README2.md", f"Text.\n\n{link}\n"), paths))
+    assert bool(offences) != is_good
+    assert all(offence.startswith("timer/README2.md:3:") for offence in offences)
