@@ -22,6 +22,7 @@ NO_NETWORK = [
     "Network is unreachable",
     "ConnectTimeoutError",
     "ProxyError",
+    "from versions: none",  # What remains of it when pip does not retry.
 ]
 
 
