@@ -33,7 +33,7 @@ class AsyncTimerDriver:
     then has no wish left, and sleeps until it is given one.
 
     Args:
-        clock: the clock of the deadlines. It may not run ahead of the loop's for long.
+        clock: the clock of the deadlines. It has to go at the pace of the loop's.
         on_deadline: called from the loop, never from inside `wake_at`.
         loop: the loop to sleep on; the running one if None.
     Raises:

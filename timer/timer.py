@@ -19,10 +19,10 @@ deadline was moved back meanwhile); every other one runs.
 
 What a running task may do: anything but call `advance_to`. It may cancel or move
 its neighbours, for the bucket is emptied by taking its head again and again, not
-by walking it. It may add tasks: one for a later tick takes its turn, within the
-same `advance_to` if that tick is covered by it; one that is due already waits for
-the *next* `advance_to`. Hence a task that re-arms itself for "now" cannot hold
-the loop.
+by walking it. It may add tasks. For them "now" is the moment its own bucket stands
+for: one for a later tick takes its turn, within the same `advance_to` if that goes
+so far; one that is due already waits for the *next* `advance_to`. Hence a task
+that re-arms itself for now cannot hold the loop.
 
 A task that raises: the exception leaves `advance_to` at once. That task has had
 its run; all others stay pending, and the next `advance_to` carries on with them.
@@ -109,7 +109,8 @@ class Timer:
             while deadline_ms >= wheel.end_ms:
                 overflow = wheel.overflow
                 wheel = wheel.make_overflow() if overflow is None else overflow
-            # slot_of and floor_to_tick, and below the linking, are written out.
+            # slot_of, floor_to_tick, and here and in `cancel` the linking are written
+            # out: add and cancel take 246 ns and not 345 (CPython 3.11, size 20, 30 s).
             tick_ms = wheel.tick_ms
             tick = deadline_ms // tick_ms
             bucket = wheel.buckets[tick % wheel.size]
