@@ -14,7 +14,7 @@ Weakness: one node, one place. A task can be pending in one timer at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from timer.bucket import Bucket
@@ -61,6 +61,14 @@ class TimerTask:
         return self.bucket is not None
 
 
+class _Nowhere(TimerTask):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        # No links: they could only point at this very object, which is not there yet.
+        pass
+
+
 # What the links of a task outside every bucket point at. It is only ever compared
 # or overwritten, never followed.
-DETACHED = TimerTask.__new__(TimerTask)
+DETACHED: Final[TimerTask] = _Nowhere()
