@@ -1,0 +1,205 @@
+"""Where operations wait: by key for an event, in the timer for the end of their time.
+
+An event names a key ("this group", "this shard") and every operation watched
+under that key is asked again. An operation may be watched under many keys. When
+it completes through one of them, or by time, the others do not hear of it: taking
+it out everywhere would mean a search per key, for lists that are mostly touched
+soon anyway. Its dead entries go when their list is next touched, or by a purge.
+
+When to purge, without counting dead entries: `estimated` rises by one with each
+operation that is newly watched, and the armed ones are counted exactly, so
+
+    estimated - armed  =  completed since the last purge, still watched at worst
+
+and a purge, one walk over all the lists, is due when that exceeds the interval.
+At the start of a purge the estimate is set back to the number armed. Lists that
+were touched meanwhile have dropped their dead already, so the estimate errs
+upwards, and the price of that is a walk that finds less. A purge is started from
+`try_complete_else_watch` and `check_and_complete`; a purgatory nobody calls holds
+what it holds.
+
+Why try twice: between the first try and the watching, an event may make the
+condition true and find nobody under the key. With one thread that takes a
+`try_complete` (or a key) with side effects, but the rule is kept: the second try
+comes after the operation can be found, so no event is missed, and the timer is
+armed only for what still has to wait.
+
+Operations may call back into the purgatory from any of their methods. Lists are
+walked as snapshots, and cleaned afterwards from what is then there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from timer.operation import ArmedCount, DelayedOperation
+from timer.timer import Timer
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Purgatory(Generic[K]):
+    """Delayed operations, watched under keys of type `K`.
+
+    The timer may be shared: with other purgatories, and with plain tasks.
+
+    Args:
+        timer: arms the operations; the owner advances it.
+        purge_interval: finished operations to tolerate before the lists are walked.
+    Source: Kafka `DelayedOperationPurgatory`.
+    """
+
+    __slots__ = (
+        "_armed_count",
+        "_estimated",
+        "_purge_interval",
+        "_purged_total",
+        "_timer",
+        "_watch_lists",
+        "_watched",
+    )
+
+    def __init__(self, timer: Timer, *, purge_interval: int = 1000) -> None:
+        self._timer = timer
+        self._purge_interval = purge_interval
+        self._watch_lists: dict[K, list[DelayedOperation]] = {}
+        self._watched = 0
+        self._estimated = 0
+        self._purged_total = 0
+        self._armed_count = ArmedCount()
+
+    @property
+    def watched(self) -> int:
+        """Entries over all watch lists; an operation counts once per key, dead ones too."""
+        return self._watched
+
+    @property
+    def delayed(self) -> int:
+        """Operations of this purgatory that are armed."""
+        return self._armed_count.armed
+
+    @property
+    def purged_total(self) -> int:
+        """Watch-list entries dropped by purges since the start."""
+        return self._purged_total
+
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Sequence[K], deadline_ms: int
+    ) -> bool:
+        """Complete the operation if that is possible now; else watch it and arm it.
+
+        Try; watch under every key, stopping if it completes meanwhile; try again;
+        arm for `deadline_ms`, unless completed. An operation whose deadline has
+        passed expires at the next `Timer.advance_to`. If a try raises, the
+        exception passes through and the operation is not armed.
+
+        Returns:
+            True if this call completed it.
+        Raises:
+            ValueError: `keys` is empty, so that no event could ever complete it.
+        Source: Kafka `DelayedOperationPurgatory.tryCompleteElseWatch`.
+        """
+        if not keys:
+            raise ValueError("an operation needs at least one key to be watched under")
+        if operation.try_complete():
+            return True
+        if operation.is_completed:
+            return False
+        operation.gone = False  # It may come back after a cancel_for_key.
+        watch_lists = self._watch_lists
+        for key in keys:
+            if operation.gone:
+                break
+            operations = watch_lists.get(key)
+            if operations is None:
+                watch_lists[key] = [operation]
+            else:
+                operations.append(operation)
+            self._watched += 1
+        self._estimated += 1
+        completed = operation.try_complete()
+        if not operation.gone:
+            self._arm(operation, deadline_ms)
+        self._purge_if_due()
+        return completed
+
+    def check_and_complete(self, key: K) -> int:
+        """Ask every operation watched under `key` again.
+
+        Returns:
+            How many completed now, by this call.
+        Source: Kafka `DelayedOperationPurgatory.checkAndComplete`.
+        """
+        operations = self._watch_lists.get(key)
+        if operations is None:
+            return 0
+        completed = 0
+        for operation in tuple(operations):
+            if not operation.gone and operation.try_complete():
+                completed += 1
+        self._drop_gone(key)
+        self._purge_if_due()
+        return completed
+
+    def cancel_for_key(self, key: K) -> list[DelayedOperation]:
+        """Take every operation watched under `key` out, without completing any.
+
+        They are disarmed, and not asked again under their other keys either. The
+        caller may still complete one, or have it watched anew.
+
+        Returns:
+            The operations, in the order in which they were watched, each once;
+            those that had completed are not among them.
+        Source: Kafka `DelayedOperationPurgatory.cancelForKey`.
+        """
+        operations = self._watch_lists.pop(key, None)
+        if operations is None:
+            return []
+        self._watched -= len(operations)
+        cancelled: list[DelayedOperation] = []
+        for operation in operations:
+            if not operation.gone:
+                operation.gone = True
+                operation.disarm()
+                cancelled.append(operation)
+        return cancelled
+
+    def purge(self) -> int:
+        """Walk all the lists now and drop what has completed or was cancelled.
+
+        Returns:
+            How many entries were dropped; they count in `purged_total`.
+        Source: Kafka `DelayedOperationPurgatory.advanceClock`.
+        """
+        self._estimated = self._armed_count.armed
+        purged = 0
+        for key in tuple(self._watch_lists):
+            purged += self._drop_gone(key)
+        self._purged_total += purged
+        return purged
+
+    def _arm(self, operation: DelayedOperation, deadline_ms: int) -> None:
+        if operation.armed_by is not self._armed_count:
+            operation.disarm()
+            operation.armed_by = self._armed_count
+            self._armed_count.armed += 1
+        self._timer.add(operation, deadline_ms)
+
+    def _purge_if_due(self) -> None:
+        if self._estimated - self._armed_count.armed > self._purge_interval:
+            self.purge()
+
+    def _drop_gone(self, key: K) -> int:
+        """Clean one list, drop it if that leaves it empty, and say how many went."""
+        operations = self._watch_lists.get(key)
+        if operations is None:
+            return 0
+        waiting = [operation for operation in operations if not operation.gone]
+        dropped = len(operations) - len(waiting)
+        if not waiting:
+            del self._watch_lists[key]
+        elif dropped:
+            self._watch_lists[key] = waiting
+        self._watched -= dropped
+        return dropped

@@ -1,0 +1,74 @@
+"""The thing that waits: a node which carries its own links.
+
+A timer that holds tens of thousands of tasks must be able to let go of any of
+them without looking for it. So the task *is* the list node: it knows its two
+neighbours and the bucket it sits in, and taking it out touches those and
+nothing else. No wrapper object is made per timer.
+
+`deadline_ms` is the true deadline. It may be later than the bucket says, because
+moving a deadline back only stores the number (see `Timer.rearm`); the timer
+compares the two when the bucket comes up. It is never earlier.
+
+Weakness: one node, one place. A task can be pending in one timer at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from timer.bucket import Bucket
+
+
+class TimerTask:
+    """Something to run at a deadline; override `run`.
+
+    `deadline_ms` is in the milliseconds of whoever drives the timer, and 0 until
+    the task is first added. `bucket`, `following` and `preceding` belong to the
+    timer: read them in a debugger, write them nowhere.
+
+    Source: Kafka `TimerTask` and `TimerTaskEntry`, here one object.
+    """
+
+    __slots__ = ("bucket", "deadline_ms", "following", "preceding")
+
+    deadline_ms: int
+    bucket: Bucket | None
+    following: TimerTask
+    preceding: TimerTask
+
+    def __init__(self) -> None:
+        self.deadline_ms = 0
+        self.bucket = None
+        # Not None, so that the hot paths need no check, and not `self`, so that a
+        # finished task is no reference cycle and is freed without the collector.
+        self.following = DETACHED
+        self.preceding = DETACHED
+
+    def run(self) -> None:
+        """Do the work. Called once per arming, by `Timer.advance_to`, when the task is due.
+
+        The task is no longer pending by then and may be added again from here.
+
+        Raises:
+            NotImplementedError: the subclass did not override it.
+        """
+        raise NotImplementedError
+
+    @property
+    def is_pending(self) -> bool:
+        """True from `add` until the task runs or is cancelled."""
+        return self.bucket is not None
+
+
+class _Nowhere(TimerTask):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        # No links: they could only point at this very object, which is not there yet.
+        pass
+
+
+# What the links of a task outside every bucket point at. It is only ever compared
+# or overwritten, never followed.
+DETACHED: Final[TimerTask] = _Nowhere()

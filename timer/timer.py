@@ -1,0 +1,237 @@
+"""The timer: wheels to hold the tasks, and a heap of buckets to know when to wake.
+
+Two structures share the work. The wheels answer "where does this deadline go" in
+O(1). The heap answers "what is the next moment anything happens", and it holds
+buckets, not tasks, so it stays as small as the wheels are, whatever the load.
+
+Life of a bucket: it enters the heap when it receives a task for a tick it is not
+queued for, and leaves when it is found empty at the top. Being flushed and having
+every task cancelled are therefore the same thing to the heap, there is one door
+out, and a bucket that was emptied costs one pop and no wake-up. While queued, a
+bucket cannot be wanted for another tick: its slot is free for the next turn only
+once the hand has passed, and the hand passes no queued bucket. So there is at
+most one heap entry per bucket.
+
+Moving forward: `advance_to` goes from bucket to bucket in order of expiration,
+moves the wheels to that moment, and empties the bucket head first. A task whose
+deadline lies in a later tick is added again (it came from a coarser level, or its
+deadline was moved back meanwhile); every other one runs.
+
+What a running task may do: anything but call `advance_to`. It may cancel or move
+its neighbours, for the bucket is emptied by taking its head again and again, not
+by walking it. It may add tasks. For them "now" is the moment its own bucket stands
+for: one for a later tick takes its turn, within the same `advance_to` if that goes
+so far; one that is due already waits for the *next* `advance_to`. Hence a task
+that re-arms itself for now cannot hold the loop.
+
+A task that raises: the exception leaves `advance_to` at once. That task has had
+its run; all others stay pending, and the next `advance_to` carries on with them.
+
+Order: by tick of the deadline; within a bucket, in the order of arrival in it.
+Two tasks for the same tick that were placed at different times may have come
+down different levels, and then their order is not promised.
+
+One thread owns a timer, everything in it and everything watched with it. There
+are no locks: the service runs one event loop per shard. Another thread hands its
+wish to the owner's loop.
+
+Known weakness: a timer that has not been told the time for long places new tasks
+as if it were still then, which is correct but costs extra steps down the levels.
+Tell it the time (`advance_to`) before adding.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from timer.bucket import NO_EXPIRATION_MS, Bucket
+from timer.task import DETACHED, TimerTask
+from timer.wheel import TimingWheel
+
+
+class Timer:
+    """A hierarchical timing wheel that is told the time.
+
+    Args:
+        now_ms: the time now, in milliseconds of any monotonic clock.
+        tick_ms: the finest step. Deadlines within one tick are one moment.
+        wheel_size: slots per level. More slots mean fewer levels to come down.
+    Raises:
+        ValueError: `tick_ms` < 1 or `wheel_size` < 2.
+    Source: Varghese & Lauck 1997; Kafka `SystemTimer`.
+    """
+
+    __slots__ = ("_advancing", "_due", "_heap", "_now_ms", "_pending", "_ready", "wheel")
+
+    def __init__(self, now_ms: int = 0, *, tick_ms: int = 1, wheel_size: int = 20) -> None:
+        if tick_ms < 1:
+            raise ValueError(f"tick_ms is {tick_ms}; it must be at least 1")
+        if wheel_size < 2:
+            # One slot is the tick under the hand: such a wheel accepts nothing.
+            raise ValueError(f"wheel_size is {wheel_size}; it must be at least 2")
+        self._now_ms = now_ms
+        self._pending = 0
+        self._advancing = False
+        self.wheel = TimingWheel(self, 0, tick_ms, wheel_size, now_ms)
+        # (expiration, rank, bucket): the rank is unique, so no two buckets are compared.
+        self._heap: list[tuple[int, int, Bucket]] = []
+        # What was due when it was added waits in _due. An advance moves it to _ready
+        # first, so that what is added meanwhile is left for the next advance.
+        self._due = Bucket(self, 0)
+        self._ready = Bucket(self, 0)
+
+    def __len__(self) -> int:
+        """How many tasks are pending, over all levels and exactly. O(1)."""
+        return self._pending
+
+    @property
+    def now_ms(self) -> int:
+        """The time the timer was last told."""
+        return self._now_ms
+
+    def add(self, task: TimerTask, deadline_ms: int) -> None:
+        """Arm `task` for `deadline_ms`; it never runs from inside this call.
+
+        A deadline that is not in the future, that is before current time + tick,
+        makes it run at the next `advance_to`. A task that is pending, here or in
+        another timer, is moved. O(levels), of which there are as many as it takes
+        for the wheel to span the delay.
+
+        Source: Kafka `TimingWheel.add`.
+        """
+        bucket = task.bucket
+        if bucket is not None:
+            bucket.timer.cancel(task)
+        wheel = self.wheel
+        if deadline_ms < wheel.next_tick_ms:
+            bucket = self._due
+        else:
+            while deadline_ms >= wheel.end_ms:
+                overflow = wheel.overflow
+                wheel = wheel.make_overflow() if overflow is None else overflow
+            # slot_of, floor_to_tick, and here and in `cancel` the linking are written
+            # out: add and cancel take 246 ns and not 345 (CPython 3.11, size 20, 30 s).
+            tick_ms = wheel.tick_ms
+            tick = deadline_ms // tick_ms
+            bucket = wheel.buckets[tick % wheel.size]
+            expiration_ms = tick * tick_ms
+            if bucket.expiration_ms != expiration_ms:
+                assert bucket.expiration_ms == NO_EXPIRATION_MS
+                bucket.expiration_ms = expiration_ms
+                heappush(self._heap, (expiration_ms, bucket.rank, bucket))
+        root = bucket.root
+        last = root.preceding
+        last.following = task
+        task.preceding = last
+        task.following = root
+        root.preceding = task
+        task.bucket = bucket
+        task.deadline_ms = deadline_ms
+        self._pending += 1
+
+    def rearm(self, task: TimerTask, deadline_ms: int) -> None:
+        """Move the deadline of `task`, or arm it if it is not pending.
+
+        As long as the bucket it sits in comes up no later than the new deadline,
+        which is so for every later one, only the number is stored: two loads, one
+        comparison, one store. The bucket finds out when it comes up. An earlier
+        deadline that the bucket would miss moves the task at once.
+        """
+        bucket = task.bucket
+        if bucket is not None and deadline_ms >= bucket.expiration_ms:
+            assert bucket.timer is self, "the task is pending in another timer"
+            task.deadline_ms = deadline_ms
+        else:
+            self.add(task, deadline_ms)
+
+    def cancel(self, task: TimerTask) -> bool:
+        """Take `task` out of its bucket, now and in O(1).
+
+        Returns:
+            True if it was pending; False, and nothing happens, otherwise.
+        """
+        bucket = task.bucket
+        if bucket is None:
+            return False
+        assert bucket.timer is self, "the task is pending in another timer"
+        preceding = task.preceding
+        following = task.following
+        preceding.following = following
+        following.preceding = preceding
+        task.preceding = DETACHED
+        task.following = DETACHED
+        task.bucket = None
+        self._pending -= 1
+        return True
+
+    def advance_to(self, now_ms: int) -> int:
+        """Tell the time and run everything that is due by then.
+
+        Tasks run in the order of their deadlines, tick by tick, and within a
+        bucket in the order in which they were added. An exception from a task
+        passes through; see the top of the file for what it leaves behind.
+
+        Returns:
+            How many tasks ran.
+        Raises:
+            ValueError: `now_ms` is before the last time told. Time is monotonic.
+            RuntimeError: called from inside a running task.
+        Source: Kafka `SystemTimer.advanceClock`.
+        """
+        if now_ms < self._now_ms:
+            raise ValueError(f"time went back, from {self._now_ms} to {now_ms} ms")
+        if self._advancing:
+            raise RuntimeError("advance_to was called by a task that advance_to is running")
+        self._now_ms = now_ms
+        self._advancing = True
+        wheel = self.wheel
+        try:
+            self._ready.take_all(self._due)
+            ran = self._flush(self._ready)
+            bucket = self._first_bucket()
+            while bucket is not None and bucket.expiration_ms <= now_ms:
+                wheel.advance_clock(bucket.expiration_ms)
+                ran += self._flush(bucket)
+                bucket = self._first_bucket()
+            wheel.advance_clock(now_ms)
+        finally:
+            self._advancing = False
+        return ran
+
+    def next_expiration_ms(self) -> int | None:
+        """When `advance_to` will next have something to do; None if never.
+
+        That is the expiration of the first bucket with a task in it, so it may be
+        a step down the levels, or a deadline that has moved, and not a run; it is
+        never later than the first run. The time last told, if a task waits for
+        the next advance. O(1), plus a pop for each bucket emptied since.
+        """
+        if not (self._due.is_empty and self._ready.is_empty):
+            return self._now_ms
+        bucket = self._first_bucket()
+        return None if bucket is None else bucket.expiration_ms
+
+    def _first_bucket(self) -> Bucket | None:
+        """The first bucket with a task in it; emptied ones before it are let go."""
+        heap = self._heap
+        while heap:
+            bucket = heap[0][2]
+            if not bucket.is_empty:
+                return bucket
+            heappop(heap)
+            bucket.expiration_ms = NO_EXPIRATION_MS
+        return None
+
+    def _flush(self, bucket: Bucket) -> int:
+        """Empty a bucket whose time has come: run what is due, re-add the rest."""
+        next_tick_ms = self.wheel.next_tick_ms
+        ran = 0
+        # The head each time: a task may cancel or move any of those behind it.
+        while (task := bucket.pop_first()) is not None:
+            self._pending -= 1
+            if task.deadline_ms < next_tick_ms:
+                ran += 1
+                task.run()
+            else:
+                self.add(task, task.deadline_ms)
+        return ran
