@@ -1,4 +1,4 @@
-"""Who reads which partition: the assignors of a consumer group.
+"""Who reads which partition: the four assignors of a consumer group.
 
 The leader of a group calls one of them with what every member sent in its JoinGroup and
 gets what every member is to receive in its SyncGroup. They are pure functions of their
@@ -9,6 +9,8 @@ members, topics or owned partitions are listed changes nothing.
 |---|---|---|---|---|
 | `range` | per topic | only by position | 1 | yes |
 | `roundrobin` | equal subscriptions: within 1 | no | 1 | no |
+| `sticky` | best there is | as many as balance allows | 1 | yes |
+| `cooperative-sticky` | best there is | as many as balance allows | at most 2 | yes |
 """
 
 from collections.abc import Mapping
@@ -21,8 +23,10 @@ from coordinator.assignors.base import (
     Subscription,
     TopicPartition,
 )
+from coordinator.assignors.cooperative import CooperativeStickyAssignor
 from coordinator.assignors.range import RangeAssignor
 from coordinator.assignors.round_robin import RoundRobinAssignor
+from coordinator.assignors.sticky import StickyAssignor
 
 BUILT_IN: Mapping[str, Assignor] = MappingProxyType(
     {
@@ -30,6 +34,8 @@ BUILT_IN: Mapping[str, Assignor] = MappingProxyType(
         for assignor in (
             RangeAssignor(),
             RoundRobinAssignor(),
+            StickyAssignor(),
+            CooperativeStickyAssignor(),
         )
     }
 )
@@ -53,9 +59,11 @@ __all__ = [
     "BUILT_IN",
     "Assignor",
     "ClusterView",
+    "CooperativeStickyAssignor",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "StickyAssignor",
     "Subscription",
     "TopicPartition",
     "by_name",
