@@ -21,7 +21,7 @@ Cost of one turn: the members reached, their topics, and the holders of these. T
 height from the least loaded to the level, plus the number of different final levels.
 
 Source: Harvey, Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and load
-balancing" (2006), theorem 3.1; partitions of a topic are interchangeable here, so topics
+balancing" (2006); partitions of a topic are interchangeable here, so topics
 and not partitions are the nodes.
 """
 

@@ -137,7 +137,7 @@ def groups(
     view = draw(views(with_racks))
     topics = st.lists(st.sampled_from(TOPICS), max_size=4).map(tuple)
     common = draw(topics) if equal else None
-    claim = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(-1, 7))
+    claim = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(-1, 3) | st.just(9))
     members = {
         f"m{number}": Subscription(
             topics=draw(topics) if common is None else common,

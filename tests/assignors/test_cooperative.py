@@ -74,6 +74,15 @@ TABLE = [
         },
         {"a": (), "b": ()},
     ),
+    # Not even if the other who claims it could not get it.
+    (
+        {"t": 1, "u": 1},
+        {
+            "a": wanting("u", owned=tps("t:0"), generation=1),
+            "b": wanting("t", owned=tps("t:0"), generation=1),
+        },
+        {"a": tps("u:0"), "b": ()},
+    ),
     # Who no longer wants a topic holds its partitions until it is told.
     (
         {"t": 1, "u": 1},

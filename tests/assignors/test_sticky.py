@@ -232,6 +232,22 @@ def test_what_has_to_move_moves_near() -> None:
     }
 
 
+def check_no_swap_brings_a_partition_home(
+    members: dict[str, Subscription], assignment: Assignment
+) -> None:
+    """Whoever lost a partition of a topic did not get another of the same topic for it."""
+    owner = {tp: m for m, member in members.items() for tp in member.owned_partitions}
+    for host, partitions in assignment.items():
+        for partition in partitions:
+            old_owner = owner.get(partition, host)
+            if old_owner != host and partition.topic in members[old_owner].topics:
+                assert not [
+                    other
+                    for other in assignment[old_owner]
+                    if other.topic == partition.topic and owner.get(other) != old_owner
+                ]
+
+
 def next_round(
     members: dict[str, Subscription], assignment: Assignment, generation: int
 ) -> dict[str, Subscription]:
@@ -270,6 +286,7 @@ def test_hundreds_of_rounds_of_churn_stay_valid_and_balanced(seed: int) -> None:
         assignment = assign(view, members)
         check_valid(view, members, assignment)
         check_balanced(members, assignment)
+        check_no_swap_brings_a_partition_home(members, assignment)
         members = next_round(members, assignment, generation)
 
 
