@@ -1,0 +1,99 @@
+"""What the protocol can say besides yes, and the advice that goes with it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's codes under Kafka's names and numbers; ours begin at 10001.
+
+    `coordinator/v1/errors.proto` says the same, and a test compares the two.
+    """
+
+    NONE = 0
+    UNKNOWN_SERVER_ERROR = -1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    KAFKA_STORAGE_ERROR = 56
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    UNSTABLE_OFFSET_COMMIT = 88
+    OFFSET_MISMATCH = 10001
+
+
+ADVICE: dict[ErrorCode, str] = {
+    ErrorCode.NONE: "",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the coordinator failed; its log says why",
+    ErrorCode.MESSAGE_TOO_LARGE: "send less in one request",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "shorten the metadata of this partition",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the group is being loaded; retry the same node",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "look the coordinator up again and retry",
+    ErrorCode.NOT_COORDINATOR: "another node coordinates this group; look it up again and retry",
+    ErrorCode.ILLEGAL_GENERATION: "the group has moved on; keep the member id and join again",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "offer the group's protocol type and a protocol that all its members list"
+    ),
+    ErrorCode.INVALID_GROUP_ID: "give a group id that is not empty",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know this member; join with an empty id",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "ask for a session timeout within the coordinator's bounds",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again with this member id",
+    ErrorCode.UNSUPPORTED_VERSION: "this coordinator does not offer that yet",
+    ErrorCode.INVALID_REQUEST: "correct the request",
+    ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "no group has this id",
+    ErrorCode.MEMBER_ID_REQUIRED: "join again at once with the member id given here",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as it may have",
+    ErrorCode.FENCED_INSTANCE_ID: "another process has taken this instance id; stop this one",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member is subscribed to this topic",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a commit is on its way; retry",
+    ErrorCode.OFFSET_MISMATCH: "another offset is stored than the one expected; read it first",
+}
+
+
+def advice(error: ErrorCode) -> str:
+    """What to do about `error`, in half a sentence; empty for NONE."""
+    return ADVICE.get(error, error.name.replace("_", " ").lower())
+
+
+class Refused(Exception):
+    """The protocol says no. Raised before anything was changed.
+
+    Args:
+        error: the code the caller gets.
+        message: what to do about it; the code's standing advice by default.
+        member_id: the id to put in a JoinGroup answer, where it is not the request's.
+    """
+
+    def __init__(
+        self, error: ErrorCode, message: str = "", *, member_id: str | None = None
+    ) -> None:
+        super().__init__(error, message)
+        self.error = error
+        self.message = message or advice(error)
+        self.member_id = member_id
+
+
+class InvariantViolated(AssertionError):
+    """A fact about groups does not hold: our bug. The shard stops and reloads."""

@@ -1,0 +1,163 @@
+"""What happened, for those who watch: metrics, the journal, log lines.
+
+The core tells, and does not know who listens. Every event names its group; times are
+the shard's milliseconds and travel beside the event, in the Outbox.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class RebalanceCause(Enum):
+    """Why a group left its generation, in the words people read."""
+
+    MEMBER_JOINED = "member joined"
+    MEMBER_LEFT = "member left"
+    SESSION_EXPIRED = "session expired"
+    METADATA_CHANGED = "metadata changed"
+    LEADER_REJOINED = "leader re-joined"
+    SYNC_TIMED_OUT = "sync timed out"
+    STATIC_MEMBER_REPLACED = "static member replaced"
+    ASSIGNMENT_NOT_STORED = "assignment not stored"
+    CALL_CANCELLED = "client went away"
+    SIZE_LIMIT = "size limit"
+    LOADED = "loaded"
+
+
+class EvictionCause(Enum):
+    """Why we removed a member that did not ask for it."""
+
+    SESSION_EXPIRED = "session expired"
+    JOIN_TIMED_OUT = "did not re-join in time"
+    NEW_MEMBER_TIMED_OUT = "new member waited too long"
+    SYNC_TIMED_OUT = "did not sync in time"
+    SIZE_LIMIT = "size limit"
+    CALL_CANCELLED = "client went away"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCreated:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceStarted:
+    """`member_id` and what follows describe the member that caused it; empty if none did."""
+
+    group_id: str
+    cause: RebalanceCause
+    generation: int
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberJoined:
+    """A member's JoinGroup is parked: it takes part in the running join phase."""
+
+    group_id: str
+    member_id: str
+    client_id: str
+    client_host: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPhaseCompleted:
+    """`generation` is the new one; `leader` and `protocol_name` are empty with no members."""
+
+    group_id: str
+    generation: int
+    members: int
+    leader: str
+    protocol_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSynced:
+    group_id: str
+    member_id: str
+    generation: int
+    is_leader: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceCompleted:
+    """The assignment is durable and handed out; with no members, the group is Empty."""
+
+    group_id: str
+    generation: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFailed:
+    """The assignment could not be stored."""
+
+    group_id: str
+    generation: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEvicted:
+    group_id: str
+    member_id: str
+    client_id: str
+    client_host: str
+    cause: EvictionCause
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLeft:
+    group_id: str
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberReplaced:
+    group_id: str
+    instance_id: str
+    old_member_id: str
+    new_member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommittedEvent:
+    group_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsExpired:
+    group_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRemoved:
+    group_id: str
+
+
+Event = (
+    GroupCreated
+    | RebalanceStarted
+    | MemberJoined
+    | JoinPhaseCompleted
+    | MemberSynced
+    | RebalanceCompleted
+    | RebalanceFailed
+    | MemberEvicted
+    | MemberLeft
+    | StaticMemberReplaced
+    | OffsetsCommittedEvent
+    | OffsetsExpired
+    | GroupRemoved
+)

@@ -1,0 +1,135 @@
+"""What a handler wants done, collected while it runs.
+
+A handler changes the group and says the rest through `out`. The shard then acts in
+one documented order: timers and watches first, then checks, then writes; replies
+and events leave with the Outbox. (The idea is raft's `Ready`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.core.commands import ReplyDurable, Request, Resume, WriteFollowUp
+from coordinator.core.events import Event
+from coordinator.core.ids import CallId
+from coordinator.core.records import Record
+from coordinator.core.replies import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """Watched by the operations that end a group's join phase."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncKey:
+    """Watched by the operation that ends a group's sync phase."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKey:
+    """Watched by a member's delayed heartbeat."""
+
+    group_id: str
+    member_id: str
+
+
+WatchKey = JoinKey | SyncKey | MemberKey
+
+
+@dataclass(frozen=True, slots=True)
+class DeferJoin:
+    """An ordinary join phase: ends when all have joined, at `deadline_ms` at the latest."""
+
+    group_id: str
+    generation: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferInitialJoin:
+    """A slice of the initial delay: ends at `deadline_ms`, never early."""
+
+    group_id: str
+    generation: int
+    delay_ms: int
+    remaining_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferSync:
+    """A sync phase: ends when all have synced, at `deadline_ms` at the latest."""
+
+    group_id: str
+    generation: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferHeartbeat:
+    """A member's (or pending id's) deadline. A member has one: it replaces the one before."""
+
+    group_id: str
+    member_id: str
+    deadline_ms: int
+
+
+Defer = DeferJoin | DeferInitialJoin | DeferSync | DeferHeartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Records for one entry of the log, and the command to post when it is resolved.
+
+    With no records it is a wait: resolved when everything written before it is.
+    """
+
+    records: tuple[Record, ...]
+    then: WriteFollowUp
+
+
+class Outcome:
+    """The collector handed to every handler."""
+
+    __slots__ = ("checks", "defers", "events", "replies", "writes")
+
+    def __init__(self) -> None:
+        self.replies: list[tuple[CallId, Reply]] = []
+        self.writes: list[Write] = []
+        self.defers: list[Defer] = []
+        self.checks: list[WatchKey] = []
+        self.events: list[Event] = []
+
+    def reply(self, call_id: CallId, reply: Reply) -> None:
+        """Answer a call now."""
+        self.replies.append((call_id, reply))
+
+    def persist(self, records: Sequence[Record], then: WriteFollowUp) -> None:
+        """Write `records`, all or none; `then` is posted with the result."""
+        self.writes.append(Write(tuple(records), then))
+
+    def reply_when_durable(self, call_id: CallId, reply: Reply, otherwise: Request) -> None:
+        """Answer once everything written so far is durable; if it fails, refuse `otherwise`."""
+        self.writes.append(Write((), ReplyDurable(call_id, reply, otherwise)))
+
+    def resume_when_durable(self, request: Request) -> None:
+        """Handle `request` anew once everything written so far is resolved."""
+        self.writes.append(Write((), Resume(request)))
+
+    def defer(self, defer: Defer) -> None:
+        """Arm a delayed operation."""
+        self.defers.append(defer)
+
+    def check(self, key: WatchKey) -> None:
+        """Ask the operations watched under `key` again."""
+        self.checks.append(key)
+
+    def note(self, event: Event) -> None:
+        """Tell those who watch."""
+        self.events.append(event)

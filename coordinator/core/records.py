@@ -1,0 +1,116 @@
+"""What is written to the log, and the one function through which it becomes true.
+
+`apply` is used for a record that the log has just acknowledged and for one that is
+read back at load. A change that is not acknowledged yet is a record waiting in the
+shard, and nowhere else: dropping the record is the roll-back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordinator.core.ids import NO_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from coordinator.core.group import Group
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member as the log knows it: its metadata for the selected protocol only."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A group's assignment, whole. Written by the leader's SyncGroup, by a static member's
+    replacement, and with no members when a join phase ends with none."""
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    state_changed_at_ms: int
+    members: tuple[MemberRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFloor:
+    """Generations up to `generation` may have been handed out: never hand them out again."""
+
+    group_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitted:
+    """`expires_at_ms` overrides the retention when it is set. Times are epoch milliseconds."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    committed_at_ms: int = 0
+    expires_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestStored:
+    """The manifest of the group's last commit that carried one."""
+
+    group_id: str
+    manifest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleted:
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    group_id: str
+
+
+GroupRecord = (
+    GroupMetadata | GenerationFloor | OffsetCommitted | ManifestStored | OffsetDeleted | GroupDeleted
+)
+Record = GroupRecord
+
+
+def apply(record: GroupRecord, group: Group) -> None:
+    """Make an acknowledged record true. `GroupDeleted` is the machine's, who owns the table.
+
+    Only durable facts change here. What the members are doing meanwhile (parked calls,
+    states of a rebalance) is not in any record and is not touched.
+    """
+    match record:
+        case GroupMetadata():
+            group.committed = record
+            group.durable_generation = max(group.durable_generation, record.generation)
+        case GenerationFloor():
+            group.durable_generation = max(group.durable_generation, record.generation)
+        case OffsetCommitted():
+            group.offsets[(record.topic, record.partition)] = record
+        case ManifestStored():
+            group.manifest = record.manifest
+        case OffsetDeleted():
+            group.offsets.pop((record.topic, record.partition), None)
+        case GroupDeleted():
+            group.offsets.clear()
+            group.committed = None
+            group.manifest = b""

@@ -1,0 +1,170 @@
+"""Answers, as values. `service/translate.py` turns them into protobuf.
+
+`error` is NONE in a good answer; `message` then is empty. Field names are the
+contract's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET
+
+NONE = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as the leader is told of it: metadata for the selected protocol only."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    error: ErrorCode = NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    members: tuple[LeaveResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """One partition's outcome; `found` is the stored offset on OFFSET_MISMATCH."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+    found: int = NO_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReply:
+    results: tuple[CommitResult, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    topic: str
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    offsets: tuple[FetchedOffset, ...] = ()
+    manifest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class ListReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    groups: tuple[GroupListing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes = b""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReply:
+    """One group."""
+
+    group_id: str
+    error: ErrorCode = NONE
+    message: str = ""
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    generation: int = 0
+    leader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReply:
+    """One group."""
+
+    group_id: str
+    error: ErrorCode = NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    results: Sequence[CommitResult] = ()
+
+
+Reply = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | LeaveReply
+    | CommitReply
+    | FetchReply
+    | ListReply
+    | DescribeReply
+    | DeleteReply
+    | OffsetDeleteReply
+)

@@ -1,0 +1,1 @@
+"""The deterministic host: where group decisions and timers meet."""

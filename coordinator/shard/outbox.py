@@ -1,0 +1,83 @@
+"""What goes into a shard's step besides commands, and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from coordinator.core.commands import Command
+from coordinator.core.errors import ErrorCode
+from coordinator.core.events import Event
+from coordinator.core.ids import CallId
+from coordinator.core.records import Record
+from coordinator.core.replies import Reply
+
+
+class AppendFailure(Enum):
+    """The four ways in which the log can fail, and no fifth."""
+
+    FENCED = "fenced"
+    """Another owner has the shard: stop at once."""
+    AMBIGUOUS = "ambiguous"
+    """Written or not, nobody knows: the same sequence number is tried again."""
+    UNAVAILABLE = "unavailable"
+    """Not written: refuse the writes, go on with the rest."""
+    TOO_LARGE = "too_large"
+    """Not written, and never will be in this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has come to a deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The log has acknowledged the entry."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    sequence: int
+    failure: AppendFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Give the shard up: answer every parked call with `error` and accept no more."""
+
+    error: ErrorCode = ErrorCode.NOT_COORDINATOR
+
+
+Input = Command | Tick | Appended | AppendFailed | Unload
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The next entry of the log. At most one is under way for each shard.
+
+    `attempt` counts from 1; a higher one repeats the same entry after AMBIGUOUS.
+    """
+
+    sequence: int
+    base_offset: int
+    records: tuple[Record, ...]
+    attempt: int = 1
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Everything one step asks of the world outside, in the order of handling.
+
+    1. `append` goes to the log. 2. `replies` go to their callers, each call once.
+    3. `events` go to those who watch. 4. Come back with Tick at `next_deadline_ms`
+    (None: no deadline is known).
+    """
+
+    append: Append | None = None
+    replies: list[tuple[CallId, Reply]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    next_deadline_ms: int | None = None
+    unloaded: bool = False

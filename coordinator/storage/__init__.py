@@ -1,0 +1,1 @@
+"""Durable bytes, and who owns them."""
