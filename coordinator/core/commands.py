@@ -24,7 +24,6 @@ from coordinator.core.replies import (
     LeaveReply,
     ListReply,
     OffsetDeleteReply,
-    Reply,
     SyncReply,
 )
 
@@ -282,33 +281,33 @@ class OffsetsWritten:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDeletedWritten:
-    call_id: CallId | None
+    call_id: CallId
     group_id: str
-    partitions: tuple[tuple[str, int], ...]
+    reply: OffsetDeleteReply
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletedWritten:
-    call_id: CallId | None
+    call_id: CallId
     group_id: str
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyGroupWritten:
+class Unawaited:
+    """A write that no call waits for: an empty group, a generation floor, expired offsets."""
+
     group_id: str
-    generation: int
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyDurable:
-    """Answer `reply` once what was written before it is durable, else `otherwise`."""
+class JoinDurable:
+    """Answer a JoinGroup now that what was written before it is durable, or refuse it."""
 
     call_id: CallId
-    reply: Reply
-    otherwise: Request
+    reply: JoinReply
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -326,8 +325,8 @@ WriteFollowUp = (
     | OffsetsWritten
     | OffsetsDeletedWritten
     | GroupDeletedWritten
-    | EmptyGroupWritten
-    | ReplyDurable
+    | Unawaited
+    | JoinDurable
     | Resume
 )
 FollowUp = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.core.commands import ReplyDurable, Request, Resume, WriteFollowUp
+from coordinator.core.commands import JoinDurable, Request, Resume, WriteFollowUp
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId
 from coordinator.core.records import Record
-from coordinator.core.replies import Reply
+from coordinator.core.replies import JoinReply, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class Outcome:
         """Write `records`, all or none; `then` is posted with the result."""
         self.writes.append(Write(tuple(records), then))
 
-    def reply_when_durable(self, call_id: CallId, reply: Reply, otherwise: Request) -> None:
-        """Answer once everything written so far is durable; if it fails, refuse `otherwise`."""
-        self.writes.append(Write((), ReplyDurable(call_id, reply, otherwise)))
+    def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
+        """Answer a JoinGroup once everything written so far is durable."""
+        self.writes.append(Write((), JoinDurable(call_id, reply)))
 
     def resume_when_durable(self, request: Request) -> None:
         """Handle `request` anew once everything written so far is resolved."""

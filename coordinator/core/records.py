@@ -86,13 +86,17 @@ class GroupDeleted:
     group_id: str
 
 
-GroupRecord = (
-    GroupMetadata | GenerationFloor | OffsetCommitted | ManifestStored | OffsetDeleted | GroupDeleted
+Record = (
+    GroupMetadata
+    | GenerationFloor
+    | OffsetCommitted
+    | ManifestStored
+    | OffsetDeleted
+    | GroupDeleted
 )
-Record = GroupRecord
 
 
-def apply(record: GroupRecord, group: Group) -> None:
+def apply(record: Record, group: Group) -> None:
     """Make an acknowledged record true. `GroupDeleted` is the machine's, who owns the table.
 
     Only durable facts change here. What the members are doing meanwhile (parked calls,

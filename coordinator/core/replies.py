@@ -6,7 +6,6 @@ contract's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
@@ -153,7 +152,7 @@ class DeleteReply:
 class OffsetDeleteReply:
     error: ErrorCode = NONE
     message: str = ""
-    results: Sequence[CommitResult] = ()
+    results: tuple[CommitResult, ...] = ()
 
 
 Reply = (

@@ -1,0 +1,95 @@
+"""Checks that come before a group is looked at, shared by the requests."""
+
+from __future__ import annotations
+
+from coordinator.core.commands import (
+    CommitOffsets,
+    DeleteGroup,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    ListGroups,
+    Request,
+    SyncGroup,
+)
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import Group, GroupState
+from coordinator.core.replies import HeartbeatReply, Reply
+
+# Simple consumers that only keep offsets may do so under the empty id, as in Kafka.
+_MAY_HAVE_EMPTY_ID = (CommitOffsets, FetchOffsets, DescribeGroup, DeleteGroup)
+
+
+def check_group_id(request: Request) -> None:
+    """Refuse the empty group id where it is not allowed.
+
+    Raises:
+        Refused: INVALID_GROUP_ID.
+    """
+    if isinstance(request, ListGroups):
+        return
+    if not request.group_id and not isinstance(request, _MAY_HAVE_EMPTY_ID):
+        raise Refused(ErrorCode.INVALID_GROUP_ID)
+
+
+def check_session_timeout(command: JoinGroup, config: GroupConfig) -> None:
+    """Refuse a session timeout outside the bounds, which are inclusive.
+
+    Raises:
+        Refused: INVALID_SESSION_TIMEOUT.
+    """
+    low = config.group_min_session_timeout_ms
+    high = config.group_max_session_timeout_ms
+    if not low <= command.session_timeout_ms <= high:
+        raise Refused(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session_timeout_ms is {command.session_timeout_ms}; ask for {low} to {high}",
+        )
+
+
+def check_alive(group: Group, *, member_id: str | None = None) -> None:
+    """Refuse a group that has been given up.
+
+    Raises:
+        Refused: COORDINATOR_NOT_AVAILABLE.
+    """
+    if group.state is GroupState.DEAD:
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=member_id)
+
+
+def has_seat(group: Group, command: JoinGroup, config: GroupConfig) -> bool:
+    """True if the group's size limit lets this joiner in.
+
+    In a join phase seats go to those who come first, so that a lowered limit takes
+    effect. A restarted static member takes the seat its instance id has.
+
+    Source: KIP-389; Kafka `GroupCoordinator.acceptJoiningMember`.
+    """
+    member_id = command.member_id
+    if not member_id and command.instance_id is not None:
+        member_id = group.static_members.get(command.instance_id, "")
+    member = group.members.get(member_id)
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
+        case GroupState.PREPARING_REBALANCE:
+            if member is not None and member.parked_join is not None:
+                return True
+            return group.parked_joins < config.group_max_size
+        case GroupState.AWAITING_SYNC | GroupState.STABLE:
+            return member is not None or len(group.members) < config.group_max_size
+
+
+def answer_while_loading(request: Request) -> Reply:
+    """What a request gets while its shard is being loaded.
+
+    Heartbeats are answered blindly, so that healthy members are not disturbed, and a
+    SyncGroup is sent back to join, which waits out the load.
+    """
+    if isinstance(request, Heartbeat):
+        return HeartbeatReply()
+    if isinstance(request, SyncGroup):
+        return request.refusal(Refused(ErrorCode.REBALANCE_IN_PROGRESS))
+    return request.refusal(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))

@@ -1,0 +1,380 @@
+"""A group and its members: the facts, and the small operations that keep them consistent.
+
+What each state answers (requests that pass identity and generation checks):
+
+    state              JoinGroup               SyncGroup              Heartbeat
+    EMPTY              starts the initial      UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID
+                       join phase
+    PREPARING_REBALANCE parks                  REBALANCE_IN_PROGRESS  REBALANCE_IN_PROGRESS,
+                                                                      and counts as life
+    AWAITING_SYNC      repeats the answer, or  parks; the leader's    NONE
+                       starts a join phase     is written
+    STABLE             follower: repeats the   the stored assignment  NONE
+                       answer; leader: starts
+                       a join phase
+    DEAD               COORDINATOR_NOT_AVAILABLE throughout
+
+Durable facts (`committed`, `offsets`, `manifest`, `durable_generation`) are set by
+`records.apply` alone. Everything else is soft: it changes at once and is rebuilt
+from the durable facts at load.
+
+Source: KIP-62, KIP-134, KIP-345, KIP-394; Kafka `ClassicGroup`, `ClassicGroupMember`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from coordinator.core.errors import InvariantViolated
+from coordinator.core.ids import CallId
+from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class GroupState(Enum):
+    """The value is what people and tools read."""
+
+    EMPTY = "Empty"
+    """No members; offsets may remain."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Gathering members: the join phase."""
+    AWAITING_SYNC = "CompletingRebalance"
+    """A generation exists; its assignment is awaited from the leader, then from the log."""
+    STABLE = "Stable"
+    """The assignment is durable and in force."""
+    DEAD = "Dead"
+    """Given up, by deletion or because the shard was unloaded."""
+
+
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.AWAITING_SYNC, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.AWAITING_SYNC: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset({GroupState.DEAD}),
+}
+"""From a state to those that may follow it. The diagram in ARCHITECTURE.md is drawn from here."""
+
+
+class Member:
+    """A member of a group. `protocols` is its ordered list of (name, metadata)."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "last_heard_ms",
+        "member_id",
+        "parked_join",
+        "parked_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        now_ms: int,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.parked_join: CallId | None = None
+        self.parked_sync: CallId | None = None
+        self.is_new = True  # Until the join phase it entered completes.
+        self.last_heard_ms = now_ms
+
+    @property
+    def is_static(self) -> bool:
+        """True if a restart takes the same place in the group."""
+        return self.instance_id is not None
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        """The member's metadata for a protocol; empty if it does not list it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
+        """The member as it is written to the log."""
+        return MemberRecord(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            metadata=self.metadata_for(protocol_name),
+            assignment=assignment,
+        )
+
+
+ParkedCalls = dict[CallId, "tuple[Group, Member]"]
+"""Which group and member a parked call belongs to, over all groups of a machine."""
+
+
+class Group:
+    """One group. Its methods keep the counters true; the rules are in the other files."""
+
+    __slots__ = (
+        "committed",
+        "durable_generation",
+        "generation",
+        "generation_floor",
+        "group_id",
+        "initial_join",
+        "leader_id",
+        "manifest",
+        "members",
+        "new_member_added",
+        "offsets",
+        "parked_calls",
+        "parked_joins",
+        "pending_joins",
+        "pending_offsets",
+        "pending_syncs",
+        "protocol_counts",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_changed_at_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, parked_calls: ParkedCalls, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_changed_at_ms = now_ms
+        self.generation = 0
+        # Never hand out a generation up to this one: an earlier owner of the shard may have.
+        self.generation_floor = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_joins: set[str] = set()
+        self.pending_syncs: set[str] = set()
+        self.parked_joins = 0
+        self.protocol_counts: dict[str, int] = {}
+        # None: unknown, because the metadata is not ConsumerProtocol.
+        self.subscribed_topics: frozenset[str] | None = frozenset()
+        self.initial_join = False
+        self.new_member_added = False
+        self.parked_calls = parked_calls
+        # Commits on their way to the log, by partition.
+        self.pending_offsets: dict[tuple[str, int], int] = {}
+        # Durable facts.
+        self.committed: GroupMetadata | None = None
+        self.durable_generation = 0
+        self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
+        self.manifest = b""
+
+    # --- State ---
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Change the state.
+
+        Raises:
+            InvariantViolated: `TRANSITIONS` does not allow it.
+        """
+        if state not in TRANSITIONS[self.state]:
+            raise InvariantViolated(
+                f"group {self.group_id!r} may not go from {self.state.name} to {state.name}"
+            )
+        self.state = state
+        self.state_changed_at_ms = now_ms
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of the members; 0 with none."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def is_vacant(self) -> bool:
+        """Nothing is left that would be missed: no member, pending id, offset or commit."""
+        return not (self.members or self.pending_joins or self.offsets or self.pending_offsets)
+
+    # --- Members ---
+
+    def add_member(self, member: Member) -> None:
+        """Insert a member. The first one sets the protocol type and leads.
+
+        Raises:
+            InvariantViolated: its id or its instance id is taken.
+        """
+        if member.member_id in self.members:
+            raise InvariantViolated(f"member {member.member_id!r} is there already")
+        if member.instance_id is not None:
+            if member.instance_id in self.static_members:
+                raise InvariantViolated(f"instance {member.instance_id!r} is there already")
+            self.static_members[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self.pending_joins.discard(member.member_id)
+        self._count_protocols(member.protocols, 1)
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove_member(self, member_id: str) -> Member:
+        """Take a member out; another one leads if it did. Its calls must be answered before.
+
+        Raises:
+            InvariantViolated: no such member, or it still has a parked call.
+        """
+        member = self.members.pop(member_id, None)
+        if member is None:
+            raise InvariantViolated(f"no member {member_id!r} to remove")
+        if member.parked_join is not None or member.parked_sync is not None:
+            raise InvariantViolated(f"member {member_id!r} would leave a call unanswered")
+        self._count_protocols(member.protocols, -1)
+        self.pending_syncs.discard(member_id)
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def rename_static_member(self, instance_id: str, new_member_id: str) -> Member:
+        """Give a static member a new id; it keeps its assignment and its role.
+
+        Raises:
+            InvariantViolated: the instance id is not registered.
+        """
+        old_member_id = self.static_members.get(instance_id)
+        if old_member_id is None:
+            raise InvariantViolated(f"no static member {instance_id!r} to replace")
+        # Rebuilt, so that the member keeps its place in the order.
+        self.members = {
+            (new_member_id if member_id == old_member_id else member_id): member
+            for member_id, member in self.members.items()
+        }
+        member = self.members[new_member_id]
+        member.member_id = new_member_id
+        self.static_members[instance_id] = new_member_id
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        if old_member_id in self.pending_syncs:
+            self.pending_syncs.discard(old_member_id)
+            self.pending_syncs.add(new_member_id)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Let a member that has joined lead; keep the leader if it has. False: nobody has."""
+        leader = self.members.get(self.leader_id) if self.leader_id is not None else None
+        if leader is not None and leader.parked_join is not None:
+            return True
+        for member in self.members.values():
+            if member.parked_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # --- Parked calls ---
+
+    def park_join(self, member: Member, call_id: CallId) -> None:
+        """Park a JoinGroup. The member must not have one parked."""
+        assert member.parked_join is None
+        member.parked_join = call_id
+        self.parked_joins += 1
+        self.parked_calls[call_id] = (self, member)
+
+    def unpark_join(self, member: Member) -> CallId | None:
+        """Take the parked JoinGroup out, to be answered; None if there is none."""
+        call_id = member.parked_join
+        if call_id is not None:
+            member.parked_join = None
+            self.parked_joins -= 1
+            del self.parked_calls[call_id]
+        return call_id
+
+    def park_sync(self, member: Member, call_id: CallId) -> None:
+        """Park a SyncGroup. The member must not have one parked."""
+        assert member.parked_sync is None
+        member.parked_sync = call_id
+        self.parked_calls[call_id] = (self, member)
+
+    def unpark_sync(self, member: Member) -> CallId | None:
+        """Take the parked SyncGroup out, to be answered; None if there is none."""
+        call_id = member.parked_sync
+        if call_id is not None:
+            member.parked_sync = None
+            del self.parked_calls[call_id]
+        return call_id
+
+    # --- Protocols ---
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Replace a member's protocol list."""
+        self._count_protocols(member.protocols, -1)
+        member.protocols = protocols
+        self._count_protocols(protocols, 1)
+
+    def common_protocols(self) -> set[str]:
+        """Names of the protocols that every member lists."""
+        members = len(self.members)
+        return {name for name, count in self.protocol_counts.items() if count == members}
+
+    def _count_protocols(self, protocols: Iterable[tuple[str, bytes]], by: int) -> None:
+        for name in {name for name, _ in protocols}:
+            count = self.protocol_counts.get(name, 0) + by
+            if count:
+                self.protocol_counts[name] = count
+            else:
+                del self.protocol_counts[name]
+
+    # --- The log ---
+
+    def await_offset(self, partition: tuple[str, int]) -> None:
+        """A commit of `partition` is on its way to the log."""
+        self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
+
+    def settle_offset(self, partition: tuple[str, int]) -> None:
+        """A commit of `partition` has arrived, or never will. At load none was awaited."""
+        left = self.pending_offsets.pop(partition, 0) - 1
+        if left > 0:
+            self.pending_offsets[partition] = left
+
+    def metadata_record(
+        self, now_ms: int, assignments: dict[str, bytes] | None = None
+    ) -> GroupMetadata:
+        """The group as it is written; with each member's own assignment unless others are given."""
+        return GroupMetadata(
+            group_id=self.group_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id,
+            state_changed_at_ms=now_ms,
+            members=tuple(
+                member.record(
+                    self.protocol_name,
+                    member.assignment
+                    if assignments is None
+                    else assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )

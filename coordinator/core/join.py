@@ -1,0 +1,193 @@
+"""JoinGroup: a stranger is given an id, a member re-joins, and both wait for the phase to end.
+
+Joining for the first time takes two calls (KIP-394): the first is given a member id
+and changes nothing else; the second, with that id, makes the member. So a client that
+gives up half-way leaves no ghost member behind, only an id that expires. A static
+member has a name already and needs one call.
+
+Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`,
+`doUnknownJoinGroup`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import admission, protocols, rebalance, static_members
+from coordinator.core.commands import JoinGroup
+from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.events import EvictionCause, MemberJoined, RebalanceCause
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.identity import identify
+from coordinator.core.ids import IdSource
+from coordinator.core.membership import evict, fail_join
+from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
+from coordinator.core.replies import JoinReply
+
+
+def join_group(
+    group: Group,
+    command: JoinGroup,
+    now_ms: int,
+    out: Outcome,
+    *,
+    config: GroupConfig,
+    ids: IdSource,
+) -> None:
+    """Answer, or park, a JoinGroup whose session timeout has been admitted.
+
+    Raises:
+        Refused: before anything changed.
+    """
+    if not admission.has_seat(group, command, config):
+        _refuse_seat(group, command, now_ms, out)
+        return
+    admission.check_alive(group)
+    protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
+    if command.member_id:
+        _join_known(group, command, now_ms, out, config=config)
+    else:
+        _join_unknown(group, command, now_ms, out, config=config, ids=ids)
+
+
+# --- Without a member id ----------------------------------------------------------------------
+
+
+def _join_unknown(
+    group: Group,
+    command: JoinGroup,
+    now_ms: int,
+    out: Outcome,
+    *,
+    config: GroupConfig,
+    ids: IdSource,
+) -> None:
+    if command.instance_id is not None:
+        member_id = ids.new_member_id(command.instance_id)
+        if command.instance_id in group.static_members:
+            static_members.replace(group, command, member_id, now_ms, out)
+        else:
+            _add_member(group, command, member_id, now_ms, out, config=config)
+    elif command.require_known_member_id:
+        _hand_out_id(group, command, ids.new_member_id(command.client_id), now_ms, out)
+    else:
+        member_id = ids.new_member_id(command.client_id)
+        _add_member(group, command, member_id, now_ms, out, config=config)
+
+
+def _hand_out_id(
+    group: Group, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
+) -> None:
+    """Phase one: the id is good for one session timeout. The group's state does not change."""
+    group.pending_joins.add(member_id)
+    deadline_ms = now_ms + command.session_timeout_ms
+    out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+    error = ErrorCode.MEMBER_ID_REQUIRED
+    out.reply(command.call_id, JoinReply(error, advice(error), member_id=member_id))
+
+
+def _add_member(
+    group: Group,
+    command: JoinGroup,
+    member_id: str,
+    now_ms: int,
+    out: Outcome,
+    *,
+    config: GroupConfig,
+) -> None:
+    member = Member(
+        member_id,
+        instance_id=command.instance_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        session_timeout_ms=command.session_timeout_ms,
+        protocols=command.protocols,
+        now_ms=now_ms,
+    )
+    if group.initial_join and group.state is GroupState.PREPARING_REBALANCE:
+        group.new_member_added = True
+    if not group.members:
+        group.protocol_type = command.protocol_type
+    group.add_member(member)
+    group.park_join(member, command.call_id)
+    deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+    out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+    _note_joined(group, member, out)
+    rebalance.request(
+        group,
+        RebalanceCause.MEMBER_JOINED,
+        now_ms,
+        out,
+        member=member,
+        reason=command.reason,
+        config=config,
+    )
+
+
+# --- With a member id -------------------------------------------------------------------------
+
+
+def _join_known(
+    group: Group, command: JoinGroup, now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    if command.member_id in group.pending_joins:
+        if command.instance_id is not None:
+            raise Refused(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "this id was given to a dynamic member; join without group_instance_id",
+            )
+        _add_member(group, command, command.member_id, now_ms, out, config=config)
+        return
+    member = identify(group, command.member_id, command.instance_id)
+    changed = member.protocols != command.protocols
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            _rejoin(group, member, command, out)
+            out.check(JoinKey(group.group_id))
+        case GroupState.AWAITING_SYNC if not changed:
+            # The answer may have been lost on its way: repeat it.
+            out.reply(command.call_id, rebalance.join_reply(group, member))
+        case GroupState.STABLE if not changed and member.member_id != group.leader_id:
+            out.reply(command.call_id, rebalance.join_reply(group, member))
+        case GroupState.AWAITING_SYNC | GroupState.STABLE:
+            # A leader that re-joins unchanged reports that the topics have changed.
+            cause = RebalanceCause.METADATA_CHANGED if changed else RebalanceCause.LEADER_REJOINED
+            _rejoin(group, member, command, out)
+            rebalance.prepare(group, cause, now_ms, out, member=member, reason=command.reason)
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _rejoin(group: Group, member: Member, command: JoinGroup, out: Outcome) -> None:
+    """Park the call in place of an older one, with what the member now says of itself."""
+    fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
+    group.set_protocols(member, command.protocols)
+    member.rebalance_timeout_ms = command.rebalance_timeout_ms
+    member.session_timeout_ms = command.session_timeout_ms
+    group.park_join(member, command.call_id)
+    _note_joined(group, member, out)
+
+
+def _note_joined(group: Group, member: Member, out: Outcome) -> None:
+    out.note(
+        MemberJoined(
+            group.group_id,
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.is_new,
+        )
+    )
+
+
+def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) -> None:
+    """Turn a joiner away; if it was a member, it has lost its seat to those who came first."""
+    member_id = command.member_id
+    error = ErrorCode.GROUP_MAX_SIZE_REACHED
+    out.reply(command.call_id, JoinReply(error, advice(error)))
+    group.pending_joins.discard(member_id)
+    member = group.members.get(member_id)
+    if member is not None:
+        evict(group, member, EvictionCause.SIZE_LIMIT, out)
+    out.check(MemberKey(group.group_id, member_id))
+    out.check(JoinKey(group.group_id))

@@ -1,0 +1,79 @@
+"""LeaveGroup: members go, each with its own result, and one rebalance follows for all of them.
+
+Source: KIP-345, KIP-800; Kafka `GroupMetadataManager.classicGroupLeaveToClassicGroup`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import admission, rebalance
+from coordinator.core.commands import LeaveGroup, LeavingMember
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.events import MemberLeft, RebalanceCause
+from coordinator.core.group import Group, Member
+from coordinator.core.identity import identify
+from coordinator.core.membership import remove
+from coordinator.core.outcome import JoinKey, MemberKey, Outcome
+from coordinator.core.replies import LeaveReply, LeaveResult
+
+
+def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
+    """Take members out, in the order of the request.
+
+    Raises:
+        Refused: the group has been given up.
+    """
+    admission.check_alive(group)
+    results: list[LeaveResult] = []
+    first_to_leave: Member | None = None
+    reason = ""
+    for leaving in command.members:
+        try:
+            member = _leave(group, leaving, out)
+            error = ErrorCode.NONE
+            if member is not None and first_to_leave is None:
+                first_to_leave, reason = member, leaving.reason
+        except Refused as refused:
+            error = refused.error
+        results.append(LeaveResult(leaving.member_id, leaving.instance_id, error))
+    out.reply(command.call_id, LeaveReply(members=tuple(results)))
+    if first_to_leave is not None:
+        rebalance.request(
+            group, RebalanceCause.MEMBER_LEFT, now_ms, out, member=first_to_leave, reason=reason
+        )
+    else:
+        out.check(JoinKey(group.group_id))
+
+
+def leave_unknown_group(command: LeaveGroup, out: Outcome) -> None:
+    """Nobody is in a group that does not exist."""
+    error = ErrorCode.UNKNOWN_MEMBER_ID
+    results = tuple(LeaveResult(m.member_id, m.instance_id, error) for m in command.members)
+    out.reply(command.call_id, LeaveReply(members=results))
+
+
+def _leave(group: Group, leaving: LeavingMember, out: Outcome) -> Member | None:
+    """Remove one member and return it; None if it was only a pending id.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    member_id = leaving.member_id
+    if member_id and member_id in group.pending_joins:
+        group.pending_joins.discard(member_id)
+        out.check(MemberKey(group.group_id, member_id))
+        return None
+    if not member_id and leaving.instance_id is not None:
+        # An operator removes a static member and knows it by name only.
+        member_id = group.static_members.get(leaving.instance_id, "")
+    member = identify(group, member_id, leaving.instance_id)
+    remove(group, member, out)
+    out.note(
+        MemberLeft(
+            group.group_id,
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            leaving.reason,
+        )
+    )
+    return member

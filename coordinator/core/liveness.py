@@ -1,0 +1,72 @@
+"""Signs of life, and what happens without them.
+
+A member has one deadline. It moves with every sign of life and when a parked call is
+answered. It does not move when a JoinGroup arrives: a deadline that passes while the
+member waits in JoinGroup or SyncGroup is spent without consequence, and the answer
+arms a new one. So every path that answers a parked call and keeps the member has to
+go through `reset_session`.
+
+Source: KIP-62; Kafka `GroupCoordinator.completeAndScheduleNextHeartbeatExpiration`,
+`MemberMetadata.hasSatisfiedHeartbeat`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import rebalance
+from coordinator.core.commands import Heartbeat, SessionExpired
+from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.events import EvictionCause, RebalanceCause
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.identity import check_generation, identify
+from coordinator.core.membership import evict, reset_session
+from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
+from coordinator.core.replies import HeartbeatReply
+
+_ALIVE = HeartbeatReply()
+_REBALANCE = HeartbeatReply(
+    ErrorCode.REBALANCE_IN_PROGRESS, advice(ErrorCode.REBALANCE_IN_PROGRESS)
+)
+
+
+def heartbeat(group: Group, command: Heartbeat, now_ms: int, out: Outcome) -> None:
+    """A member says that it is alive, and hears whether a rebalance is on.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
+    member = identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    reset_session(group, member, now_ms, out)
+    preparing = group.state is GroupState.PREPARING_REBALANCE
+    out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
+
+
+def is_alive(member: Member, deadline_ms: int) -> bool:
+    """True if a member whose deadline has passed is to stay."""
+    if member.parked_join is not None:
+        return not member.is_new
+    if member.parked_sync is not None:
+        return True
+    return member.last_heard_ms + member.session_timeout_ms > deadline_ms
+
+
+def expire_session(group: Group, command: SessionExpired, now_ms: int, out: Outcome) -> None:
+    """A deadline has passed: forget a pending id, remove a silent member, or let it be."""
+    member_id = command.member_id
+    if member_id in group.pending_joins:
+        group.pending_joins.discard(member_id)
+        out.check(JoinKey(group.group_id))
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    if is_alive(member, command.deadline_ms):
+        if member.parked_join is None and member.parked_sync is None:
+            # Heard of since the deadline was set: it has a later one.
+            deadline_ms = member.last_heard_ms + member.session_timeout_ms
+            out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+        return
+    new = member.is_new and member.parked_join is not None
+    cause = EvictionCause.NEW_MEMBER_TIMED_OUT if new else EvictionCause.SESSION_EXPIRED
+    evict(group, member, cause, out)
+    rebalance.request(group, RebalanceCause.SESSION_EXPIRED, now_ms, out, member=member)

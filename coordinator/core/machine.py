@@ -1,0 +1,350 @@
+"""The core's only door: the table of groups, and which rule handles which command.
+
+    handle(command, now_ms) -> Outcome        live
+    apply(record)                             a record was acknowledged, or is read back
+    restore(now_ms) -> Outcome                all records have been read back: serve
+    unload(error) -> Outcome                  give every group up
+
+`Refused` is caught here, once. It was raised before anything changed, so nothing has
+to be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.core import (
+    admin,
+    admission,
+    join,
+    leave,
+    liveness,
+    offsets,
+    rebalance,
+    static_members,
+    sync,
+)
+from coordinator.core import records as durable
+from coordinator.core.commands import (
+    AssignmentWritten,
+    CallCancelled,
+    Command,
+    CommitOffsets,
+    CompleteJoinPhase,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    ExpireOffsets,
+    FetchOffsets,
+    GroupDeletedWritten,
+    Heartbeat,
+    InitialDelayElapsed,
+    JoinDurable,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetsDeletedWritten,
+    OffsetsWritten,
+    Request,
+    Resume,
+    SessionExpired,
+    StaticMemberWritten,
+    SyncGroup,
+    SyncPhaseExpired,
+    Unawaited,
+)
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.events import (
+    EvictionCause,
+    GroupCreated,
+    GroupRemoved,
+    OffsetsExpired,
+    RebalanceCause,
+)
+from coordinator.core.group import Group, GroupState, Member, ParkedCalls
+from coordinator.core.ids import IdSource
+from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.replies import JoinReply
+from coordinator.core.subscriptions import TopicReader, subscribed_topics
+
+
+class GroupMachine:
+    """All groups of one shard.
+
+    Args:
+        ids: makes member ids.
+        read_topics: finds the topics in a consumer's metadata.
+    """
+
+    def __init__(self, config: GroupConfig, ids: IdSource, read_topics: TopicReader) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.parked_calls: ParkedCalls = {}
+        self._ids = ids
+        self._read_topics = read_topics
+        # Any: each handler takes the commands of its row.
+        self._handlers: dict[type, Callable[[Any, int, Outcome], None]] = {
+            Heartbeat: self._heartbeat,
+            JoinGroup: self._join_group,
+            SyncGroup: self._sync_group,
+            LeaveGroup: self._leave_group,
+            CommitOffsets: self._commit_offsets,
+            FetchOffsets: lambda c, _, out: offsets.fetch_offsets(self._find(c), c, out),
+            DeleteOffsets: self._delete_offsets,
+            ListGroups: lambda c, _, out: admin.list_groups(self.groups.values(), c, out),
+            DescribeGroup: lambda c, _, out: admin.describe_group(self._find(c), c, out),
+            DeleteGroup: lambda c, _, out: admin.delete_group(self._find(c), c, out),
+            CallCancelled: self._call_cancelled,
+            CompleteJoinPhase: self._complete_join_phase,
+            InitialDelayElapsed: self._initial_delay_elapsed,
+            SyncPhaseExpired: self._of_group(rebalance.expire_sync_phase),
+            SessionExpired: self._of_group(liveness.expire_session),
+            ExpireOffsets: self._expire_offsets,
+            AssignmentWritten: self._assignment_written,
+            StaticMemberWritten: self._replacement_written,
+            OffsetsWritten: self._offsets_written,
+            OffsetsDeletedWritten: lambda c, _, out: offsets.offsets_deleted(c, out),
+            GroupDeletedWritten: lambda c, _, out: admin.group_deleted(c, out),
+            Unawaited: lambda c, _, out: None,
+            JoinDurable: self._join_durable,
+            Resume: lambda c, now_ms, out: self.handle(c.request, now_ms, out),
+        }
+
+    def handle(self, command: Command, now_ms: int, out: Outcome) -> None:
+        """Carry one command out.
+
+        Args:
+            now_ms: the shard's clock; epoch milliseconds that never go back.
+        """
+        try:
+            if isinstance(command, Request):
+                admission.check_group_id(command)
+            self._handlers[type(command)](command, now_ms, out)
+        except Refused as refused:
+            # Only requests are refused; follow-ups re-validate and fall silent.
+            assert isinstance(command, Request)
+            out.reply(command.call_id, command.refusal(refused))
+
+    def apply(self, record: Record, now_ms: int) -> None:
+        """Make an acknowledged record true."""
+        group = self.groups.get(record.group_id)
+        if group is None:
+            if isinstance(record, GroupDeleted | OffsetDeleted):
+                return
+            group = Group(record.group_id, self.parked_calls, now_ms)
+            self.groups[record.group_id] = group
+        durable.apply(record, group)
+        if isinstance(record, OffsetCommitted):
+            group.settle_offset((record.topic, record.partition))
+        if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
+            # A group that was joined while its deletion was on its way lives on.
+            if group.is_vacant:
+                del self.groups[record.group_id]
+
+    def drop(self, record: Record) -> None:
+        """Forget a record that the log has refused. That is the whole roll-back."""
+        group = self.groups.get(record.group_id)
+        if group is not None and isinstance(record, OffsetCommitted):
+            group.settle_offset((record.topic, record.partition))
+
+    def restore(self, now_ms: int, out: Outcome) -> None:
+        """Bring the groups to life from their durable facts, with full session time-outs."""
+        for group in self.groups.values():
+            self._revive(group, now_ms, out)
+
+    def unload(self, error: ErrorCode, out: Outcome) -> None:
+        """Answer every parked call with `error` and forget all groups."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                fail_join(group, member, error, out, member_id=member.member_id)
+                fail_sync(group, member, error, out)
+            group.state = GroupState.DEAD
+        self.groups.clear()
+
+    # --- Requests ---
+
+    def _find(self, command: Any) -> Group | None:  # Any: whatever has a group_id.
+        return self.groups.get(command.group_id)
+
+    def _get(self, group_id: str, error: ErrorCode) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Refused(error)
+        return group
+
+    def _keep(self, group: Group, out: Outcome) -> None:
+        if group.group_id not in self.groups:
+            self.groups[group.group_id] = group
+            out.note(GroupCreated(group.group_id))
+
+    def _heartbeat(self, command: Heartbeat, now_ms: int, out: Outcome) -> None:
+        group = self._get(command.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        admission.check_alive(group)
+        liveness.heartbeat(group, command, now_ms, out)
+
+    def _join_group(self, command: JoinGroup, now_ms: int, out: Outcome) -> None:
+        admission.check_session_timeout(command, self.config)
+        group = self.groups.get(command.group_id)
+        if group is None:
+            if command.member_id:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = Group(command.group_id, self.parked_calls, now_ms)
+        try:
+            join.join_group(group, command, now_ms, out, config=self.config, ids=self._ids)
+        finally:
+            if not group.is_vacant:
+                self._keep(group, out)
+
+    def _sync_group(self, command: SyncGroup, now_ms: int, out: Outcome) -> None:
+        group = self._get(command.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        sync.sync_group(group, command, now_ms, out)
+
+    def _leave_group(self, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.group_id)
+        if group is None:
+            leave.leave_unknown_group(command, out)
+        else:
+            leave.leave_group(group, command, now_ms, out)
+
+    def _commit_offsets(self, command: CommitOffsets, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.group_id)
+        if group is None:
+            if command.generation >= 0:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            group = Group(command.group_id, self.parked_calls, now_ms)
+        offsets.commit_offsets(group, command, now_ms, out, config=self.config)
+        if not group.is_vacant:
+            self._keep(group, out)
+
+    def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: Outcome) -> None:
+        group = self._get(command.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        offsets.delete_offsets(group, command, out)
+
+    def _call_cancelled(self, command: CallCancelled, now_ms: int, out: Outcome) -> None:
+        """The client has gone: take its parked call back.
+
+        A member that never was in a generation goes with its call. One that was stays,
+        with a deadline: a fresh one if the old one was spent while it was parked.
+        """
+        parked = self.parked_calls.get(command.call_id)
+        if parked is None or not self.config.group_notice_cancelled_calls:
+            return
+        group, member = parked
+        if member.parked_sync == command.call_id:
+            group.unpark_sync(member)
+            reset_session(group, member, now_ms, out)
+            return
+        group.unpark_join(member)
+        if member.is_new:
+            evict(group, member, EvictionCause.CALL_CANCELLED, out)
+            cause = RebalanceCause.CALL_CANCELLED
+            rebalance.request(group, cause, now_ms, out, member=member)
+        elif member.last_heard_ms + member.session_timeout_ms <= now_ms:
+            reset_session(group, member, now_ms, out)
+
+    # --- Follow-ups ---
+
+    def _of_group(
+        self, handler: Callable[[Group, Any, int, Outcome], None]
+    ) -> Callable[[Any, int, Outcome], None]:
+        """A handler for follow-ups that concern a group only while it exists."""
+
+        def handle(command: Any, now_ms: int, out: Outcome) -> None:
+            group = self.groups.get(command.group_id)
+            if group is not None:
+                handler(group, command, now_ms, out)
+
+        return handle
+
+    def _complete_join_phase(self, command: CompleteJoinPhase, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.group_id)
+        if group is not None:
+            rebalance.complete_join_phase(group, command, now_ms, out, self._read_topics)
+
+    def _initial_delay_elapsed(
+        self, command: InitialDelayElapsed, now_ms: int, out: Outcome
+    ) -> None:
+        group = self.groups.get(command.group_id)
+        if group is not None:
+            rebalance.extend_initial_delay(
+                group, command, now_ms, out, self.config, self._read_topics
+            )
+
+    def _assignment_written(self, command: AssignmentWritten, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.record.group_id)
+        if group is not None:
+            sync.assignment_written(group, command, now_ms, out)
+
+    def _replacement_written(self, command: StaticMemberWritten, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.record.group_id)
+        if group is not None:
+            static_members.replacement_written(group, command, now_ms, out)
+
+    def _offsets_written(self, command: OffsetsWritten, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.group_id)
+        offsets.offsets_written(command, out)
+        if group is not None and group.is_vacant and group.generation == 0:
+            del self.groups[command.group_id]  # It was made for this commit, which failed.
+
+    def _join_durable(self, command: JoinDurable, now_ms: int, out: Outcome) -> None:
+        reply = command.reply
+        if command.error is not ErrorCode.NONE:
+            reply = JoinReply(command.error, advice(command.error), member_id=reply.member_id)
+        out.reply(command.call_id, reply)
+
+    def _expire_offsets(self, command: ExpireOffsets, now_ms: int, out: Outcome) -> None:
+        """Drop what has outlived its retention, and groups of which nothing is left."""
+        for group in self.groups.values():
+            expired = offsets.expired_offsets(group, now_ms, self.config)
+            doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
+            if (
+                group.state is GroupState.EMPTY
+                and not group.pending_joins
+                and not group.pending_offsets
+                and len(expired) == len(group.offsets)
+            ):
+                doomed.append(GroupDeleted(group.group_id))
+                out.note(GroupRemoved(group.group_id))
+            if expired:
+                out.note(OffsetsExpired(group.group_id, len(expired)))
+            if doomed:
+                out.persist(doomed, Unawaited(group.group_id))
+
+    # --- Load ---
+
+    def _revive(self, group: Group, now_ms: int, out: Outcome) -> None:
+        """Members are as their last durable generation had them; a lost one is not reused."""
+        committed = group.committed
+        group.generation_floor = group.durable_generation + 1
+        if committed is None:
+            return
+        group.generation = committed.generation
+        group.protocol_type = committed.protocol_type
+        group.protocol_name = committed.protocol_name
+        group.state_changed_at_ms = committed.state_changed_at_ms
+        for stored in committed.members:
+            name = committed.protocol_name
+            member = Member(
+                stored.member_id,
+                instance_id=stored.instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
+                session_timeout_ms=stored.session_timeout_ms,
+                protocols=() if name is None else ((name, stored.metadata),),
+                now_ms=now_ms,
+            )
+            member.is_new = False
+            member.assignment = stored.assignment
+            group.add_member(member)
+            reset_session(group, member, now_ms, out)
+        group.leader_id = committed.leader
+        group.subscribed_topics = subscribed_topics(group, self._read_topics)
+        if group.members:
+            group.state = GroupState.STABLE
+            if len(group.members) > self.config.group_max_size:
+                rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)

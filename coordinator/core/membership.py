@@ -1,0 +1,48 @@
+"""Small steps that several rules share: answer a member's calls, keep it alive, remove it."""
+
+from __future__ import annotations
+
+from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.events import EvictionCause, MemberEvicted
+from coordinator.core.group import Group, Member
+from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
+from coordinator.core.replies import JoinReply, SyncReply
+
+
+def reset_session(group: Group, member: Member, now_ms: int, out: Outcome) -> None:
+    """Count now as a sign of life: the deadline is one session timeout away."""
+    member.last_heard_ms = now_ms
+    deadline_ms = now_ms + member.session_timeout_ms
+    out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
+
+
+def fail_join(
+    group: Group, member: Member, error: ErrorCode, out: Outcome, *, member_id: str
+) -> None:
+    """Answer the member's parked JoinGroup, if there is one, with an error."""
+    call_id = group.unpark_join(member)
+    if call_id is not None:
+        out.reply(call_id, JoinReply(error, advice(error), member_id=member_id))
+
+
+def fail_sync(group: Group, member: Member, error: ErrorCode, out: Outcome) -> None:
+    """Answer the member's parked SyncGroup, if there is one, with an error."""
+    call_id = group.unpark_sync(member)
+    if call_id is not None:
+        out.reply(call_id, SyncReply(error, advice(error)))
+
+
+def remove(group: Group, member: Member, out: Outcome) -> None:
+    """Take a member out: its parked calls get UNKNOWN_MEMBER_ID, its deadline goes."""
+    fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out, member_id="")
+    fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
+    group.remove_member(member.member_id)
+    out.check(MemberKey(group.group_id, member.member_id))
+
+
+def evict(group: Group, member: Member, cause: EvictionCause, out: Outcome) -> None:
+    """Remove a member that did not ask for it, and say why."""
+    remove(group, member, out)
+    out.note(
+        MemberEvicted(group.group_id, member.member_id, member.client_id, member.client_host, cause)
+    )

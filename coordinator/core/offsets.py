@@ -1,0 +1,285 @@
+"""Progress: committed offsets, fetched, deleted and expired.
+
+A commit becomes visible when its records are durable, through `records.apply`; until
+then `pending_offsets` counts it, so that a compare-and-set and a stable fetch can wait
+for it and expiration leaves the partition alone.
+
+Beyond Kafka: `expected` makes a partition's commit a compare-and-set, `atomic` makes
+the request all or nothing, and a manifest travels with the commit. Together they let
+a sink write its files and its progress exactly once.
+
+Source: KIP-211, KIP-447; Kafka `OffsetMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.core import admission
+from coordinator.core.commands import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetsDeletedWritten,
+    OffsetsWritten,
+    PartitionCommit,
+)
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.events import OffsetsCommittedEvent
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.identity import check_generation, identify
+from coordinator.core.ids import NO_OFFSET
+from coordinator.core.membership import reset_session
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.replies import (
+    CommitReply,
+    CommitResult,
+    FetchedOffset,
+    FetchReply,
+    OffsetDeleteReply,
+)
+from coordinator.core.subscriptions import CONSUMER_PROTOCOL_TYPE, is_subscribed
+
+TopicPartition = tuple[str, int]
+
+
+# --- Commit -----------------------------------------------------------------------------------
+
+
+def commit_offsets(
+    group: Group, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    """Write offsets, and answer when they are durable.
+
+    Raises:
+        Refused: before anything changed; the code then stands on every partition.
+    """
+    member = _check_committer(group, command)
+    if len(command.manifest) > config.offset_manifest_max_bytes:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"the manifest may have {config.offset_manifest_max_bytes} bytes",
+        )
+    if any(
+        p.expected is not None and (p.topic, p.partition) in group.pending_offsets
+        for p in command.partitions
+    ):
+        # What is stored is being decided by the log: compare when it has spoken.
+        out.resume_when_durable(command)
+        return
+    if member is not None:
+        reset_session(group, member, now_ms, out)
+    results = [_judge(group, p, config) for p in command.partitions]
+    failures = [r.error for r in results if r.error is not ErrorCode.NONE]
+    if failures and command.atomic:
+        results = [
+            r if r.error is not ErrorCode.NONE else _not_committed(group, r, failures[0])
+            for r in results
+        ]
+    accepted = [
+        p for p, r in zip(command.partitions, results, strict=True) if r.error is ErrorCode.NONE
+    ]
+    if not accepted:
+        out.reply(command.call_id, _commit_reply(results))
+        return
+    records: list[Record] = [_record(group, p, command, now_ms) for p in accepted]
+    if command.manifest:
+        records.append(ManifestStored(group.group_id, command.manifest))
+    written = tuple((p.topic, p.partition) for p in accepted)
+    for partition in written:
+        group.await_offset(partition)
+    out.persist(records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written))
+
+
+def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
+    """The log has taken a commit, or refused it."""
+    results: Iterable[CommitResult] = command.results
+    if command.error is ErrorCode.NONE:
+        out.note(OffsetsCommittedEvent(command.group_id, len(command.written)))
+    else:
+        results = [
+            CommitResult(r.topic, r.partition, command.error) if r.error is ErrorCode.NONE else r
+            for r in results
+        ]
+    out.reply(command.call_id, _commit_reply(results))
+
+
+def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
+    """The member that commits; None for an outsider, who may only while the group is Empty.
+
+    Raises:
+        Refused: in Kafka's order: identity, then generation, then the state.
+    """
+    admission.check_alive(group)
+    if command.generation < 0 and group.state is GroupState.EMPTY:
+        return None
+    if command.generation < 0 and not command.member_id and command.instance_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
+    member = identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    if group.state is GroupState.AWAITING_SYNC:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    return member
+
+
+def _judge(group: Group, commit: PartitionCommit, config: GroupConfig) -> CommitResult:
+    error, found = ErrorCode.NONE, NO_OFFSET
+    if len(commit.metadata) > config.offset_metadata_max_bytes:
+        error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    elif commit.expected is not None:
+        found = stored_offset(group, (commit.topic, commit.partition))
+        if found != commit.expected:
+            error = ErrorCode.OFFSET_MISMATCH
+    return CommitResult(
+        commit.topic,
+        commit.partition,
+        error,
+        found if error is ErrorCode.OFFSET_MISMATCH else NO_OFFSET,
+    )
+
+
+def _not_committed(group: Group, result: CommitResult, error: ErrorCode) -> CommitResult:
+    """The result of a good partition whose atomic request failed through another one."""
+    found = NO_OFFSET
+    if error is ErrorCode.OFFSET_MISMATCH:
+        found = stored_offset(group, (result.topic, result.partition))
+    return CommitResult(result.topic, result.partition, error, found)
+
+
+def _commit_reply(results: Iterable[CommitResult]) -> CommitReply:
+    results = tuple(results)
+    message = next((advice(r.error) for r in results if r.error is not ErrorCode.NONE), "")
+    return CommitReply(results, message)
+
+
+def _record(
+    group: Group, commit: PartitionCommit, command: CommitOffsets, now_ms: int
+) -> OffsetCommitted:
+    return OffsetCommitted(
+        group.group_id,
+        commit.topic,
+        commit.partition,
+        commit.offset,
+        commit.leader_epoch,
+        commit.metadata,
+        committed_at_ms=now_ms,
+        expires_at_ms=None if command.retention_ms is None else now_ms + command.retention_ms,
+    )
+
+
+def stored_offset(group: Group, partition: TopicPartition) -> int:
+    """The durable offset of a partition; -1 if there is none."""
+    stored = group.offsets.get(partition)
+    return NO_OFFSET if stored is None else stored.offset
+
+
+# --- Fetch ------------------------------------------------------------------------------------
+
+
+def fetch_offsets(group: Group | None, command: FetchOffsets, out: Outcome) -> None:
+    """Read durable offsets. `require_stable` waits for commits that are on their way."""
+    if group is None or group.state is GroupState.DEAD:
+        absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
+        out.reply(command.call_id, FetchReply(offsets=absent))
+        return
+    wanted = sorted(group.offsets) if command.partitions is None else command.partitions
+    if command.require_stable and any(
+        command.partitions is None or partition in command.partitions
+        for partition in group.pending_offsets
+    ):
+        out.resume_when_durable(command)
+        return
+    fetched = []
+    for topic, partition in wanted:
+        stored = group.offsets.get((topic, partition))
+        if stored is None:
+            fetched.append(FetchedOffset(topic, partition))
+        else:
+            fetched.append(
+                FetchedOffset(topic, partition, stored.offset, stored.leader_epoch, stored.metadata)
+            )
+    out.reply(command.call_id, FetchReply(offsets=tuple(fetched), manifest=group.manifest))
+
+
+# --- Delete -----------------------------------------------------------------------------------
+
+
+def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
+    """Delete offsets that no member reads.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    Source: KIP-496.
+    """
+    if group.state is GroupState.DEAD:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+    results = tuple(
+        CommitResult(
+            topic,
+            partition,
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if group.members and is_subscribed(group, topic)
+            else ErrorCode.NONE,
+        )
+        for topic, partition in command.partitions
+    )
+    doomed: list[Record] = [
+        OffsetDeleted(group.group_id, r.topic, r.partition)
+        for r in results
+        if r.error is ErrorCode.NONE and (r.topic, r.partition) in group.offsets
+    ]
+    reply = OffsetDeleteReply(results=results)
+    if doomed:
+        out.persist(doomed, OffsetsDeletedWritten(command.call_id, group.group_id, reply))
+    else:
+        out.reply(command.call_id, reply)
+
+
+def offsets_deleted(command: OffsetsDeletedWritten, out: Outcome) -> None:
+    """The log has taken a deletion, or refused it."""
+    reply = command.reply
+    if command.error is not ErrorCode.NONE:
+        reply = OffsetDeleteReply(command.error, advice(command.error))
+    out.reply(command.call_id, reply)
+
+
+# --- Expiration -------------------------------------------------------------------------------
+
+
+def expired_offsets(group: Group, now_ms: int, config: GroupConfig) -> list[TopicPartition]:
+    """Partitions whose offsets have outlived their retention.
+
+    The clock of a group that has had members starts when it becomes Empty; a partition
+    that a live consumer group no longer reads, and one of a group that never had
+    members, ages from its commit.
+
+    Source: KIP-211; Kafka `ClassicGroup.offsetExpirationCondition`.
+    """
+    expired = []
+    for partition, stored in group.offsets.items():
+        if partition in group.pending_offsets:
+            continue
+        if stored.expires_at_ms is not None:
+            if now_ms >= stored.expires_at_ms:
+                expired.append(partition)
+            continue
+        base_ms = _retention_starts_ms(group, stored)
+        if base_ms is not None and now_ms - base_ms >= config.offsets_retention_ms:
+            expired.append(partition)
+    return expired
+
+
+def _retention_starts_ms(group: Group, stored: OffsetCommitted) -> int | None:
+    """When the retention of an offset began; None if it does not run."""
+    if group.protocol_type is None:
+        return stored.committed_at_ms
+    if group.state is GroupState.EMPTY:
+        return group.state_changed_at_ms
+    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        if group.subscribed_topics is not None and stored.topic not in group.subscribed_topics:
+            return stored.committed_at_ms
+    return None

@@ -1,0 +1,302 @@
+"""The join phase: how it starts, when it is complete, what it makes.
+
+    request ──► prepare ──► (members join) ──► complete_join_phase ──► AWAITING_SYNC
+                   │                                 │
+                   └ from Empty: the initial delay   └ nobody left: EMPTY
+
+An ordinary phase ends as soon as every member has re-joined and no id is pending, and
+after the group's rebalance timeout at the latest. The first phase of an empty group
+waits for a delay instead, and never ends early.
+
+Generations. A number is never handed out twice, also not after a restart, though the
+log hears of a generation only when its assignment is written. The log's last number
+`d` promises that nothing above `d + 1` was handed out. So the next one after `d` is
+free; one beyond needs a `GenerationFloor` in the log first, and the joins wait for
+it; and after a load counting goes on from `d + 1`.
+
+Source: KIP-62, KIP-134, KIP-345; Kafka `GroupCoordinator.prepareRebalance`,
+`onCompleteJoin`, `InitialDelayedJoin`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import protocols
+from coordinator.core.commands import (
+    CompleteJoinPhase,
+    InitialDelayElapsed,
+    SyncPhaseExpired,
+    Unawaited,
+)
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.events import (
+    EvictionCause,
+    JoinPhaseCompleted,
+    RebalanceCause,
+    RebalanceCompleted,
+    RebalanceStarted,
+)
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.membership import evict, fail_sync, reset_session
+from coordinator.core.outcome import (
+    DeferInitialJoin,
+    DeferJoin,
+    DeferSync,
+    JoinKey,
+    Outcome,
+    SyncKey,
+)
+from coordinator.core.records import GenerationFloor
+from coordinator.core.replies import JoinedMember, JoinReply
+from coordinator.core.subscriptions import TopicReader, subscribed_topics
+
+
+def request(
+    group: Group,
+    cause: RebalanceCause,
+    now_ms: int,
+    out: Outcome,
+    *,
+    member: Member,
+    reason: str = "",
+    config: GroupConfig | None = None,
+) -> None:
+    """Start a join phase, or look again whether the running one is complete.
+
+    Args:
+        member: the one that caused it.
+        config: needed where the group may be Empty.
+    """
+    if group.state is GroupState.PREPARING_REBALANCE:
+        out.check(JoinKey(group.group_id))
+    else:
+        prepare(group, cause, now_ms, out, member=member, reason=reason, config=config)
+
+
+def prepare(
+    group: Group,
+    cause: RebalanceCause,
+    now_ms: int,
+    out: Outcome,
+    *,
+    member: Member | None = None,
+    reason: str = "",
+    config: GroupConfig | None = None,
+) -> None:
+    """Leave the generation and gather members for the next one.
+
+    Raises:
+        InvariantViolated: the group is in PREPARING_REBALANCE or DEAD.
+    """
+    was_empty = group.state is GroupState.EMPTY
+    if group.state is GroupState.AWAITING_SYNC:
+        for waiting in group.members.values():
+            waiting.assignment = b""
+            if waiting.parked_sync is not None:
+                fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, out)
+                reset_session(group, waiting, now_ms, out)
+    group.pending_syncs.clear()
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+    out.check(SyncKey(group.group_id))
+    out.note(
+        RebalanceStarted(
+            group.group_id,
+            cause,
+            group.generation,
+            member_id=member.member_id if member else "",
+            client_id=member.client_id if member else "",
+            client_host=member.client_host if member else "",
+            reason=reason,
+        )
+    )
+    if was_empty:
+        assert config is not None, "the initial delay is a setting"
+        delay_ms = config.group_initial_rebalance_delay_ms
+        group.initial_join = True
+        group.new_member_added = False
+        _defer_initial_join(
+            group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now_ms, out
+        )
+    else:
+        group.initial_join = False
+        _defer_join(group, now_ms, out)
+
+
+def extend_initial_delay(
+    group: Group,
+    command: InitialDelayElapsed,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
+    read_topics: TopicReader,
+) -> None:
+    """Wait on while members keep coming, up to the first member's rebalance timeout."""
+    if not group.initial_join or not _is_in_phase(group, command.generation):
+        return
+    if group.new_member_added and command.remaining_ms > 0:
+        group.new_member_added = False
+        delay_ms = min(config.group_initial_rebalance_delay_ms, command.remaining_ms)
+        remaining_ms = max(command.remaining_ms - command.delay_ms, 0)
+        _defer_initial_join(group, delay_ms, remaining_ms, now_ms, out)
+    else:
+        _complete(group, now_ms, out, read_topics)
+
+
+def join_phase_is_complete(group: Group) -> bool:
+    """True if an ordinary join phase has nobody left to wait for."""
+    return (
+        group.state is GroupState.PREPARING_REBALANCE
+        and not group.initial_join
+        and len(group.members) == group.parked_joins
+        and not group.pending_joins
+    )
+
+
+def complete_join_phase(
+    group: Group,
+    command: CompleteJoinPhase,
+    now_ms: int,
+    out: Outcome,
+    read_topics: TopicReader,
+) -> None:
+    """Close an ordinary join phase, unless the group has moved on."""
+    if _is_in_phase(group, command.generation):
+        _complete(group, now_ms, out, read_topics)
+
+
+def sync_phase_is_complete(group: Group | None, generation: int) -> bool:
+    """True if nobody's SyncGroup is awaited in this generation any more."""
+    return (
+        group is None
+        or group.generation != generation
+        or group.state not in (GroupState.AWAITING_SYNC, GroupState.STABLE)
+        or not group.pending_syncs
+    )
+
+
+def expire_sync_phase(group: Group, command: SyncPhaseExpired, now_ms: int, out: Outcome) -> None:
+    """Remove the members that never fetched their assignment, and rebalance without them.
+
+    Source: KAFKA-10134; Kafka `GroupCoordinator.onExpirePendingSync`.
+    """
+    if sync_phase_is_complete(group, command.generation):
+        return
+    silent = [member for id_, member in group.members.items() if id_ in group.pending_syncs]
+    for member in silent:
+        evict(group, member, EvictionCause.SYNC_TIMED_OUT, out)
+    request(group, RebalanceCause.SYNC_TIMED_OUT, now_ms, out, member=silent[0])
+
+
+def join_reply(group: Group, member: Member) -> JoinReply:
+    """Tells a member its generation, and the leader of all members."""
+    is_leader = member.member_id == group.leader_id
+    return _join_reply(group, member, _member_list(group) if is_leader else ())
+
+
+# --- Inside ---------------------------------------------------------------------------------
+
+
+def _is_in_phase(group: Group, generation: int) -> bool:
+    return group.state is GroupState.PREPARING_REBALANCE and group.generation == generation
+
+
+def _complete(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
+    """Close the join phase and start the next generation.
+
+    Dynamic members that did not join are dropped; every parked join gets one reply,
+    the leader's with all members' metadata. If only absent static members remain, the
+    phase is armed again and the generation stays.
+    """
+    for member in list(group.members.values()):
+        if member.parked_join is None and not member.is_static:
+            evict(group, member, EvictionCause.JOIN_TIMED_OUT, out)
+    if group.members and not group.elect_joined_leader():
+        group.initial_join = False
+        _defer_join(group, now_ms, out)
+        return
+    group.initial_join = False
+    group.new_member_added = False
+    group.pending_syncs.clear()
+    group.generation = max(group.generation, group.generation_floor) + 1
+    if group.members:
+        _start_generation(group, now_ms, out, read_topics)
+    else:
+        _become_empty(group, now_ms, out)
+
+
+def _become_empty(group: Group, now_ms: int, out: Outcome) -> None:
+    group.protocol_name = None
+    group.subscribed_topics = frozenset()
+    group.transition_to(GroupState.EMPTY, now_ms)
+    out.persist([group.metadata_record(now_ms)], Unawaited(group.group_id))
+    out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
+    out.note(RebalanceCompleted(group.group_id, group.generation, 0))
+
+
+def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
+    group.protocol_name = protocols.select(group)
+    group.subscribed_topics = subscribed_topics(group, read_topics)
+    group.transition_to(GroupState.AWAITING_SYNC, now_ms)
+    assert group.leader_id is not None
+    out.note(
+        JoinPhaseCompleted(
+            group.group_id,
+            group.generation,
+            len(group.members),
+            group.leader_id,
+            group.protocol_name,
+        )
+    )
+    free = group.generation <= group.durable_generation + 1
+    if not free:
+        floor = GenerationFloor(group.group_id, group.generation - 1)
+        out.persist([floor], Unawaited(group.group_id))
+    members = _member_list(group)
+    for member in group.members.values():
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+        call_id = group.unpark_join(member)
+        if call_id is not None:
+            reply = _join_reply(group, member, members)
+            if free:
+                out.reply(call_id, reply)
+            else:
+                out.join_when_durable(call_id, reply)
+        reset_session(group, member, now_ms, out)
+    out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
+
+
+def _join_reply(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinReply:
+    assert group.leader_id is not None
+    return JoinReply(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id,
+        member_id=member.member_id,
+        members=members if member.member_id == group.leader_id else (),
+    )
+
+
+def _member_list(group: Group) -> tuple[JoinedMember, ...]:
+    """All members, absent static ones too: built once, shown to the leader only."""
+    name = group.protocol_name
+    return tuple(
+        JoinedMember(member.member_id, member.instance_id, member.metadata_for(name))
+        for member in group.members.values()
+    )
+
+
+def _defer_join(group: Group, now_ms: int, out: Outcome) -> None:
+    deadline_ms = now_ms + group.rebalance_timeout_ms
+    out.defer(DeferJoin(group.group_id, group.generation, deadline_ms))
+
+
+def _defer_initial_join(
+    group: Group, delay_ms: int, remaining_ms: int, now_ms: int, out: Outcome
+) -> None:
+    out.defer(
+        DeferInitialJoin(
+            group.group_id, group.generation, delay_ms, remaining_ms, now_ms + delay_ms
+        )
+    )

@@ -1,0 +1,41 @@
+"""Which topics a consumer group reads, as far as its members' metadata tell.
+
+The coordinator looks into metadata for this and nothing else: offsets of topics that
+are being read neither expire nor may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.core.group import Group
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+TopicReader = Callable[[bytes], frozenset[str] | None]
+"""Topics named in a member's metadata; None if it cannot be read. Injected."""
+
+
+def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] | None:
+    """The topics that any member reads; None if they are unknown.
+
+    Source: Kafka `ClassicGroup.computeSubscribedTopics`.
+    """
+    if not group.members:
+        return frozenset()
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol_name is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        read = read_topics(member.metadata_for(group.protocol_name))
+        if read is None:
+            return None
+        topics |= read
+    return frozenset(topics)
+
+
+def is_subscribed(group: Group, topic: str) -> bool:
+    """True if a member reads `topic`; of a consumer group that cannot be read, assume it."""
+    if group.subscribed_topics is None:
+        return group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return topic in group.subscribed_topics

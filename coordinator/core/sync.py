@@ -1,0 +1,97 @@
+"""SyncGroup: the leader hands the assignment in, everyone fetches their part.
+
+Nobody gets an assignment that is not durable. The leader's call writes the record;
+all parked calls are answered when the log has acknowledged it, by `assignment_written`,
+and only if the group still is in that generation and waits for it.
+
+Source: Kafka `GroupCoordinator.doSyncGroup`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import admission, rebalance
+from coordinator.core.commands import AssignmentWritten, SyncGroup
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.events import (
+    MemberSynced,
+    RebalanceCause,
+    RebalanceCompleted,
+    RebalanceFailed,
+)
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.identity import check_generation, identify
+from coordinator.core.membership import fail_sync, reset_session
+from coordinator.core.outcome import Outcome, SyncKey
+from coordinator.core.replies import SyncReply
+
+
+def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> None:
+    """Answer, or park, a SyncGroup.
+
+    Raises:
+        Refused: before anything changed.
+    """
+    admission.check_alive(group)
+    member = identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    _check_protocol(group, command)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    fail_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # A call it supersedes.
+    group.pending_syncs.discard(member.member_id)
+    reset_session(group, member, now_ms, out)
+    is_leader = member.member_id == group.leader_id
+    out.note(MemberSynced(group.group_id, member.member_id, group.generation, is_leader))
+    if group.state is GroupState.STABLE:
+        out.reply(command.call_id, _assignment_of(group, member))
+    else:
+        group.park_sync(member, command.call_id)
+        if is_leader:
+            record = group.metadata_record(now_ms, dict(command.assignments))
+            out.persist([record], AssignmentWritten(record))
+    out.check(SyncKey(group.group_id))
+
+
+def assignment_written(group: Group, command: AssignmentWritten, now_ms: int, out: Outcome) -> None:
+    """The log has taken the assignment, or refused it: answer everyone who waits for it."""
+    record = command.record
+    if group.state is not GroupState.AWAITING_SYNC or group.generation != record.generation:
+        return
+    if command.error is not ErrorCode.NONE:
+        out.note(RebalanceFailed(group.group_id, group.generation, command.error.name))
+        for member in group.members.values():
+            if member.parked_sync is not None:
+                fail_sync(group, member, command.error, out)
+                reset_session(group, member, now_ms, out)
+        rebalance.prepare(group, RebalanceCause.ASSIGNMENT_NOT_STORED, now_ms, out)
+        return
+    for stored in record.members:
+        if stored.member_id in group.members:
+            group.members[stored.member_id].assignment = stored.assignment
+    group.transition_to(GroupState.STABLE, now_ms)
+    out.note(RebalanceCompleted(group.group_id, group.generation, len(group.members)))
+    for member in group.members.values():
+        call_id = group.unpark_sync(member)
+        if call_id is not None:
+            out.reply(call_id, _assignment_of(group, member))
+            reset_session(group, member, now_ms, out)
+
+
+def _assignment_of(group: Group, member: Member) -> SyncReply:
+    return SyncReply(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def _check_protocol(group: Group, command: SyncGroup) -> None:
+    for given, selected, what in (
+        (command.protocol_type, group.protocol_type, "protocol type"),
+        (command.protocol_name, group.protocol_name, "protocol"),
+    ):
+        # The name is not known before the first join phase has ended.
+        if given is not None and selected is not None and given != selected:
+            raise Refused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's {what} is {selected!r}"
+            )

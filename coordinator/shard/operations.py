@@ -1,0 +1,186 @@
+"""The delayed operations of a shard.
+
+None of them acts. Each asks the core whether its condition is true, and when it
+completes it posts a command, which the same step handles before anything else comes
+in from outside. So nothing is ever re-entered.
+
+Source: Kafka `DelayedJoin`, `InitialDelayedJoin`, `DelayedSync`, `DelayedHeartbeat`,
+`DelayedProduce`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordinator.core import rebalance
+from coordinator.core.commands import (
+    Command,
+    CompleteJoinPhase,
+    InitialDelayElapsed,
+    SessionExpired,
+    SyncPhaseExpired,
+    WriteFollowUp,
+)
+from coordinator.core.errors import ErrorCode
+from coordinator.core.group import Group, GroupState
+from coordinator.core.machine import GroupMachine
+from coordinator.core.outcome import DeferHeartbeat, DeferInitialJoin, DeferJoin, DeferSync
+from coordinator.core.records import Record
+from timer.operation import DelayedOperation
+
+Post = Callable[[Command], None]
+
+
+class DelayedJoin(DelayedOperation):
+    """Ends an ordinary join phase when all have joined, or when its time is over."""
+
+    __slots__ = ("_defer", "_machine", "_post")
+
+    def __init__(self, defer: DeferJoin, machine: GroupMachine, post: Post) -> None:
+        super().__init__()
+        self._defer = defer
+        self._machine = machine
+        self._post = post
+
+    def try_complete(self) -> bool:
+        group = self._machine.groups.get(self._defer.group_id)
+        if self._is_moot(group) or (group and rebalance.join_phase_is_complete(group)):
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self._post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
+
+    def _is_moot(self, group: Group | None) -> bool:
+        return (
+            group is None
+            or group.state is not GroupState.PREPARING_REBALANCE
+            or group.generation != self._defer.generation
+        )
+
+
+class InitialDelayedJoin(DelayedOperation):
+    """Ends a slice of the initial delay: by time alone, never early."""
+
+    __slots__ = ("_defer", "_post")
+
+    def __init__(self, defer: DeferInitialJoin, post: Post) -> None:
+        super().__init__()
+        self._defer = defer
+        self._post = post
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        defer = self._defer
+        self._post(
+            InitialDelayElapsed(
+                defer.group_id, defer.generation, defer.delay_ms, defer.remaining_ms
+            )
+        )
+
+
+class DelayedSync(DelayedOperation):
+    """Ends silently when everyone has synced; else its expiry removes those who have not."""
+
+    __slots__ = ("_defer", "_machine", "_post")
+
+    def __init__(self, defer: DeferSync, machine: GroupMachine, post: Post) -> None:
+        super().__init__()
+        self._defer = defer
+        self._machine = machine
+        self._post = post
+
+    def try_complete(self) -> bool:
+        group = self._machine.groups.get(self._defer.group_id)
+        if rebalance.sync_phase_is_complete(group, self._defer.generation):
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        pass  # All are served: nothing follows.
+
+    def on_expiration(self) -> None:
+        self._post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
+
+
+class DelayedHeartbeat(DelayedOperation):
+    """A member's deadline. A member has one, and signs of life move it.
+
+    Moving it to a later time is the hot path: the timer only stores the new deadline.
+    """
+
+    __slots__ = ("_defer", "_forget", "_machine", "_post")
+
+    def __init__(
+        self,
+        defer: DeferHeartbeat,
+        machine: GroupMachine,
+        post: Post,
+        forget: Callable[[str, str], None],
+    ) -> None:
+        super().__init__()
+        self._defer = defer
+        self._machine = machine
+        self._post = post
+        self._forget = forget
+
+    def try_complete(self) -> bool:
+        """Asked when the member may have gone; being heard of moves the deadline instead."""
+        group = self._machine.groups.get(self._defer.group_id)
+        member_id = self._defer.member_id
+        if group is None or not (member_id in group.members or member_id in group.pending_joins):
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self._forget(self._defer.group_id, self._defer.member_id)
+
+    def on_expiration(self) -> None:
+        defer = self._defer
+        self._post(SessionExpired(defer.group_id, defer.member_id, self.deadline_ms))
+
+
+class DelayedProduce(DelayedOperation):
+    """Holds a follow-up back until the records before it are durable, or refused.
+
+    `required_offset` is the end of the entry that carries them, once it is formed.
+    Running out of time says only that nobody knows yet: the records stay on their way.
+    """
+
+    __slots__ = ("_high_watermark", "_post", "_then", "error", "records", "required_offset")
+
+    def __init__(
+        self,
+        records: tuple[Record, ...],
+        then: WriteFollowUp,
+        high_watermark: Callable[[], int],
+        post: Post,
+    ) -> None:
+        super().__init__()
+        self.records = records
+        self.required_offset: int | None = None
+        # What a time-out says; replaced when the log has spoken.
+        self.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._then = then
+        self._high_watermark = high_watermark
+        self._post = post
+
+    def try_complete(self) -> bool:
+        if self.is_completed or self.required_offset is None:
+            return False
+        if self.required_offset > self._high_watermark():
+            return False
+        self.error = ErrorCode.NONE
+        return self.force_complete()
+
+    def fail(self, error: ErrorCode) -> None:
+        """The log has refused the records; no effect after a time-out."""
+        if not self.is_completed:
+            self.error = error
+            self.force_complete()
+
+    def on_complete(self) -> None:
+        self._post(replace(self._then, error=self.error))

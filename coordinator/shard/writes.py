@@ -1,0 +1,161 @@
+"""The way to the log: what waits, what is under way, and how far the log has come.
+
+At most one append is under way. What is written meanwhile makes the next entry, so
+the busier the shard, the larger its entries, with no linger. A write without records
+rides with the one before it and shares its fate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.core.commands import Command
+from coordinator.core.errors import ErrorCode
+from coordinator.core.outcome import Write
+from coordinator.core.records import Record
+from coordinator.shard.operations import DelayedProduce
+from coordinator.shard.outbox import Append, AppendFailure
+from timer.purgatory import Purgatory
+from timer.timer import Timer
+
+SHARD_KEY = "shard"
+"""All writes of a shard wait for the same thing: its high watermark."""
+
+MAX_AMBIGUOUS_ATTEMPTS = 10
+"""After so many the shard gives up and is loaded again, which shows what was written."""
+
+_FAILURES = {
+    AppendFailure.FENCED: ErrorCode.NOT_COORDINATOR,
+    AppendFailure.AMBIGUOUS: ErrorCode.NOT_COORDINATOR,
+    AppendFailure.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    AppendFailure.TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What clients are told. Source: Kafka `CoordinatorOperationExceptionHelper`."""
+
+
+class WriteQueue:
+    """Turns writes into entries and answers of the log into follow-ups.
+
+    Args:
+        apply: makes a record true; called in the order of the log.
+        drop: forgets a record that was refused.
+        post: puts a follow-up on the shard's inner queue.
+        timeout_ms: how long an answer waits for the log.
+    """
+
+    def __init__(
+        self,
+        timer: Timer,
+        *,
+        apply: Callable[[Record], None],
+        drop: Callable[[Record], None],
+        post: Callable[[Command], None],
+        timeout_ms: int,
+    ) -> None:
+        self.purgatory: Purgatory[str] = Purgatory(timer)
+        self.high_watermark = 0
+        self._apply = apply
+        self._drop = drop
+        self._post = post
+        self._timeout_ms = timeout_ms
+        self._sequence = 0
+        self._queued: list[DelayedProduce] = []
+        self._under_way: list[DelayedProduce] = []
+        self._append: Append | None = None
+        self._to_emit: Append | None = None
+        self._alone = 0  # So many of the queue go one by one: together they were too large.
+
+    def start_at(self, sequence: int, offset: int) -> None:
+        """Go on after the `sequence` entries and `offset` records that were loaded."""
+        self._sequence = sequence
+        self.high_watermark = offset
+
+    @property
+    def pending(self) -> int:
+        """Writes whose fate is open."""
+        return len(self._queued) + len(self._under_way)
+
+    def add(self, write: Write, now_ms: int) -> None:
+        """Queue a write; one without records that has nothing to wait for follows up at once."""
+        operation = DelayedProduce(
+            write.records, write.then, lambda: self.high_watermark, self._post
+        )
+        if not write.records and not self._queued:
+            # It waits for what is under way, if anything is.
+            operation.required_offset = self._end_of_append()
+            if self._append is not None:
+                self._under_way.append(operation)
+        else:
+            self._queued.append(operation)
+        self.purgatory.try_complete_else_watch(operation, (SHARD_KEY,), now_ms + self._timeout_ms)
+
+    def next_append(self) -> Append | None:
+        """The append to start now, if any: a new entry, or one to be repeated."""
+        if self._append is None and self._queued:
+            self._form_entry()
+        append, self._to_emit = self._to_emit, None
+        return append
+
+    def appended(self, sequence: int) -> None:
+        """The log has acknowledged: records become true, and those who waited go on."""
+        append = self._append
+        if append is None or append.sequence != sequence:
+            return
+        self._append = None
+        self._under_way = []
+        self._sequence = sequence
+        for record in append.records:
+            self._apply(record)
+        self.high_watermark = append.base_offset + len(append.records)
+        self.purgatory.check_and_complete(SHARD_KEY)
+
+    def append_failed(self, sequence: int, failure: AppendFailure) -> bool:
+        """The log has refused, or does not know. True: give the shard up."""
+        append = self._append
+        if append is None or append.sequence != sequence:
+            return False
+        if failure is AppendFailure.AMBIGUOUS and append.attempt < MAX_AMBIGUOUS_ATTEMPTS:
+            self._append = self._to_emit = Append(
+                append.sequence, append.base_offset, append.records, append.attempt + 1
+            )
+            return False
+        self._append = None
+        operations, self._under_way = self._under_way, []
+        if failure is AppendFailure.TOO_LARGE and sum(bool(o.records) for o in operations) > 1:
+            self._queued[:0] = operations
+            self._alone = len(operations)
+            return False
+        self._refuse(operations, _FAILURES[failure])
+        return failure in (AppendFailure.FENCED, AppendFailure.AMBIGUOUS)
+
+    def refuse_all(self, error: ErrorCode) -> None:
+        """Refuse everything that waits; the shard is being given up."""
+        operations = self._under_way + self._queued
+        self._append = self._to_emit = None
+        self._under_way, self._queued = [], []
+        self._refuse(operations, error)
+
+    def _form_entry(self) -> None:
+        count = 1 if self._alone else len(self._queued)
+        self._alone = max(0, self._alone - count)
+        self._under_way, self._queued = self._queued[:count], self._queued[count:]
+        records = tuple(r for operation in self._under_way for r in operation.records)
+        append = Append(self._sequence + 1, self.high_watermark, records)
+        self._append = self._to_emit = append
+        for operation in self._under_way:
+            operation.required_offset = self._end_of_append()
+        if not records:  # Riders whose carrier has gone: nothing is left to wait for.
+            self._append = self._to_emit = None
+            self._under_way = []
+            self.purgatory.check_and_complete(SHARD_KEY)
+
+    def _end_of_append(self) -> int:
+        if self._append is None:
+            return self.high_watermark
+        return self._append.base_offset + len(self._append.records)
+
+    def _refuse(self, operations: list[DelayedProduce], error: ErrorCode) -> None:
+        for operation in operations:
+            for record in operation.records:
+                self._drop(record)
+            operation.fail(error)
