@@ -255,7 +255,7 @@ class GroupMachine:
 
         def handle(command: Any, now_ms: int, out: Outcome) -> None:
             group = self.groups.get(command.group_id)
-            if group is not None:
+            if group is not None and group.state is not GroupState.DEAD:
                 handler(group, command, now_ms, out)
 
         return handle

@@ -91,14 +91,14 @@ class Shard:
         self.machine = GroupMachine(config, ids, _read_topics)
         self._config = config
         self._now_ms = now_ms
-        self._timer = Timer(now_ms, wheel_size=wheel_size)
-        self._joins: Purgatory[JoinKey] = Purgatory(self._timer)
-        self._syncs: Purgatory[SyncKey] = Purgatory(self._timer)
-        self._sessions: Purgatory[MemberKey] = Purgatory(self._timer)
+        self.timer = Timer(now_ms, wheel_size=wheel_size)
+        self._joins: Purgatory[JoinKey] = Purgatory(self.timer)
+        self._syncs: Purgatory[SyncKey] = Purgatory(self.timer)
+        self._sessions: Purgatory[MemberKey] = Purgatory(self.timer)
         self._heartbeats: dict[tuple[str, str], DelayedHeartbeat] = {}
         self._inner: deque[Command] = deque()
         self._writes = WriteQueue(
-            self._timer,
+            self.timer,
             apply=lambda record: self.machine.apply(record, self._now_ms),
             drop=self.machine.drop,
             post=self._inner.append,
@@ -106,7 +106,7 @@ class Shard:
         )
         self._unloaded: ErrorCode | None = None
         self._offset_check = _OffsetCheck(self._inner)
-        self._timer.add(self._offset_check, now_ms + config.offsets_retention_check_interval_ms)
+        self.timer.add(self._offset_check, now_ms + config.offsets_retention_check_interval_ms)
 
     def restore(self, records: Iterable[Record], now_ms: int, *, sequence: int = 0) -> Outbox:
         """Load: apply what the log holds, then bring the groups to life.
@@ -135,7 +135,7 @@ class Shard:
             return outbox
         match event:
             case Tick():
-                self._timer.advance_to(now_ms)
+                self.timer.advance_to(now_ms)
                 self._let_sessions_go_first()
             case Appended():
                 self._writes.appended(event.sequence)
@@ -165,7 +165,7 @@ class Shard:
             members=sum(len(group.members) for group in groups),
             parked_joins=parked_joins,
             parked_syncs=len(self.machine.parked_calls) - parked_joins,
-            timers_pending=len(self._timer),
+            timers_pending=len(self.timer),
             watched={name: p.watched for name, p in purgatories.items()},
             delayed={name: p.delayed for name, p in purgatories.items()},
             purged={name: p.purged_total for name, p in purgatories.items()},
@@ -203,12 +203,12 @@ class Shard:
         while self._inner:
             self._drain(outbox)
             outbox.append = outbox.append or self._writes.next_append()
-        outbox.next_deadline_ms = self._timer.next_expiration_ms()
+        outbox.next_deadline_ms = self.timer.next_expiration_ms()
         if self._offset_check.has_run:
             self._offset_check.has_run = False
             interval_ms = self._config.offsets_retention_check_interval_ms
-            self._timer.add(self._offset_check, self._now_ms + interval_ms)
-            outbox.next_deadline_ms = self._timer.next_expiration_ms()
+            self.timer.add(self._offset_check, self._now_ms + interval_ms)
+            outbox.next_deadline_ms = self.timer.next_expiration_ms()
         return outbox
 
     def _let_sessions_go_first(self) -> None:
@@ -222,7 +222,7 @@ class Shard:
         key = (defer.group_id, defer.member_id)
         operation = self._heartbeats.get(key)
         if operation is not None:
-            self._timer.rearm(operation, defer.deadline_ms)
+            self.timer.rearm(operation, defer.deadline_ms)
             return
         operation = DelayedHeartbeat(defer, self.machine, self._inner.append, self._forget)
         self._heartbeats[key] = operation
@@ -276,6 +276,9 @@ class Shard:
         self._unloaded = error
 
     def _answer_unloaded(self, event: Input, outbox: Outbox) -> None:
+        if isinstance(event, Tick):
+            self.timer.advance_to(self._now_ms)  # What is left in it runs out unheard.
+            self._inner.clear()
         if isinstance(event, Request):
             assert self._unloaded is not None
             refused = Refused(self._unloaded)

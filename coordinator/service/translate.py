@@ -1,0 +1,552 @@
+"""The bridge between protobuf and the core: the only file that sees both.
+
+    commands_of(request, new_call_id, client_host)    one request, one or more commands
+    response_of(request, replies)                     their replies, one response
+
+A request that no client library would write raises `Malformed`, which becomes
+INVALID_ARGUMENT with the fields named. What Kafka answers with an error code (an empty
+group id, a session timeout out of bounds, no protocols) is left to the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from google.protobuf.message import Message
+
+from coordinator.core import commands as c
+from coordinator.core import replies as r
+from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
+from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
+
+MAX_ID_LENGTH = 4_096
+MAX_PROTOCOLS = 100
+MAX_REASON_LENGTH = 255  # Longer ones are cut, as Kafka's clients do.
+
+NewCallId = Callable[[], CallId]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field that cannot be right, by its path in the request, and what is wrong with it."""
+
+    field: str
+    description: str
+
+
+class Malformed(Exception):
+    """A request that no state of any group could make sense of."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        super().__init__("; ".join(f"{v.field}: {v.description}" for v in violations))
+        self.violations = tuple(violations)
+
+
+# --- Requests -----------------------------------------------------------------------------------
+
+
+def commands_of(request: Message, new_call_id: NewCallId, client_host: str) -> list[c.Request]:
+    """The commands that a request of GroupCoordinator or GroupAdmin asks for.
+
+    Args:
+        new_call_id: gives each command its id.
+        client_host: the peer, as groups are to know it.
+    Raises:
+        Malformed: with every field that is wrong.
+        KeyError: the message is not such a request.
+    """
+    return _COMMANDS[type(request)](request, new_call_id, client_host)
+
+
+def _join(
+    request: group_pb2.JoinGroupRequest, new_call_id: NewCallId, host: str
+) -> list[c.Request]:
+    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id", "client_id")
+    wrong += _bad_ids(request, "protocol_type")
+    wrong += _negative(request, "session_timeout_ms", "rebalance_timeout_ms")
+    if len(request.protocols) > MAX_PROTOCOLS:
+        wrong.append(Violation("protocols", f"at most {MAX_PROTOCOLS} may be listed"))
+    names = [protocol.name for protocol in request.protocols]
+    for index, name in enumerate(names):
+        if not name:
+            wrong.append(Violation(f"protocols[{index}].name", "must not be empty"))
+        elif name in names[:index]:
+            wrong.append(Violation(f"protocols[{index}].name", f"{name!r} is listed twice"))
+    _refuse(wrong)
+    return [
+        c.JoinGroup(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
+            member_id=request.member_id,
+            protocol_type=request.protocol_type,
+            protocols=tuple((p.name, p.metadata) for p in request.protocols),
+            instance_id=_optional(request, "group_instance_id"),
+            client_id=request.client_id,
+            client_host=host,
+            reason=request.reason[:MAX_REASON_LENGTH],
+            require_known_member_id=_flag(request, "require_known_member_id"),
+            supports_skip_assignment=_flag(request, "supports_skip_assignment"),
+        )
+    ]
+
+
+def _sync(request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
+    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
+    seen: set[str] = set()
+    for index, assignment in enumerate(request.assignments):
+        if assignment.member_id in seen:
+            wrong.append(
+                Violation(
+                    f"assignments[{index}].member_id",
+                    f"{assignment.member_id!r} has an assignment already",
+                )
+            )
+        seen.add(assignment.member_id)
+    _refuse(wrong)
+    return [
+        c.SyncGroup(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=_optional(request, "group_instance_id"),
+            protocol_type=_optional(request, "protocol_type"),
+            protocol_name=_optional(request, "protocol_name"),
+            assignments=tuple((a.member_id, a.assignment) for a in request.assignments),
+        )
+    ]
+
+
+def heartbeat_command(request: group_pb2.HeartbeatRequest, call_id: CallId) -> c.Heartbeat:
+    """The hot path: no list, and no checks that the core does not make anyway."""
+    return c.Heartbeat(
+        call_id=call_id,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id if request.HasField("group_instance_id") else None,
+    )
+
+
+def _heartbeat(
+    request: group_pb2.HeartbeatRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    return [heartbeat_command(request, new_call_id())]
+
+
+def _heartbeat_batch(
+    request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    return [heartbeat_command(heartbeat, new_call_id()) for heartbeat in request.heartbeats]
+
+
+def _leave(request: group_pb2.LeaveGroupRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
+    _refuse(_bad_ids(request, "group_id"))
+    members = tuple(
+        c.LeavingMember(
+            member.member_id,
+            _optional(member, "group_instance_id"),
+            member.reason[:MAX_REASON_LENGTH],
+        )
+        for member in request.members
+    )
+    return [c.LeaveGroup(call_id=new_call_id(), group_id=request.group_id, members=members)]
+
+
+def _commit(
+    request: group_pb2.OffsetCommitRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
+    seen: set[tuple[str, int]] = set()
+    partitions = []
+    for t, topic in enumerate(request.topics):
+        for p, partition in enumerate(topic.partitions):
+            field = f"topics[{t}].partitions[{p}].partition_index"
+            key = (topic.name, partition.partition_index)
+            if partition.partition_index < 0:
+                wrong.append(Violation(field, "must not be negative"))
+            if key in seen:
+                wrong.append(Violation(field, "is committed twice"))
+            seen.add(key)
+            epoch = _optional(partition, "committed_leader_epoch")
+            partitions.append(
+                c.PartitionCommit(
+                    topic.name,
+                    partition.partition_index,
+                    partition.committed_offset,
+                    NO_LEADER_EPOCH if epoch is None else epoch,
+                    partition.committed_metadata,
+                    _optional(partition, "expected_committed_offset"),
+                )
+            )
+    _refuse(wrong)
+    generation = _optional(request, "generation_id")
+    return [
+        c.CommitOffsets(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            generation=NO_GENERATION if generation is None else generation,
+            member_id=request.member_id,
+            instance_id=_optional(request, "group_instance_id"),
+            partitions=tuple(partitions),
+            atomic=request.atomic,
+            manifest=request.manifest,
+        )
+    ]
+
+
+def _fetch(
+    request: group_pb2.OffsetFetchRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    partitions = tuple((t.name, p) for t in request.topics for p in t.partition_indexes)
+    return [
+        c.FetchOffsets(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            partitions=partitions if request.topics else None,
+            require_stable=request.require_stable,
+        )
+    ]
+
+
+def _list(request: admin_pb2.ListGroupsRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
+    return [
+        c.ListGroups(
+            call_id=new_call_id(),
+            states=tuple(request.states_filter),
+            types=tuple(request.types_filter),
+        )
+    ]
+
+
+def _describe(
+    request: admin_pb2.DescribeGroupsRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    return [
+        c.DescribeGroup(
+            call_id=new_call_id(),
+            group_id=group_id,
+            report_unknown=request.report_unknown_groups,
+        )
+        for group_id in request.groups
+    ]
+
+
+def _delete(
+    request: admin_pb2.DeleteGroupsRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    # A group that is named twice is deleted, and answered, once.
+    group_ids = dict.fromkeys(request.groups_names)
+    return [c.DeleteGroup(call_id=new_call_id(), group_id=group_id) for group_id in group_ids]
+
+
+def _delete_offsets(
+    request: admin_pb2.OffsetDeleteRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    partitions = tuple((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    return [
+        c.DeleteOffsets(call_id=new_call_id(), group_id=request.group_id, partitions=partitions)
+    ]
+
+
+def _none(request: Message, new_call_id: NewCallId, _: str) -> list[c.Request]:
+    return []
+
+
+# Any: each function takes the request of its row.
+_COMMANDS: dict[type[Message], Callable[[Any, NewCallId, str], list[c.Request]]] = {
+    group_pb2.FindCoordinatorRequest: _none,
+    group_pb2.JoinGroupRequest: _join,
+    group_pb2.SyncGroupRequest: _sync,
+    group_pb2.HeartbeatRequest: _heartbeat,
+    group_pb2.HeartbeatBatchRequest: _heartbeat_batch,
+    group_pb2.LeaveGroupRequest: _leave,
+    group_pb2.OffsetCommitRequest: _commit,
+    group_pb2.OffsetFetchRequest: _fetch,
+    admin_pb2.ListGroupsRequest: _list,
+    admin_pb2.DescribeGroupsRequest: _describe,
+    admin_pb2.DeleteGroupsRequest: _delete,
+    admin_pb2.OffsetDeleteRequest: _delete_offsets,
+    admin_pb2.ListRebalancesRequest: _none,
+}
+
+
+# --- Responses ----------------------------------------------------------------------------------
+
+
+def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
+    """The response to a request, made of the replies to its commands, in their order.
+
+    Raises:
+        KeyError: the message is not a request of GroupCoordinator or GroupAdmin.
+    """
+    return _RESPONSES[type(request)](request, replies)
+
+
+def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
+    """The contract's number of a code, which is the code's own."""
+    return errors_pb2.ErrorCode.ValueType(error)
+
+
+def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Message:
+    (reply,) = replies
+    return group_pb2.JoinGroupResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[
+            group_pb2.JoinGroupResponse.Member(
+                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata
+            )
+            for m in reply.members
+        ],
+    )
+
+
+def _sync_response(_: Message, replies: Sequence[r.SyncReply]) -> Message:
+    (reply,) = replies
+    return group_pb2.SyncGroupResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+def heartbeat_response(reply: r.HeartbeatReply) -> group_pb2.HeartbeatResponse:
+    """The hot path's answer."""
+    return group_pb2.HeartbeatResponse(
+        error_code=error_code(reply.error), error_message=reply.message
+    )
+
+
+def _heartbeat_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Message:
+    (reply,) = replies
+    return heartbeat_response(reply)
+
+
+def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Message:
+    return group_pb2.HeartbeatBatchResponse(heartbeats=[heartbeat_response(x) for x in replies])
+
+
+def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Message:
+    (reply,) = replies
+    return group_pb2.LeaveGroupResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        members=[
+            group_pb2.LeaveGroupResponse.MemberResponse(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                error_code=error_code(m.error),
+            )
+            for m in reply.members
+        ],
+    )
+
+
+def _commit_response(_: Message, replies: Sequence[r.CommitReply]) -> Message:
+    (reply,) = replies
+    topics = [
+        group_pb2.OffsetCommitResponse.Topic(
+            name=topic,
+            partitions=[
+                group_pb2.OffsetCommitResponse.Partition(
+                    partition_index=x.partition,
+                    error_code=error_code(x.error),
+                    committed_offset=x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0,
+                )
+                for x in results
+            ],
+        )
+        for topic, results in _by_topic(reply.results)
+    ]
+    return group_pb2.OffsetCommitResponse(topics=topics, error_message=reply.message)
+
+
+def _fetch_response(_: Message, replies: Sequence[r.FetchReply]) -> Message:
+    (reply,) = replies
+    topics = [
+        group_pb2.OffsetFetchResponse.Topic(
+            name=topic,
+            partitions=[
+                group_pb2.OffsetFetchResponse.Partition(
+                    partition_index=x.partition,
+                    committed_offset=x.offset,
+                    committed_leader_epoch=x.leader_epoch,
+                    metadata=x.metadata,
+                    error_code=error_code(x.error),
+                )
+                for x in offsets
+            ],
+        )
+        for topic, offsets in _by_topic(reply.offsets)
+    ]
+    return group_pb2.OffsetFetchResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        topics=topics,
+        manifest=reply.manifest,
+    )
+
+
+def _list_response(_: Message, replies: Sequence[r.ListReply]) -> Message:
+    """One reply from each shard; an error of one of them is the answer's."""
+    failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
+    groups = [group for reply in replies for group in reply.groups]
+    return admin_pb2.ListGroupsResponse(
+        error_code=error_code(failed.error if failed else ErrorCode.NONE),
+        error_message=failed.message if failed else "",
+        groups=[
+            admin_pb2.ListGroupsResponse.Group(
+                group_id=g.group_id,
+                protocol_type=g.protocol_type,
+                group_state=g.state,
+                group_type=g.group_type,
+            )
+            for g in sorted(groups, key=lambda g: g.group_id)
+        ],
+    )
+
+
+def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Message:
+    return admin_pb2.DescribeGroupsResponse(
+        groups=[
+            admin_pb2.DescribeGroupsResponse.Group(
+                error_code=error_code(g.error),
+                error_message=g.message,
+                group_id=g.group_id,
+                group_state=g.state,
+                protocol_type=g.protocol_type,
+                protocol_data=g.protocol_name,
+                members=[
+                    admin_pb2.DescribeGroupsResponse.Member(
+                        member_id=m.member_id,
+                        group_instance_id=m.instance_id,
+                        client_id=m.client_id,
+                        client_host=m.client_host,
+                        member_metadata=m.metadata,
+                        member_assignment=m.assignment,
+                    )
+                    for m in g.members
+                ],
+                generation_id=g.generation,
+                leader=g.leader,
+            )
+            for g in replies
+        ]
+    )
+
+
+def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
+    return admin_pb2.DeleteGroupsResponse(
+        results=[
+            admin_pb2.DeleteGroupsResponse.Result(
+                group_id=x.group_id, error_code=error_code(x.error), error_message=x.message
+            )
+            for x in replies
+        ]
+    )
+
+
+def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply]) -> Message:
+    (reply,) = replies
+    return admin_pb2.OffsetDeleteResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        topics=[
+            admin_pb2.OffsetDeleteResponse.Topic(
+                name=topic,
+                partitions=[
+                    admin_pb2.OffsetDeleteResponse.Partition(
+                        partition_index=x.partition, error_code=error_code(x.error)
+                    )
+                    for x in results
+                ],
+            )
+            for topic, results in _by_topic(reply.results)
+        ],
+    )
+
+
+def _unsupported_rebalances(_: Message, replies: Sequence[r.Reply]) -> Message:
+    error = ErrorCode.UNSUPPORTED_VERSION
+    return admin_pb2.ListRebalancesResponse(
+        error_code=error_code(error), error_message=advice(error)
+    )
+
+
+def _here(request: group_pb2.FindCoordinatorRequest, replies: Sequence[r.Reply]) -> Message:
+    """A coordinator without a network is found where it is; a node names its own address."""
+    error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+    return group_pb2.FindCoordinatorResponse(
+        error_code=error_code(error), error_message=advice(error), host="localhost"
+    )
+
+
+_RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
+    group_pb2.FindCoordinatorRequest: _here,
+    group_pb2.JoinGroupRequest: _join_response,
+    group_pb2.SyncGroupRequest: _sync_response,
+    group_pb2.HeartbeatRequest: _heartbeat_response,
+    group_pb2.HeartbeatBatchRequest: _heartbeat_batch_response,
+    group_pb2.LeaveGroupRequest: _leave_response,
+    group_pb2.OffsetCommitRequest: _commit_response,
+    group_pb2.OffsetFetchRequest: _fetch_response,
+    admin_pb2.ListGroupsRequest: _list_response,
+    admin_pb2.DescribeGroupsRequest: _describe_response,
+    admin_pb2.DeleteGroupsRequest: _delete_response,
+    admin_pb2.OffsetDeleteRequest: _delete_offsets_response,
+    admin_pb2.ListRebalancesRequest: _unsupported_rebalances,
+}
+
+
+# --- Small things -------------------------------------------------------------------------------
+
+
+def _by_topic(results: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    """Neighbours of one topic together; the order stays that of the request."""
+    return [(topic, list(rows)) for topic, rows in groupby(results, key=lambda x: str(x.topic))]
+
+
+def _optional(message: Any, field: str) -> Any:
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def _flag(message: Any, field: str) -> bool:
+    """An optional flag; unset means the newest behaviour, which is true."""
+    return getattr(message, field) if message.HasField(field) else True
+
+
+def _bad_ids(message: Any, *fields: str) -> list[Violation]:
+    wrong = []
+    for field in fields:
+        value: str = getattr(message, field)
+        if len(value) > MAX_ID_LENGTH:
+            wrong.append(Violation(field, f"must not be longer than {MAX_ID_LENGTH}"))
+        if "\0" in value:
+            wrong.append(Violation(field, "must not contain NUL"))
+    return wrong
+
+
+def _negative(message: Any, *fields: str) -> list[Violation]:
+    return [
+        Violation(field, "must not be negative") for field in fields if getattr(message, field) < 0
+    ]
+
+
+def _refuse(violations: list[Violation]) -> None:
+    if violations:
+        raise Malformed(violations)

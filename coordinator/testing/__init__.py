@@ -1,0 +1,10 @@
+"""For tests of those who use the coordinator, and for our own: no sockets, no waiting.
+
+    from coordinator.testing import VirtualCoordinator
+
+The pytest plugin `coordinator.testing.plugin` offers it as a fixture.
+"""
+
+from coordinator.testing.virtual import VirtualCall, VirtualCoordinator
+
+__all__ = ["VirtualCall", "VirtualCoordinator"]

@@ -1,0 +1,24 @@
+"""A pytest plugin: the fixture `virtual_coordinator`.
+
+Ask for it on the command line, `-p coordinator.testing.plugin`, or in a conftest with
+`pytest_plugins = ["coordinator.testing.plugin"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.testing.virtual import VirtualCoordinator
+
+
+@pytest.fixture
+def virtual_coordinator() -> Callable[..., VirtualCoordinator]:
+    """Makes coordinators: `virtual_coordinator(group_initial_rebalance_delay_ms=0)`."""
+
+    def make(**settings: Any) -> VirtualCoordinator:  # Any: the settings' own types.
+        return VirtualCoordinator(**settings)
+
+    return make

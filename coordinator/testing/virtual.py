@@ -1,0 +1,230 @@
+"""A coordinator on virtual time, in the caller's process.
+
+It is the service's own code from the translation of requests down to the log; only
+the clock, the log and the transport are exchanged. A parked call is an object whose
+`done` is False, and time passes when the test says so, from deadline to deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from google.protobuf.message import Message
+
+from coordinator.core.commands import CallCancelled
+from coordinator.core.events import Event
+from coordinator.core.group import GroupState
+from coordinator.core.ids import CallId, ShardId
+from coordinator.core.replies import Reply
+from coordinator.service import translate
+from coordinator.settings import Settings
+from coordinator.shard.outbox import Append, AppendFailed, AppendFailure, Appended, Input, Tick
+from coordinator.shard.outbox import Outbox as ShardOutbox
+from coordinator.shard.shard import Shard
+from coordinator.storage.log import (
+    Ambiguous,
+    Entry,
+    Fenced,
+    LogError,
+    TooLarge,
+    Unavailable,
+)
+from coordinator.storage.memory import MemoryLog
+from timer.clock import VirtualClock
+
+_SHARD = ShardId(0)
+_FAILURES: dict[type[LogError], AppendFailure] = {
+    Fenced: AppendFailure.FENCED,
+    Ambiguous: AppendFailure.AMBIGUOUS,
+    Unavailable: AppendFailure.UNAVAILABLE,
+    TooLarge: AppendFailure.TOO_LARGE,
+}
+
+
+class CountingIds:
+    """Member ids that are the same in every run: `<prefix>-<number in the form of a uuid>`."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-00000000-0000-4000-8000-{next(self._numbers):012x}"
+
+
+class VirtualCall:
+    """A request that was sent. It may consist of several commands, answered one by one."""
+
+    def __init__(self, owner: VirtualCoordinator, request: Message) -> None:
+        self.request = request
+        self.client_gone = False
+        self._owner = owner
+        self._call_ids: list[CallId] = []
+        self._replies: dict[CallId, Reply] = {}
+        self._response: Any = None
+
+    @property
+    def done(self) -> bool:
+        """True once the call is answered."""
+        return self._response is not None
+
+    @property
+    def response(self) -> Any:  # Any: the response message that belongs to the request.
+        """The answer.
+
+        Raises:
+            RuntimeError: the call is parked still, or will never be answered.
+        """
+        if self._response is None:
+            raise RuntimeError(f"{type(self.request).__name__} has not been answered")
+        return self._response
+
+    def cancel(self) -> None:
+        """The client goes away; what is answered from now on reaches nobody."""
+        if not self.done and not self.client_gone:
+            self.client_gone = True
+            self._owner.cancel_commands(self._call_ids)
+
+
+class VirtualCoordinator:
+    """One coordinator with its clock at 0 and an empty log.
+
+    Args:
+        settings: the service's, by name, as in `coordinator.settings.Settings`.
+    """
+
+    def __init__(self, **settings: Any) -> None:  # Any: the settings' own types.
+        self.settings = Settings(**settings)
+        self.log = MemoryLog()
+        self.events: list[tuple[int, Event]] = []
+        self._clock = VirtualClock()
+        self._ids = CountingIds()
+        self._call_ids = itertools.count(1)
+        self._calls: dict[CallId, VirtualCall] = {}
+        self._holding = False
+        self._held: list[Append] = []
+        self._load()
+
+    # --- Time ---
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the clock started."""
+        return self._clock.now_ms()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, stopping at every deadline on the way to run what is due."""
+        self._clock.advance(ms, self._shard.timer, on_step=lambda _: self._step(Tick()))
+
+    # --- Calls ---
+
+    def send(self, request: Message, client_host: str = "/127.0.0.1") -> VirtualCall:
+        """Send any request of GroupCoordinator or GroupAdmin.
+
+        Raises:
+            coordinator.service.translate.Malformed: what a real call would be refused
+                for with INVALID_ARGUMENT.
+        """
+        call = VirtualCall(self, request)
+        commands = translate.commands_of(request, self._new_call_id, client_host)
+        call._call_ids = [command.call_id for command in commands]
+        for command in commands:
+            self._calls[command.call_id] = call
+        for command in commands:
+            self._step(command)
+        if not commands:
+            self._answer_without_commands(call)
+        return call
+
+    def cancel_commands(self, call_ids: list[CallId]) -> None:
+        """Tell the shard that the client of these commands has gone."""
+        for call_id in call_ids:
+            if self._calls.pop(call_id, None) is not None:
+                self._step(CallCancelled(call_id))
+
+    # --- What the group looks like ---
+
+    @property
+    def shard(self) -> Shard:
+        """The shard behind it, for a look inside."""
+        return self._shard
+
+    def state(self, group_id: str) -> GroupState | None:
+        """The group's state; None if there is no such group."""
+        group = self._shard.machine.groups.get(group_id)
+        return None if group is None else group.state
+
+    def generation(self, group_id: str) -> int:
+        """The group's generation; 0 if there is no such group."""
+        group = self._shard.machine.groups.get(group_id)
+        return 0 if group is None else group.generation
+
+    # --- Faults ---
+
+    def restart(self) -> None:
+        """The process dies here and comes back on the same log. Parked calls are lost."""
+        self._calls.clear()
+        self._held.clear()
+        self._load()
+
+    def fail_next_append(self, kind: str) -> None:
+        """The next append fails: "fenced", "ambiguous", "unavailable" or "too_large"."""
+        self.log.fail_next_append(kind)
+
+    def hold_appends(self) -> None:
+        """The log takes its time: nothing is acknowledged until `release_appends`."""
+        self._holding = True
+
+    def release_appends(self) -> None:
+        """The log catches up."""
+        self._holding = False
+        held, self._held = self._held, []
+        for append in held:
+            self._write(append)
+
+    # --- Inside ---
+
+    def _new_call_id(self) -> CallId:
+        return CallId(next(self._call_ids))
+
+    def _load(self) -> None:
+        self._fence = self.log.fence_now(_SHARD)
+        entries = self.log.load_now(self._fence)
+        self._shard = Shard(self.settings, self._ids, now_ms=self.now_ms)
+        records = [record for entry in entries for record in entry.records]
+        self._take(self._shard.restore(records, self.now_ms, sequence=len(entries)))
+
+    def _step(self, event: Input) -> None:
+        self._take(self._shard.step(event, self.now_ms))
+
+    def _take(self, outbox: ShardOutbox) -> None:
+        self.events += [(self.now_ms, event) for event in outbox.events]
+        for call_id, reply in outbox.replies:
+            self._answer(call_id, reply)
+        if outbox.append is not None:
+            if self._holding:
+                self._held.append(outbox.append)
+            else:
+                self._write(outbox.append)
+
+    def _write(self, append: Append) -> None:
+        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, append.records)
+        try:
+            self.log.append_now(self._fence, entry)
+        except LogError as error:
+            self._step(AppendFailed(append.sequence, _FAILURES[type(error)]))
+        else:
+            self._step(Appended(append.sequence))
+
+    def _answer(self, call_id: CallId, reply: Reply) -> None:
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        assert call_id not in call._replies, "a command was answered twice"
+        call._replies[call_id] = reply
+        if len(call._replies) == len(call._call_ids):
+            replies = [call._replies[call_id] for call_id in call._call_ids]
+            call._response = translate.response_of(call.request, replies)
+
+    def _answer_without_commands(self, call: VirtualCall) -> None:
+        call._response = translate.response_of(call.request, [])

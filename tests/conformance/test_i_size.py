@@ -1,0 +1,67 @@
+"""Scenarios 126-131: the group size limit (KIP-389), four members at most."""
+
+import pytest
+
+from tests.conformance.kit import Scenario, code
+
+FULL = "GROUP_MAX_SIZE_REACHED"
+
+
+def test_127_surplus_ids_are_refused_in_phase_two():
+    s = Scenario()
+    ids = [s.join(two_phase=True).response.member_id for _ in range(5)]
+    calls = [s.join(member_id, two_phase=True) for member_id in ids]
+    assert (code(calls[4].response), calls[4].response.member_id) == (FULL, "")
+    s.advance(200)
+    assert [code(call.response) for call in calls] == ["NONE"] * 4 + [FULL]
+    assert s.state == "CompletingRebalance"
+    again = [s.join(member_id, two_phase=True) for member_id in ids]
+    assert [code(call.response) for call in again[:4]] == ["NONE"] * 4
+    assert code(again[4].response) == FULL
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_128_the_fifth_of_five_is_refused(static):
+    s = Scenario()
+    calls = [s.join(instance=f"i{n}" if static else None) for n in range(5)]
+    s.advance(200)
+    assert [code(call.response) for call in calls] == ["NONE"] * 4 + [FULL]
+
+
+def test_129_a_full_stable_group_refuses_before_handing_out_an_id():
+    s = Scenario(group_max_size=1)
+    s.f1()
+    assert code(s.join(two_phase=True).response) == FULL
+    assert s.state == "Stable"
+
+
+def test_130_a_lowered_limit_costs_those_who_rejoin_last_their_seats():
+    s = Scenario(group_max_size=6)
+    calls = [s.join(srt=5000) for _ in range(6)]
+    s.advance(200)
+    ids = [call.response.member_id for call in calls]
+    for member_id in ids:
+        s.sync(member_id, 1, {})
+    object.__setattr__(s.c.shard.machine, "config", _with_max(s, 4))
+    rejoins = [s.join(member_id, srt=5000, metadata=b"new") for member_id in ids]
+    assert [code(call.response) for call in rejoins] == ["NONE"] * 4 + [FULL] * 2
+    assert (s.state, s.members()) == ("CompletingRebalance", ids[:4])
+
+
+def _with_max(s: Scenario, size: int):
+    from dataclasses import replace
+
+    return replace(s.c.settings, group_max_size=size)
+
+
+def test_131_a_group_loaded_over_the_limit_rebalances():
+    s = Scenario()
+    a, b = s.f2()
+    object.__setattr__(s.c, "settings", _with_max(s, 1))
+    s.restart()
+    assert (s.state, s.members()) == ("PreparingRebalance", [a, b])
+    parked = s.join(a)
+    assert not parked.done
+    assert code(s.join(b).response) == FULL
+    assert code(parked.response) == "NONE"
+    assert s.members() == [a]
