@@ -1,12 +1,203 @@
-"""Every setting of the service, with its meaning, unit, default and bounds."""
+"""Every setting of the service: its meaning, unit, default and bounds.
+
+A setting is a field with its meaning in the string below it. It may be given, in
+descending order of precedence, as a flag (`--group-max-size 100`), in the environment
+(`COORDINATOR_GROUP_MAX_SIZE=100`) or in a TOML file (`group_max_size = 100`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ast
+import difflib
+import inspect
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 from coordinator.core.config import GroupConfig
+
+ENVIRONMENT_PREFIX = "COORDINATOR_"
+
+
+class InvalidSetting(ValueError):
+    """A setting that does not exist, or a value it cannot have. The message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(GroupConfig):
-    """What `coordinator serve` can be told; the rules of groups are in `GroupConfig`."""
+    """What a node can be told. The rules of groups are in `GroupConfig`."""
+
+    listen: str = "127.0.0.1:7400"
+    """Host and port of the gRPC server; port 0 lets the system choose."""
+
+    metrics_listen: str = "127.0.0.1:7401"
+    """Host and port of /metrics; empty: no metrics are served."""
+
+    advertised_host: str = ""
+    """Host that FindCoordinator names; empty: the one of `listen`."""
+
+    advertised_port: int = 0
+    """Port that FindCoordinator names; 0: the one bound."""
+
+    node_id: int = 0
+    """This node's number, as FindCoordinator names it."""
+
+    shards: int = 16
+    """Shards the groups are divided into. Fixed when a store is made."""
+
+    max_message_bytes: int = 4_194_304
+    """Largest request. Larger ones get RESOURCE_EXHAUSTED."""
+
+    max_pending_requests: int = 100_000
+    """Calls gRPC may hold before they are taken up; a burst of joins must fit."""
+
+    drain_timeout_ms: int = 10_000
+    """How long a stop waits for the last answers to leave."""
+
+    log_format: str = "auto"
+    """json, console, or auto: console on a terminal."""
+
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidSetting(f"{name} is {value}; it may be {low} to {high}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InvalidSetting(
+                    f"{name} is {getattr(self, name)!r}; it may be {', '.join(choices)}"
+                )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise InvalidSetting(
+                "group_min_session_timeout_ms is larger than group_max_session_timeout_ms"
+            )
+        for name in ("listen", "metrics_listen"):
+            _address(name, getattr(self, name))
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port of the gRPC server."""
+        address = _address("listen", self.listen)
+        assert address is not None
+        return address
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of /metrics; None if it is off."""
+        return _address("metrics_listen", self.metrics_listen)
+
+
+_MAX = 2**31 - 1
+_BOUNDS: dict[str, tuple[int, int]] = {
+    "group_min_session_timeout_ms": (1, _MAX),
+    "group_max_session_timeout_ms": (1, _MAX),
+    "group_initial_rebalance_delay_ms": (0, _MAX),
+    "group_max_size": (1, _MAX),
+    "offset_metadata_max_bytes": (0, _MAX),
+    "offset_manifest_max_bytes": (0, 1_048_576),
+    "offsets_retention_minutes": (1, _MAX),
+    "offsets_retention_check_interval_ms": (1, _MAX),
+    "offset_commit_timeout_ms": (1, _MAX),
+    "advertised_port": (0, 65_535),
+    "node_id": (0, _MAX),
+    "shards": (1, 1024),
+    "max_message_bytes": (1024, _MAX),
+    "max_pending_requests": (1, _MAX),
+    "drain_timeout_ms": (0, _MAX),
+}
+_CHOICES = {
+    "log_format": ("auto", "json", "console"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+
+def _address(name: str, value: str) -> tuple[str, int] | None:
+    if not value and name != "listen":
+        return None
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise InvalidSetting(f"{name} is {value!r}; give HOST:PORT")
+    return host, int(port)
+
+
+def meanings() -> dict[str, str]:
+    """What each setting means: the string below its field."""
+    found: dict[str, str] = {}
+    for kind in (GroupConfig, Settings):
+        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, note in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(note, ast.Expr)
+                and isinstance(note.value, ast.Constant)
+            ):
+                found[field.target.id] = " ".join(str(note.value.value).split())
+    return found
+
+
+def load(
+    *, flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None
+) -> tuple[Settings, dict[str, str]]:
+    """The settings in force, and where each value comes from.
+
+    Args:
+        flags: by field name, as text.
+        environment: the process's own; only names with the prefix are looked at.
+        file: a TOML file, if one was given.
+    Raises:
+        InvalidSetting: a key is unknown, or a value is not of its type or bounds.
+        OSError: the file cannot be read.
+    """
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(_TYPES, "default")
+    if file is not None:
+        try:
+            table = tomllib.loads(file.read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidSetting(f"{file}: {error}") from error
+        for name, value in table.items():
+            values[name] = _parse(_known(name), value)
+            origins[name] = str(file)
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+            values[name] = _parse(_known(name), value)
+            origins[name] = variable
+    for name, value in flags.items():
+        values[name] = _parse(_known(name), value)
+        origins[name] = "--" + name.replace("_", "-")
+    return Settings(**values), origins
+
+
+_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
+
+
+def _known(name: str) -> str:
+    if name in _TYPES:
+        return name
+    close = difflib.get_close_matches(name, _TYPES, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise InvalidSetting(f"there is no setting {name}{hint}")
+
+
+def _parse(name: str, value: Any) -> Any:  # Any: text, or what TOML makes of it.
+    kind = _TYPES[name]
+    if type(value) is kind:
+        return value
+    if isinstance(value, str):
+        if kind is bool and value.lower() in ("true", "false", "1", "0", "yes", "no"):
+            return value.lower() in ("true", "1", "yes")
+        if kind is int:
+            try:
+                return int(value.replace("_", ""))
+            except ValueError:
+                pass
+    raise InvalidSetting(f"{name} is {value!r}; it takes {kind.__name__}")

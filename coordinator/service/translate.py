@@ -489,11 +489,20 @@ def _unsupported_rebalances(_: Message, replies: Sequence[r.Reply]) -> Message:
 
 
 def _here(request: group_pb2.FindCoordinatorRequest, replies: Sequence[r.Reply]) -> Message:
-    """A coordinator without a network is found where it is; a node names its own address."""
-    error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
-    return group_pb2.FindCoordinatorResponse(
-        error_code=error_code(error), error_message=advice(error), host="localhost"
-    )
+    """A coordinator without a network is found where it is."""
+    return find_response(request, 0, "localhost", 0)
+
+
+def find_response(
+    request: group_pb2.FindCoordinatorRequest, node_id: int, host: str, port: int
+) -> group_pb2.FindCoordinatorResponse:
+    """Where a group is coordinated."""
+    if not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+        return group_pb2.FindCoordinatorResponse(
+            error_code=error_code(error), error_message=advice(error), node_id=-1, port=-1
+        )
+    return group_pb2.FindCoordinatorResponse(node_id=node_id, host=host, port=port)
 
 
 _RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {

@@ -19,7 +19,7 @@ from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.service import translate
 from coordinator.settings import Settings
-from coordinator.shard.outbox import Append, AppendFailed, AppendFailure, Appended, Input, Tick
+from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Input, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import (

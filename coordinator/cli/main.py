@@ -1,0 +1,91 @@
+"""The `coordinator` command: its subcommands and their flags.
+
+Exit status: 0 done; 1 it failed; 2 the command line or a setting is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from coordinator import __version__
+from coordinator.settings import InvalidSetting, Settings, load, meanings
+
+USAGE_ERROR = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    options = _parser().parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="coordinator", description="A consumer-group coordinator as a gRPC service."
+    )
+    parser.add_argument("--version", action="version", version=f"coordinator {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, text, run in (
+        ("serve", "run a node", _serve),
+        ("config", "print the settings in force, and where each comes from", _config),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
+        for setting, meaning in meanings().items():
+            command.add_argument(
+                "--" + setting.replace("_", "-"),
+                dest=f"setting_{setting}",
+                metavar="VALUE",
+                help=meaning.replace("%", "%%"),
+            )
+    bench = commands.add_parser("bench", help="measure", description="Measure.")
+    bench.set_defaults(run=_bench)
+    bench.add_argument("what", choices=("timer", "heartbeat", "barrier", "all"))
+    bench.add_argument("--members", type=int, help="members to run")
+    bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
+    flags = {
+        name.removeprefix("setting_"): value
+        for name, value in vars(options).items()
+        if name.startswith("setting_") and value is not None
+    }
+    return load(flags=flags, environment=os.environ, file=options.config)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from coordinator.cli.serve import serve
+
+    try:
+        settings, _ = _settings(options)
+    except (InvalidSetting, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return serve(settings)
+
+
+def _config(options: argparse.Namespace) -> int:
+    try:
+        settings, origins = _settings(options)
+    except (InvalidSetting, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    width = max(map(len, origins))
+    for name, origin in origins.items():
+        print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from coordinator.cli.bench import bench
+
+    return bench(options.what, options.members, options.seconds, options.json)

@@ -1,0 +1,1 @@
+"""For those who watch: metrics and log lines, from events."""

@@ -1,0 +1,85 @@
+"""Log lines: JSON for machines, readable on a terminal; one for each event that matters."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from enum import Enum
+
+import structlog
+
+from coordinator.core.events import (
+    Event,
+    MemberEvicted,
+    MemberJoined,
+    MemberSynced,
+    OffsetsCommittedEvent,
+    RebalanceFailed,
+)
+
+_DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent)
+_WARNINGS = (MemberEvicted, RebalanceFailed)
+
+
+def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
+    """Set logging up for the process; lines go to standard error.
+
+    Args:
+        log_format: json, console, or auto: console on a terminal.
+        log_level: debug, info, warning or error.
+    """
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, log_level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return logger
+
+
+class EventLog:
+    """Writes events: what members do all day at debug, trouble as warnings, the rest as info."""
+
+    def __init__(self, logger: structlog.stdlib.BoundLogger) -> None:
+        self._logger = logger
+
+    def __call__(self, events: Sequence[Event], now_ms: int) -> None:
+        for event in events:
+            if isinstance(event, _DETAILS):
+                level = logging.DEBUG
+            elif isinstance(event, _WARNINGS):
+                level = logging.WARNING
+            else:
+                level = logging.INFO
+            self._logger.log(level, event_name(event), **event_values(event))
+
+
+def event_name(event: Event) -> str:
+    """`RebalanceStarted` as `rebalance_started`."""
+    name = type(event).__name__.removesuffix("Event")
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def event_values(event: Event) -> dict[str, object]:
+    """An event's fields as log lines show them: groups and members by short names."""
+    values: dict[str, object] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if value == "":
+            continue
+        name = {"group_id": "group", "member_id": "member"}.get(field.name, field.name)
+        values[name] = value.value if isinstance(value, Enum) else value
+    return values

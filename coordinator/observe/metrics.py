@@ -1,0 +1,240 @@
+"""Prometheus metrics.
+
+Counters follow events. Gauges are read when Prometheus asks, from plain numbers that
+the shards keep anyway, so that the heartbeat path pays nothing. No group or member is
+ever a label: their number has no bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Info, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from coordinator import __version__
+from coordinator.core.events import (
+    Event,
+    EvictionCause,
+    MemberEvicted,
+    OffsetsCommittedEvent,
+    OffsetsExpired,
+    RebalanceCause,
+    RebalanceCompleted,
+    RebalanceFailed,
+    RebalanceStarted,
+)
+
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+class Stats(Protocol):
+    """The numbers of one shard."""
+
+    @property
+    def groups(self) -> Mapping[str, int]: ...
+    @property
+    def members(self) -> int: ...
+    @property
+    def parked_joins(self) -> int: ...
+    @property
+    def parked_syncs(self) -> int: ...
+    @property
+    def timers_pending(self) -> int: ...
+    @property
+    def watched(self) -> Mapping[str, int]: ...
+    @property
+    def delayed(self) -> Mapping[str, int]: ...
+    @property
+    def purged(self) -> Mapping[str, int]: ...
+    @property
+    def pending_appends(self) -> int: ...
+
+
+class Metrics:
+    """All metrics of a node.
+
+    Args:
+        stats: the numbers of each shard, asked for at each scrape.
+        loop_lag_s: how late the event loop was when last measured, in seconds.
+        calls: answered calls by (request, gRPC status).
+    """
+
+    def __init__(
+        self,
+        *,
+        stats: Callable[[], Iterable[Stats]],
+        loop_lag_s: Callable[[], float],
+        calls: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._rebalances = Counter(
+            "coordinator_rebalances",
+            "Rebalances that were started, by cause.",
+            ["cause"],
+            registry=self.registry,
+        )
+        self._completed = Counter(
+            "coordinator_rebalances_completed",
+            "Rebalances that ended, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._evictions = Counter(
+            "coordinator_member_evictions",
+            "Members removed that did not ask for it, by cause.",
+            ["cause"],
+            registry=self.registry,
+        )
+        self._commits = Counter(
+            "coordinator_offset_commits",
+            "Partitions whose offset was committed.",
+            registry=self.registry,
+        )
+        self._expirations = Counter(
+            "coordinator_offset_expirations",
+            "Partitions whose offset has expired.",
+            registry=self.registry,
+        )
+        # A series that appears with its first event hides that event from rate().
+        for cause in RebalanceCause:
+            self._rebalances.labels(cause.value)
+        for eviction in EvictionCause:
+            self._evictions.labels(eviction.value)
+        for outcome in ("completed", "failed"):
+            self._completed.labels(outcome)
+        Info("coordinator_build", "The running version.", registry=self.registry).info(
+            {"version": __version__}
+        )
+        self.registry.register(_Gauges(stats, loop_lag_s, calls))
+
+    def __call__(self, events: Sequence[Event], now_ms: int) -> None:
+        for event in events:
+            match event:
+                case RebalanceStarted():
+                    self._rebalances.labels(event.cause.value).inc()
+                case RebalanceCompleted():
+                    self._completed.labels("completed").inc()
+                case RebalanceFailed():
+                    self._completed.labels("failed").inc()
+                case MemberEvicted():
+                    self._evictions.labels(event.cause.value).inc()
+                case OffsetsCommittedEvent():
+                    self._commits.inc(event.partitions)
+                case OffsetsExpired():
+                    self._expirations.inc(event.partitions)
+                case _:
+                    pass
+
+    def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
+        """Serve /metrics from a thread; the port that was bound, and how to stop.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        server, thread = start_http_server(port, host, registry=self.registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return int(server.server_port), stop
+
+
+class _Gauges(Collector):
+    def __init__(
+        self,
+        stats: Callable[[], Iterable[Stats]],
+        loop_lag_s: Callable[[], float],
+        calls: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
+        self._stats = stats
+        self._loop_lag_s = loop_lag_s
+        self._calls = calls
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # Registering must not ask shards that are not there yet.
+
+    def collect(self) -> Iterable[Metric]:
+        shards = list(self._stats())
+        groups: Tally[str] = Tally()
+        for shard in shards:
+            groups.update(shard.groups)
+        yield _gauge(
+            "coordinator_groups",
+            "Groups by state.",
+            "state",
+            {state: groups[state] for state in STATES},
+        )
+        yield GaugeMetricFamily(
+            "coordinator_members", "Members of all groups.", value=sum(s.members for s in shards)
+        )
+        yield _gauge(
+            "coordinator_parked_calls",
+            "Calls that wait for their answer, by kind.",
+            "kind",
+            {
+                "join": sum(s.parked_joins for s in shards),
+                "sync": sum(s.parked_syncs for s in shards),
+            },
+        )
+        yield GaugeMetricFamily(
+            "coordinator_timers_pending",
+            "Timers in the wheels.",
+            value=sum(s.timers_pending for s in shards),
+        )
+        for name, text, tallies in (
+            ("watched", "Entries in the watch lists", [s.watched for s in shards]),
+            ("delayed", "Operations that are armed", [s.delayed for s in shards]),
+        ):
+            yield _gauge(
+                f"coordinator_purgatory_{name}",
+                f"{text}, by purgatory.",
+                "purgatory",
+                _sum(tallies),
+            )
+        purged = CounterMetricFamily(
+            "coordinator_purgatory_purged",
+            "Watch-list entries dropped by purges.",
+            labels=["purgatory"],
+        )
+        for label, value in _sum([s.purged for s in shards]).items():
+            purged.add_metric([label], value)
+        yield purged
+        yield GaugeMetricFamily(
+            "coordinator_pending_appends",
+            "Writes whose fate is open.",
+            value=sum(s.pending_appends for s in shards),
+        )
+        yield GaugeMetricFamily(
+            "coordinator_event_loop_lag_seconds",
+            "How late the event loop was when last measured.",
+            value=self._loop_lag_s(),
+        )
+        calls = CounterMetricFamily(
+            "coordinator_grpc_calls",
+            "Answered calls, by method and status.",
+            labels=["method", "code"],
+        )
+        for labels, count in dict(self._calls()).items():
+            calls.add_metric(list(labels), count)
+        yield calls
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
+
+
+def _sum(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Tally[str] = Tally()
+    for tally in tallies:
+        total.update(tally)
+    return dict(total)

@@ -1,0 +1,1 @@
+"""The only place that awaits on behalf of groups."""

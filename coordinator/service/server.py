@@ -1,0 +1,95 @@
+"""The gRPC server of a node: its options, its health, its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from coordinator.runtime.node import Node
+from coordinator.service.admin_service import AdminService
+from coordinator.service.group_service import GroupService
+from coordinator.service.rpc import RefusalSink, Rpc
+from coordinator.settings import Settings
+from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2, group_pb2_grpc
+
+SERVICES = (
+    group_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["GroupAdmin"].full_name,
+)
+
+
+def server_options(settings: Settings) -> list[tuple[str, Any]]:
+    """gRPC's own settings, each against a trap that was measured."""
+    return [
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # It would spread connections, not groups.
+        # By default a burst of 10,000 joins loses about half its calls.
+        ("grpc.server.max_pending_requests", settings.max_pending_requests),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_pending_requests),
+        # A client that is stopped, not killed, is noticed after the ping time-out. Both are
+        # needed: the keepalive time-out alone leaves it at a minute.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.ping_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Clients that ping every few seconds are welcome.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+class CoordinatorServer:
+    """Serves a node over gRPC, with health and reflection beside it."""
+
+    def __init__(self, node: Node, *, on_malformed: RefusalSink) -> None:
+        self.node = node
+        self.rpc = Rpc(node, on_malformed)
+        self.port = 0
+        self._health = health.aio.HealthServicer()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> int:
+        """Bind, load, serve. Healthy once every shard is loaded.
+
+        Returns:
+            The port, which is the system's choice if the settings say 0.
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        settings = self.node.settings
+        server = self._server = grpc.aio.server(options=server_options(settings))
+        host, port = settings.listen_address
+        try:
+            self.port = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {settings.listen}: {error}") from error
+        advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
+        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(
+            GroupService(self.rpc, advertised), server
+        )
+        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await server.start()
+        await self.node.start()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        return self.port
+
+    async def stop(self) -> None:
+        """Not healthy first, then no new calls, then an answer to every parked one."""
+        if self._server is None:
+            return
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        grace_s = self.node.settings.drain_timeout_ms / 1000
+        await self.node.stop()
+        await self._server.stop(grace_s)
+
+    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        for name in ("", *SERVICES):
+            await self._health.set(name, status)
