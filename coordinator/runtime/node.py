@@ -114,6 +114,10 @@ class Node:
             raise
         return replies
 
+    def is_loaded(self, group_id: str) -> bool:
+        """True if the shard of a group is loaded and serves."""
+        return self._runner_of(group_id).is_loaded
+
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
         return [runner.stats() for runner in self._runners]

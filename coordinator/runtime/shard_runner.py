@@ -141,6 +141,11 @@ class ShardRunner:
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
+    @property
+    def is_loaded(self) -> bool:
+        """True if it serves; else requests hear that it is loading."""
+        return self._shard is not None
+
     def stats(self) -> ShardStats:
         """What the shard holds now."""
         return ShardStats() if self._shard is None else self._shard.stats()

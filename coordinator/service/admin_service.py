@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import grpc
 
 from coordinator.service.rpc import Context, Rpc
@@ -44,9 +42,7 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
 
     async def WatchRebalances(
         self, request: pb.WatchRebalancesRequest, context: Context
-    ) -> AsyncIterator[pb.Rebalance]:
+    ) -> None:
         await context.abort(
             grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
         )
-        for _ in ():
-            yield pb.Rebalance()  # Makes this a stream, and an empty one.

@@ -10,7 +10,6 @@ from coordinator.service.rpc import Context, Rpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 
-
 _BEAT_OK = ("Heartbeat", "OK")
 
 

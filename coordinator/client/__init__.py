@@ -1,0 +1,47 @@
+"""A member's library: join a group, be given partitions, commit progress.
+
+    with BlockingMember("localhost:7400", "billing", {"invoices": 12}) as member:
+        while True:
+            for event in member.poll(timeout=1.0):
+                ...                               # Assigned, Revoking, Lost, Stopping
+            for partition in member.assignment:
+                ...                               # work
+            member.commit({partition: next_offset})
+
+`GroupMember` is the same for asyncio. Needs grpcio and protobuf, nothing else.
+"""
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import (
+    CommitFailed,
+    CoordinatorError,
+    FatalError,
+    OffsetMismatch,
+    RebalanceInProgress,
+    StaleMember,
+    Unavailable,
+)
+from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.machine import MemberConfig
+from coordinator.client.session import GroupMember, OffsetAndMetadata
+from coordinator.client.sync import BlockingMember
+
+__all__ = [
+    "Assigned",
+    "BlockingMember",
+    "CommitFailed",
+    "CoordinatorError",
+    "FatalError",
+    "GroupMember",
+    "Lost",
+    "MemberConfig",
+    "OffsetAndMetadata",
+    "OffsetMismatch",
+    "RebalanceEvent",
+    "RebalanceInProgress",
+    "Revoking",
+    "StaleMember",
+    "Stopping",
+    "TopicPartition",
+    "Unavailable",
+]

@@ -1,0 +1,232 @@
+"""Members of the client library against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from coordinator.client import (
+    Assigned,
+    BlockingMember,
+    FatalError,
+    GroupMember,
+    Lost,
+    OffsetMismatch,
+    RebalanceInProgress,
+    Revoking,
+    StaleMember,
+    Stopping,
+    TopicPartition,
+)
+from tests.serving import Process, running
+
+TOPICS = {"t": 6}
+ALL = {TopicPartition("t", n) for n in range(6)}
+
+
+def member(server, **settings) -> GroupMember:
+    defaults = {
+        "session_timeout_ms": 2_000,
+        "rebalance_timeout_ms": 2_000,
+        "heartbeat_interval_ms": 50,
+    }
+    return GroupMember(server.address, "g", TOPICS, **{**defaults, **settings})
+
+
+async def settle(*members: GroupMember, share: set | None = None) -> None:
+    """Poll until the members hold all partitions, each once, in one generation."""
+    async with asyncio.timeout(10):
+        while True:
+            for one in members:
+                await one.poll(timeout=0.02)
+            held = [p for one in members for p in one.assignment]
+            generations = {one.generation for one in members}
+            if sorted(held) == sorted(ALL) and len(generations) == 1:
+                if all(one.assignment for one in members):
+                    return
+
+
+async def test_a_lone_member_is_given_everything_and_leaves_an_empty_group():
+    async with running() as server:
+        async with member(server) as one:
+            events = await one.poll(timeout=5)
+            assert events == [Assigned(frozenset(ALL), 1)]
+            assert one.is_leader
+        await asyncio.sleep(0)
+        stats = server.node.stats()
+        assert sum(s.members for s in stats) == 0
+        assert sum(s.groups.get("Empty", 0) for s in stats) == 1
+
+
+@pytest.mark.parametrize(
+    "assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"]
+)
+async def test_members_come_and_go_and_share_all_partitions(assignor):
+    async with running() as server, contextlib.AsyncExitStack() as stack:
+        members = []
+        for _ in range(3):
+            one = member(server, assignors=(assignor,))
+            members.append(await stack.enter_async_context(one))
+            await settle(*members)
+        assert sorted(len(m.assignment) for m in members) == [2, 2, 2]
+        await members.pop().close()
+        await settle(*members)
+
+
+async def test_a_cooperative_member_keeps_working_on_what_stays():
+    async with running() as server:
+        async with member(server, assignors=("cooperative-sticky",)) as one:
+            await settle(one)
+            before = one.assignment
+            async with member(server, assignors=("cooperative-sticky",)) as two:
+                seen = []
+                async with asyncio.timeout(10):
+                    while len(one.assignment) != 3 or len(two.assignment) != 3:
+                        seen += await one.poll(timeout=0.02)
+                        await two.poll(timeout=0.02)
+                        assert not (one.assignment & two.assignment)
+                        assert one.assignment <= before
+                        assert len(one.assignment) >= 3  # Never stopped as a whole.
+                revoked = [e.partitions for e in seen if isinstance(e, Revoking)]
+                assert len(revoked) == 1
+                assert len(revoked[0]) == 3
+
+
+async def test_an_eager_member_is_told_to_finish_first_and_may_commit_then():
+    async with running() as server:
+        async with member(server) as one:
+            await settle(one)
+            async with member(server):
+                async with asyncio.timeout(10):
+                    while not (events := await one.poll(timeout=0.1)):
+                        pass
+                assert isinstance(events[0], Revoking)
+                assert events[0].partitions == ALL
+                await one.commit({TopicPartition("t", 0): 7})
+                assert await one.committed([TopicPartition("t", 0)]) == {
+                    TopicPartition("t", 0): 7
+                }
+
+
+async def test_progress_is_kept_for_the_next_member():
+    async with running() as server:
+        async with member(server) as one:
+            await settle(one)
+            await one.commit({p: p.partition * 10 for p in ALL}, manifest=b"m")
+        async with member(server) as two:
+            await settle(two)
+            assert await two.committed() == {p: p.partition * 10 for p in ALL}
+            unknown = TopicPartition("u", 0)
+            assert await two.committed([unknown]) == {unknown: -1}
+
+
+async def test_a_compare_and_set_that_fails_says_what_is_stored():
+    async with running() as server:
+        async with member(server) as one:
+            await settle(one)
+            p = TopicPartition("t", 1)
+            await one.commit({p: 5}, expected={p: -1})
+            with pytest.raises(OffsetMismatch) as refused:
+                await one.commit({p: 9}, expected={p: 4}, atomic=True)
+            assert refused.value.found == {p: 5}
+
+
+async def test_a_removed_member_loses_its_partitions_and_cannot_commit():
+    from coordinator.v1 import group_pb2 as pb
+    from coordinator.v1 import group_pb2_grpc
+
+    async with running() as server:
+        async with member(server, heartbeat_interval_ms=60_000) as one:
+            await settle(one)
+            stub = group_pb2_grpc.GroupCoordinatorStub(one._channel)
+            await stub.LeaveGroup(
+                pb.LeaveGroupRequest(group_id="g", members=[{"member_id": one.member_id}])
+            )
+            with pytest.raises(StaleMember):
+                await one.commit({TopicPartition("t", 0): 1})
+
+
+async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
+    async with running(group_min_session_timeout_ms=100) as server:
+        one = member(server, session_timeout_ms=500)
+        await one.start()
+        await settle(one)
+        held = one.assignment
+        await one._disconnect()
+        one._bootstrap = ["127.0.0.1:1"]  # Nobody is there.
+        async with asyncio.timeout(5):
+            while not (events := await one.poll(timeout=0.2)):
+                pass
+        assert [type(e) for e in events] == [Lost]
+        assert events[0].partitions == held
+        assert one.assignment == frozenset()
+        await one.close()
+
+
+async def test_a_member_without_progress_leaves_and_says_so():
+    async with running() as server:
+        async with member(server, max_poll_interval_ms=200) as one:
+            await settle(one)
+            async with asyncio.timeout(5):
+                while not [e for e in server.events if type(e).__name__ == "MemberLeft"]:
+                    await asyncio.sleep(0.02)
+            (left,) = [e for e in server.events if type(e).__name__ == "MemberLeft"]
+            assert "no progress" in left.reason
+            assert [type(e) for e in await one.poll()] == [Lost]
+            await settle(one)  # A poll brings it back.
+
+
+async def test_a_second_process_with_the_same_instance_id_fences_the_first():
+    async with running() as server:
+        async with member(server, instance_id="worker-1") as first:
+            await settle(first)
+            async with member(server, instance_id="worker-1") as second:
+                await settle(second)
+                with pytest.raises(FatalError, match="FENCED_INSTANCE_ID"):
+                    async with asyncio.timeout(5):
+                        while True:
+                            await first.poll(timeout=0.1)
+
+
+async def test_protocols_that_do_not_fit_are_fatal():
+    async with running() as server:
+        async with member(server) as one:
+            await settle(one)
+            async with member(server, assignors=("sticky",)) as two:
+                events = await two.poll(timeout=5)
+                assert [type(e) for e in events] == [Stopping]
+                with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
+                    await two.poll()
+
+
+async def test_a_commit_between_two_assignments_is_told_to_wait():
+    async with running(group_initial_rebalance_delay_ms=0) as server:
+        async with member(server) as one:
+            await settle(one)
+            # Another member joins and does not sync: the group waits in CompletingRebalance.
+            one._machine.phase = one._machine.phase
+            task = one._task
+            from coordinator.v1 import group_pb2 as pb
+            from coordinator.v1 import group_pb2_grpc
+
+            stub = group_pb2_grpc.GroupCoordinatorStub(one._channel)
+            task.cancel()
+            joined = await stub.JoinGroup(one._machine.join_request())
+            one._machine.generation = joined.generation_id
+            with pytest.raises(RebalanceInProgress):
+                await one.commit({TopicPartition("t", 0): 1})
+            assert isinstance(joined, pb.JoinGroupResponse)
+
+
+def test_a_blocking_member_works_from_plain_code():
+    with Process("--group-initial-rebalance-delay-ms", "10") as server:
+        with BlockingMember(
+            server.address, "g", TOPICS, session_timeout_ms=6_000, heartbeat_interval_ms=100
+        ) as one:
+            assert one.poll(timeout=5) == [Assigned(frozenset(ALL), 1)]
+            one.commit({TopicPartition("t", 2): 3})
+            assert one.committed() == {TopicPartition("t", 2): 3}
+        with pytest.raises(RuntimeError, match="closed"):
+            one.poll()

@@ -1,0 +1,229 @@
+"""The server over real sockets: parked calls, clients that go away, bad input, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import urllib.request
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
+
+from coordinator.client.admin import GroupAdmin
+from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1.errors_pb2 import ErrorCode
+from tests.serving import Process, running
+
+
+def join(group="g", member_id="", **more) -> pb.JoinGroupRequest:
+    defaults = {
+        "session_timeout_ms": 5_000,
+        "rebalance_timeout_ms": 5_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range"}],
+    }
+    return pb.JoinGroupRequest(group_id=group, member_id=member_id, **{**defaults, **more})
+
+
+def stub(server):
+    channel = grpc.aio.insecure_channel(server.address)
+    return channel, group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+async def test_join_sync_beat_leave():
+    async with running() as server:
+        channel, s = stub(server)
+        async with channel:
+            found = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
+            assert f"{found.host}:{found.port}" == server.address
+            first = await s.JoinGroup(join())
+            assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            joined = await s.JoinGroup(join(member_id=first.member_id))
+            assert (joined.generation_id, joined.leader) == (1, joined.member_id)
+            me = joined.member_id
+            synced = await s.SyncGroup(
+                pb.SyncGroupRequest(
+                    group_id="g",
+                    generation_id=1,
+                    member_id=me,
+                    assignments=[{"member_id": me, "assignment": b"all"}],
+                )
+            )
+            assert synced.assignment == b"all"
+            beat = pb.HeartbeatRequest(group_id="g", generation_id=1, member_id=me)
+            assert (await s.Heartbeat(beat)).error_code == ErrorCode.NONE
+            stranger = pb.HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
+            batch = await s.HeartbeatBatch(pb.HeartbeatBatchRequest(heartbeats=[beat, stranger]))
+            codes = [r.error_code for r in batch.heartbeats]
+            assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+            stream = s.HeartbeatStream(
+                pb.HeartbeatBatchRequest(heartbeats=b) for b in ([beat], [stranger], [beat, beat])
+            )
+            answers = [[r.error_code for r in b.heartbeats] async for b in stream]
+            assert answers == [[ErrorCode.NONE], [ErrorCode.UNKNOWN_MEMBER_ID], [ErrorCode.NONE] * 2]
+            left = await s.LeaveGroup(
+                pb.LeaveGroupRequest(group_id="g", members=[{"member_id": me}])
+            )
+            assert left.members[0].error_code == ErrorCode.NONE
+
+
+async def test_a_client_that_goes_away_is_noticed():
+    async with running(group_initial_rebalance_delay_ms=60_000) as server:
+        channel, s = stub(server)
+        parked = s.JoinGroup(join(require_known_member_id=False))
+        await until(lambda: sum(x.parked_joins for x in server.node.stats()) == 1)
+        parked.cancel()
+        await until(lambda: sum(x.parked_joins for x in server.node.stats()) == 0)
+        assert sum(x.members for x in server.node.stats()) == 0
+        await channel.close()
+
+
+async def until(holds) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_burst_of_joins_loses_none():
+    async with running(group_initial_rebalance_delay_ms=500) as server:
+        channel, s = stub(server)
+        async with channel:
+            calls = [s.JoinGroup(join(require_known_member_id=False)) for _ in range(3_000)]
+            answers = await asyncio.gather(*calls)
+        assert {a.error_code for a in answers} == {ErrorCode.NONE}
+        assert len({a.member_id for a in answers}) == 3_000
+        assert {a.generation_id for a in answers} == {1}
+        assert sum(len(a.members) for a in answers) == 3_000  # The leader's alone.
+
+
+async def test_malformed_requests_name_their_fields_and_disturb_nobody():
+    async with running() as server:
+        channel, s = stub(server)
+        async with channel:
+            other = asyncio.ensure_future(s.JoinGroup(join("other", require_known_member_id=False)))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await s.JoinGroup(
+                    join("g\0", session_timeout_ms=-5, protocols=[{"name": "a"}, {"name": "a"}])
+                )
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            status = rpc_status.from_call(refused.value)
+            detail = error_details_pb2.BadRequest()
+            assert status.details[0].Unpack(detail)
+            fields = [v.field for v in detail.field_violations]
+            assert fields == ["group_id", "session_timeout_ms", "protocols[1].name"]
+            assert len(server.malformed) == 1
+            assert (await other).error_code == ErrorCode.NONE
+
+
+async def test_oversized_requests_are_refused_and_disturb_nobody():
+    async with running(max_message_bytes=10_000) as server:
+        channel, s = stub(server)
+        async with channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await s.JoinGroup(join(protocols=[{"name": "a", "metadata": b"x" * 20_000}]))
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            answer = await s.JoinGroup(join("other", require_known_member_id=False))
+            assert answer.error_code == ErrorCode.NONE
+
+
+async def test_what_is_not_there_yet_says_so():
+    async with running() as server:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            s = admin_pb2_grpc.GroupAdminStub(channel)
+            answer = await s.ListRebalances(admin_pb2.ListRebalancesRequest(group_id="g"))
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert answer.error_message
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                async for _ in s.WatchRebalances(admin_pb2.WatchRebalancesRequest()):
+                    pass
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_health_and_reflection():
+    async with running() as server:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for service in ("", "coordinator.v1.GroupCoordinator", "coordinator.v1.GroupAdmin"):
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+            request = reflection_pb2.ServerReflectionRequest(list_services="")
+            async for answer in reflection.ServerReflectionInfo(iter([request])):
+                names = {s.name for s in answer.list_services_response.service}
+            assert "coordinator.v1.GroupCoordinator" in names
+
+
+async def test_groups_of_all_shards_are_listed():
+    async with running() as server:
+        channel, s = stub(server)
+        async with channel:
+            names = [f"group-{n}" for n in range(40)]
+            for name in names:
+                await s.JoinGroup(join(name))
+            listed = await admin_pb2_grpc.GroupAdminStub(channel).ListGroups(
+                admin_pb2.ListGroupsRequest(states_filter=["empty"])
+            )
+            assert [g.group_id for g in listed.groups] == sorted(names)
+
+
+async def test_a_broken_shard_answers_and_comes_back(monkeypatch):
+    from coordinator.core import liveness
+
+    monkeypatch.setattr("coordinator.runtime.shard_runner.RELOAD_BACKOFF_S", 0.01)
+    it = None
+    try:
+        async with running() as it:
+            channel, s = stub(it)
+            async with channel:
+                joined = await s.JoinGroup(join(require_known_member_id=False))
+                beat = pb.HeartbeatRequest(
+                    group_id="g", generation_id=1, member_id=joined.member_id
+                )
+                with monkeypatch.context() as broken:
+                    broken.setattr(liveness, "identify", lambda *_: 1 / 0)
+                    answer = await s.Heartbeat(beat)
+                assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+                await until(lambda: it.node.is_loaded("g"))
+                assert (await s.JoinGroup(join())).error_code == ErrorCode.MEMBER_ID_REQUIRED
+            assert len(it.failures) == 1
+            it.failures.clear()
+    finally:
+        assert it is not None
+
+
+def test_a_process_drains_on_sigterm_and_answers_parked_calls():
+    with Process("--group-initial-rebalance-delay-ms", "60000") as server:
+        with grpc.insecure_channel(server.address) as channel:
+            s = group_pb2_grpc.GroupCoordinatorStub(channel)
+            parked = s.JoinGroup.future(
+                join(require_known_member_id=False, session_timeout_ms=6_000), timeout=20
+            )
+            with GroupAdmin(server.address) as admin:
+                while admin.describe_group("g").group_state != "PreparingRebalance":
+                    pass
+            with urllib.request.urlopen(server.metrics) as page:  # noqa: S310
+                text = page.read().decode()
+            assert 'coordinator_groups{state="PreparingRebalance"} 1.0' in text
+            assert 'coordinator_parked_calls{kind="join"} 1.0' in text
+            server.signal(signal.SIGTERM)
+            assert parked.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.wait() == 0
+        assert server.lines[-1]["event"] == "stopped"
+
+
+def test_a_port_that_is_taken_is_a_clear_error():
+    import subprocess
+    import sys
+
+    with Process() as server:
+        command = [sys.executable, "-m", "coordinator", "serve", "--metrics-listen", ""]
+        done = subprocess.run(
+            [*command, "--listen", server.address], capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 1
+        assert "cannot listen on" in done.stderr

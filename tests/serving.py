@@ -1,0 +1,94 @@
+"""Real coordinators for tests: on this loop, or as a process of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from coordinator.runtime.node import Node
+from coordinator.service.server import CoordinatorServer
+from coordinator.settings import Settings
+
+FAST = {
+    "listen": "127.0.0.1:0",
+    "metrics_listen": "",
+    "group_initial_rebalance_delay_ms": 50,
+    "group_min_session_timeout_ms": 100,
+}
+
+
+class Running:
+    """A server on the test's own loop, with what it told those who watch."""
+
+    def __init__(self, **settings) -> None:
+        self.events: list = []
+        self.failures: list = []
+        self.malformed: list = []
+        self.node = Node(
+            Settings(**{**FAST, **settings}),
+            on_events=lambda events, _: self.events.extend(events),
+            on_failure=lambda what, error: self.failures.append((what, error)),
+        )
+        self.server = CoordinatorServer(
+            self.node, on_malformed=lambda *what: self.malformed.append(what)
+        )
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+
+@contextlib.asynccontextmanager
+async def running(**settings):
+    """A server for the length of a test; it must not have failed in it."""
+    it = Running(**settings)
+    await it.server.start()
+    try:
+        yield it
+    finally:
+        await it.server.stop()
+    assert it.failures == []
+
+
+class Process:
+    """`coordinator serve` as a process; its address is read from its log."""
+
+    def __init__(self, *flags: str) -> None:
+        defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "coordinator", "serve", "--log-format", "json", *defaults, *flags],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.lines: list[dict] = []
+        while True:
+            text = self._process.stderr.readline()
+            assert text, f"the server ended with {self._process.wait()}"
+            self.lines.append(json.loads(text))
+            if self.lines[-1]["event"] == "serving":
+                break
+        self.address = self.lines[-1]["address"]
+        self.metrics = self.lines[-1]["metrics"]
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit status; what was logged until then is in `lines`."""
+        _, errors = self._process.communicate(timeout=30)
+        self.lines += [json.loads(line) for line in errors.splitlines()]
+        return self._process.returncode
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process.stderr.close()
