@@ -60,7 +60,16 @@ class Process:
     def __init__(self, *flags: str) -> None:
         defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "coordinator", "serve", "--log-format", "json", *defaults, *flags],
+            [
+                sys.executable,
+                "-m",
+                "coordinator",
+                "serve",
+                "--log-format",
+                "json",
+                *defaults,
+                *flags,
+            ],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -7,7 +7,7 @@ from types import TracebackType
 import grpc
 
 from coordinator.v1 import admin_pb2 as pb
-from coordinator.v1 import admin_pb2_grpc
+from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 
 TIMEOUT_S = 10.0
 
@@ -21,6 +21,7 @@ class GroupAdmin:
     def __init__(self, bootstrap: str) -> None:
         self._channel = grpc.insecure_channel(bootstrap)
         self._stub = admin_pb2_grpc.GroupAdminStub(self._channel)
+        self._groups = group_pb2_grpc.GroupCoordinatorStub(self._channel)
 
     def __enter__(self) -> GroupAdmin:
         return self
@@ -42,3 +43,11 @@ class GroupAdmin:
         """One group with its members; state Dead if there is none."""
         request = pb.DescribeGroupsRequest(groups=[group_id])
         return self._stub.DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
+
+    def offsets(self, group_id: str) -> dict[int, int]:
+        """Committed offsets by partition, of a group that reads one topic."""
+        request = group_pb2.OffsetFetchRequest(group_id=group_id)
+        response = self._groups.OffsetFetch(request, timeout=TIMEOUT_S)
+        return {
+            p.partition_index: p.committed_offset for t in response.topics for p in t.partitions
+        }

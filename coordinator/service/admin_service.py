@@ -40,9 +40,7 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     ) -> pb.ListRebalancesResponse:
         return await self._rpc.answer(request, context, pb.ListRebalancesResponse)
 
-    async def WatchRebalances(
-        self, request: pb.WatchRebalancesRequest, context: Context
-    ) -> None:
+    async def WatchRebalances(self, request: pb.WatchRebalancesRequest, context: Context) -> None:
         await context.abort(
             grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
         )

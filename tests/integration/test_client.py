@@ -60,9 +60,7 @@ async def test_a_lone_member_is_given_everything_and_leaves_an_empty_group():
         assert sum(s.groups.get("Empty", 0) for s in stats) == 1
 
 
-@pytest.mark.parametrize(
-    "assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"]
-)
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 async def test_members_come_and_go_and_share_all_partitions(assignor):
     async with running() as server, contextlib.AsyncExitStack() as stack:
         members = []
@@ -105,9 +103,7 @@ async def test_an_eager_member_is_told_to_finish_first_and_may_commit_then():
                 assert isinstance(events[0], Revoking)
                 assert events[0].partitions == ALL
                 await one.commit({TopicPartition("t", 0): 7})
-                assert await one.committed([TopicPartition("t", 0)]) == {
-                    TopicPartition("t", 0): 7
-                }
+                assert await one.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
 
 
 async def test_progress_is_kept_for_the_next_member():

@@ -65,7 +65,11 @@ async def test_join_sync_beat_leave():
                 pb.HeartbeatBatchRequest(heartbeats=b) for b in ([beat], [stranger], [beat, beat])
             )
             answers = [[r.error_code for r in b.heartbeats] async for b in stream]
-            assert answers == [[ErrorCode.NONE], [ErrorCode.UNKNOWN_MEMBER_ID], [ErrorCode.NONE] * 2]
+            assert answers == [
+                [ErrorCode.NONE],
+                [ErrorCode.UNKNOWN_MEMBER_ID],
+                [ErrorCode.NONE] * 2,
+            ]
             left = await s.LeaveGroup(
                 pb.LeaveGroupRequest(group_id="g", members=[{"member_id": me}])
             )

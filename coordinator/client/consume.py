@@ -1,0 +1,148 @@
+"""The loop of a worker: work on what the group hands out, store, commit, until all is done.
+
+The same for a plain process and for a Spark task. It is exact across sudden deaths if
+the `Work` is: results up to an offset are stored durably *before* that offset is
+committed, and whoever takes a partition over resumes from the committed offset. What
+was stored beyond it belongs to nobody and is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CommitFailed
+from coordinator.client.events import Assigned
+from coordinator.client.sync import BlockingMember
+
+IDLE_POLL_S = 0.2
+DONE_CHECK_S = 0.5
+
+
+class Batch(Protocol):
+    """Some rows in the order of the log, such as a pyarrow.RecordBatch."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+
+class PartitionSource(Protocol):
+    """A topic whose partitions are logs of rows, each row at its offset from 0 on."""
+
+    @property
+    def topic(self) -> str: ...
+
+    def partitions(self) -> Sequence[int]:
+        """The numbers of the partitions, from 0 on."""
+        ...
+
+    def end_offset(self, partition: int) -> int:
+        """The offset after the last row."""
+        ...
+
+    def read(self, partition: int, offset: int, limit: int) -> Iterable[Any]:
+        """Rows from `offset` on, at most `limit` of them, as Arrow record batches."""
+        ...
+
+
+class Work(Protocol):
+    """What is done with the rows of one worker's partitions."""
+
+    def resume(self, partition: int, offset: int) -> None:
+        """Begin a partition with the result that was stored at `offset`; at 0, with none."""
+        ...
+
+    def add(self, partition: int, batch: Any) -> None:
+        """Take a batch in."""
+        ...
+
+    def store(self, partition: int, offset: int) -> None:
+        """Make the partition's result up to `offset` durable. It is committed next."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one worker did, which is not what counts: that is in the stored results."""
+
+    member_id: str
+    rows: int
+    commits: int
+    rebalances: int
+
+
+class Stalled(Exception):
+    """Nobody in the group has committed anything for the whole progress timeout."""
+
+
+def consume(
+    member: BlockingMember,
+    source: PartitionSource,
+    work: Work,
+    *,
+    rows_per_commit: int = 1_000,
+    pause_s: float = 0.0,
+    progress_timeout_s: float = 300.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Summary:
+    """Work as a started member of the group until every partition is committed to its end.
+
+    A worker that has nothing left stays in the group, ready to take over from one that dies.
+
+    Args:
+        rows_per_commit: the most that a sudden death costs to do again, per partition.
+        pause_s: rest after each commit, for sources that are to be spared.
+        progress_timeout_s: without any commit of the group for so long, give up.
+    Raises:
+        Stalled: see above.
+        CoordinatorError: the member cannot go on.
+    """
+    everything = [TopicPartition(source.topic, number) for number in source.partitions()]
+    ends = {partition: source.end_offset(partition.partition) for partition in everything}
+    positions: dict[TopicPartition, int] = {}
+    rows = commits = rebalances = 0
+    last_seen: dict[TopicPartition, int] = {}
+    progress_at = done_check_at = clock()
+    while True:
+        todo = [p for p, offset in positions.items() if offset < ends[p]]
+        for event in member.poll(timeout=0.0 if todo else IDLE_POLL_S):
+            rebalances += isinstance(event, Assigned)
+        mine = member.assignment
+        positions = {p: offset for p, offset in positions.items() if p in mine}
+        new = [p for p in mine if p not in positions]
+        if new:
+            for partition, offset in member.committed(new).items():
+                positions[partition] = max(offset, 0)
+                work.resume(partition.partition, positions[partition])
+        if clock() >= done_check_at:
+            seen = member.committed(everything)
+            if all(max(seen[p], 0) >= ends[p] for p in everything):
+                return Summary(member.member_id, rows, commits, rebalances)
+            if seen != last_seen:
+                last_seen, progress_at = seen, clock()
+            elif clock() - progress_at > progress_timeout_s:
+                raise Stalled(f"no commit in the group for {progress_timeout_s:.0f} s")
+            done_check_at = clock() + DONE_CHECK_S
+        for partition in [p for p, offset in positions.items() if offset < ends[p]]:
+            before = positions[partition]
+            after = before
+            for batch in source.read(partition.partition, before, rows_per_commit):
+                work.add(partition.partition, batch)
+                after += batch.num_rows
+            work.store(partition.partition, after)
+            # Refused, the batch is not ours to count: begin the partition again when it is.
+            del positions[partition]
+            with contextlib.suppress(CommitFailed):
+                expected = {partition: before} if before else {partition: -1}
+                member.commit({partition: after}, expected=expected)
+                positions[partition] = after
+                rows += after - before
+                commits += 1
+            if pause_s:
+                time.sleep(pause_s)
+            if partition not in positions:
+                break  # The group is changing: hear about it first.

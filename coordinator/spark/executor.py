@@ -1,0 +1,72 @@
+"""Members in Spark executors: one task a member, for as long as there is work.
+
+A task's Python worker holds the member. Spark may retry the task, on another executor
+or the same one; the new attempt simply joins again. A cancelled task dies after two
+seconds with no cleanup whatever, and a killed executor at once: the session timeout is
+what notices, not any farewell.
+
+gRPC runs in these forked workers as long as GRPC_ENABLE_FORK_SUPPORT is not set.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from coordinator.client.consume import PartitionSource, Summary, Work, consume
+from coordinator.client.sync import BlockingMember
+
+
+def run_members(
+    spark: Any,  # Any: a pyspark SparkSession; pyspark is optional.
+    members: int,
+    *,
+    bootstrap: str,
+    group_id: str,
+    source: PartitionSource,
+    make_work: Callable[[str], Work],
+    member_settings: dict[str, Any] | None = None,
+    **consume_settings: Any,
+) -> list[Summary]:
+    """Run a job of `members` tasks, each a member of the group, until the source is done.
+
+    Args:
+        members: how many; more than the cluster has slots for would wait for one.
+        make_work: called in the worker with the member's client id. It is pickled.
+        member_settings: for `BlockingMember`. consume_settings: for `consume`.
+    Returns:
+        What each surviving attempt did.
+    Raises:
+        py4j's error: a task failed as often as Spark retries.
+    """
+
+    def attempt(slot: int, _: Iterator[Any]) -> Iterator[dict[str, Any]]:
+        client_id = f"spark-{executor_id()}-{slot}"
+        topics = {source.topic: len(source.partitions())}
+        settings = {"client_id": client_id, **(member_settings or {})}
+        with BlockingMember(bootstrap, group_id, topics, **settings) as member:
+            summary = consume(member, source, make_work(client_id), **consume_settings)
+        yield asdict(summary)
+
+    slots = spark.sparkContext.parallelize(range(members), members)
+    return [Summary(**row) for row in slots.mapPartitionsWithIndex(attempt).collect()]
+
+
+def executor_id() -> str:
+    """The executor this Python worker belongs to, as Spark names it; elsewhere host and pid.
+
+    Spark does not tell its Python workers. They are forked by a daemon whose parent is
+    the executor's JVM, and that was started with `--executor-id`.
+    """
+    try:
+        daemon = os.getppid()
+        status = Path(f"/proc/{daemon}/status").read_text()
+        jvm = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
+        words = Path(f"/proc/{jvm}/cmdline").read_text().split("\0")
+        return words[words.index("--executor-id") + 1]
+    except (OSError, ValueError, StopIteration, IndexError):
+        return f"{socket.gethostname()}-{os.getpid()}"

