@@ -6,6 +6,7 @@ from types import TracebackType
 
 import grpc
 
+from coordinator.assignors import TopicPartition
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 
@@ -44,10 +45,12 @@ class GroupAdmin:
         request = pb.DescribeGroupsRequest(groups=[group_id])
         return self._stub.DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
 
-    def offsets(self, group_id: str) -> dict[int, int]:
-        """Committed offsets by partition, of a group that reads one topic."""
+    def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """All committed offsets of a group."""
         request = group_pb2.OffsetFetchRequest(group_id=group_id)
         response = self._groups.OffsetFetch(request, timeout=TIMEOUT_S)
         return {
-            p.partition_index: p.committed_offset for t in response.topics for p in t.partitions
+            TopicPartition(t.name, p.partition_index): p.committed_offset
+            for t in response.topics
+            for p in t.partitions
         }

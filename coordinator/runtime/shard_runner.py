@@ -20,6 +20,7 @@ from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.failures import failure_of
+from coordinator.runtime.topics import read_topics
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.shard import Shard, ShardStats
 from coordinator.storage.log import Entry, Fence, GroupLog, LogError
@@ -82,7 +83,7 @@ class ShardRunner:
         self._fence = await self._log.fence(self.shard_id)
         entries = await self._log.load(self._fence)
         now_ms = self._clock.now_ms()
-        shard = Shard(self._config, self._ids, now_ms=now_ms)
+        shard = Shard(self._config, self._ids, read_topics, now_ms=now_ms)
         records = [record for entry in entries for record in entry.records]
         sequence = entries[-1].sequence if entries else 0
         outbox = shard.restore(records, now_ms, sequence=sequence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import grpc
 
 from coordinator.service.rpc import Context, Rpc
@@ -40,7 +42,16 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     ) -> pb.ListRebalancesResponse:
         return await self._rpc.answer(request, context, pb.ListRebalancesResponse)
 
-    async def WatchRebalances(self, request: pb.WatchRebalancesRequest, context: Context) -> None:
-        await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
-        )
+    def WatchRebalances(
+        self, request: pb.WatchRebalancesRequest, context: Context
+    ) -> AsyncIterator[pb.Rebalance]:
+        return _watch_nothing(context)
+
+
+async def _watch_nothing(context: Context) -> AsyncIterator[pb.Rebalance]:
+    journal: list[pb.Rebalance] = []
+    for rebalance in journal:
+        yield rebalance
+    await context.abort(
+        grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
+    )

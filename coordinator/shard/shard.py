@@ -19,10 +19,6 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from coordinator.assignors.consumer_protocol import (
-    ConsumerProtocolError,
-    subscribed_topics,
-)
 from coordinator.core import admission
 from coordinator.core.commands import Command, ExpireOffsets, Request, SessionExpired
 from coordinator.core.config import GroupConfig
@@ -42,6 +38,7 @@ from coordinator.core.outcome import (
     WatchKey,
 )
 from coordinator.core.records import Record
+from coordinator.core.subscriptions import TopicReader
 from coordinator.shard.operations import (
     DelayedHeartbeat,
     DelayedJoin,
@@ -80,15 +77,22 @@ class Shard:
 
     Args:
         ids: makes member ids.
+        read_topics: finds the topics in a consumer's metadata.
         now_ms: epoch milliseconds; the clock never goes back.
         wheel_size: slots a level of the timing wheel has. 512 keeps the worst stall of a
             million timers ten times smaller than the classic 20.
     """
 
     def __init__(
-        self, config: GroupConfig, ids: IdSource, *, now_ms: int, wheel_size: int = 512
+        self,
+        config: GroupConfig,
+        ids: IdSource,
+        read_topics: TopicReader,
+        *,
+        now_ms: int,
+        wheel_size: int = 512,
     ) -> None:
-        self.machine = GroupMachine(config, ids, _read_topics)
+        self.machine = GroupMachine(config, ids, read_topics)
         self._config = config
         self._now_ms = now_ms
         self.timer = Timer(now_ms, wheel_size=wheel_size)
@@ -303,10 +307,3 @@ class _OffsetCheck(TimerTask):
     def run(self) -> None:
         self._inner.append(ExpireOffsets())
         self.has_run = True
-
-
-def _read_topics(metadata: bytes) -> frozenset[str] | None:
-    try:
-        return subscribed_topics(metadata)
-    except ConsumerProtocolError:
-        return None

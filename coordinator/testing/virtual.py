@@ -17,29 +17,18 @@ from coordinator.core.events import Event
 from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
+from coordinator.runtime.failures import failure_of
+from coordinator.runtime.topics import read_topics
 from coordinator.service import translate
 from coordinator.settings import Settings
-from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Input, Tick
+from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
-from coordinator.storage.log import (
-    Ambiguous,
-    Entry,
-    Fenced,
-    LogError,
-    TooLarge,
-    Unavailable,
-)
+from coordinator.storage.log import Entry, LogError
 from coordinator.storage.memory import MemoryLog
 from timer.clock import VirtualClock
 
 _SHARD = ShardId(0)
-_FAILURES: dict[type[LogError], AppendFailure] = {
-    Fenced: AppendFailure.FENCED,
-    Ambiguous: AppendFailure.AMBIGUOUS,
-    Unavailable: AppendFailure.UNAVAILABLE,
-    TooLarge: AppendFailure.TOO_LARGE,
-}
 
 
 class CountingIds:
@@ -190,7 +179,7 @@ class VirtualCoordinator:
     def _load(self) -> None:
         self._fence = self.log.fence_now(_SHARD)
         entries = self.log.load_now(self._fence)
-        self._shard = Shard(self.settings, self._ids, now_ms=self.now_ms)
+        self._shard = Shard(self.settings, self._ids, read_topics, now_ms=self.now_ms)
         records = [record for entry in entries for record in entry.records]
         self._take(self._shard.restore(records, self.now_ms, sequence=len(entries)))
 
@@ -212,7 +201,7 @@ class VirtualCoordinator:
         try:
             self.log.append_now(self._fence, entry)
         except LogError as error:
-            self._step(AppendFailed(append.sequence, _FAILURES[type(error)]))
+            self._step(AppendFailed(append.sequence, failure_of(error)))
         else:
             self._step(Appended(append.sequence))
 

@@ -22,9 +22,11 @@ def draw(path: Path, views: list[View], happenings: list[Happening], partitions:
         return LEFT + WIDTH * at_s / end_s
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 30}" '
-        f'height="{height + 120}" font-family="sans-serif" font-size="12" role="img" '
-        'aria-label="Owners of partitions over time">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 30}" '
+            f'height="{height + 120}" font-family="sans-serif" font-size="12" role="img" '
+            'aria-label="Owners of partitions over time">'
+        ),
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="{LEFT}" y="24" font-size="16">Who owned which partition</text>',
     ]

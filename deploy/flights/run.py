@@ -54,7 +54,7 @@ def main() -> int:
         killed = _watch(watcher, source, job, results)
         job.join()
         watcher.look()
-        committed = admin.offsets(GROUP)
+        committed = watcher.offsets()
     picture.draw(folder / "owners.svg", watcher.views, watcher.happenings, dataset.PARTITIONS)
     print(f"Who owned which partition: {folder / 'owners.svg'}")
     return _verdict(merge(results, committed), killed, watcher)
@@ -140,7 +140,7 @@ class _SparkJob:
                 source=source,
                 make_work=lambda client_id: Counting(results, client_id),
                 member_settings={
-                    "assignors": ("sticky",),
+                    "assignors": ("cooperative-sticky",),
                     "session_timeout_ms": SESSION_TIMEOUT_MS,
                     "heartbeat_interval_ms": SESSION_TIMEOUT_MS // 6,
                 },

@@ -1,4 +1,4 @@
-"""The live view: members, owners, progress, what happened. Plain lines where there is no terminal."""
+"""The live view: members, owners, progress, what happened. Without a terminal: plain lines."""
 
 from __future__ import annotations
 

@@ -59,11 +59,15 @@ class Watcher:
             described.generation_id,
             sorted(member.client_id for member in described.members),
             owners,
-            self.admin.offsets(self.group),
+            self.offsets(),
         )
         self.views.append(view)
         self.happenings.extend(self._new_happenings(view.at_s))
         return view
+
+    def offsets(self) -> dict[int, int]:
+        """Committed offsets by partition."""
+        return {key.partition: n for key, n in self.admin.offsets(self.group).items()}
 
     def note(self, text: str, kind: str) -> None:
         """Add what the demo itself did."""

@@ -23,7 +23,7 @@ def main() -> None:
         options.bootstrap,
         options.group,
         {options.topic: len(source.partitions())},
-        assignors=("sticky",),
+        assignors=("cooperative-sticky",),
         client_id=options.client_id,
         session_timeout_ms=options.session_timeout_ms,
         heartbeat_interval_ms=options.session_timeout_ms // 6,

@@ -1,0 +1,146 @@
+"""Many members at once, for measuring: bare calls, no machines, one connection a hundred."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
+
+MEMBERS_A_CONNECTION = 100
+JOIN_TIMEOUT_S = 120.0
+SESSION_TIMEOUT_MS = 60_000
+
+
+@dataclass(slots=True)
+class Timings:
+    """What the calls of a measurement took."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    failed: int = 0
+    joined_after_s: float = 0.0
+
+    def percentile(self, percent: float) -> float:
+        """In milliseconds; 0 if nothing was measured."""
+        ordered = sorted(self.milliseconds)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    stub: Any  # Any: the stub's calls are awaitable only on grpc.aio channels.
+    group_id: str
+    member_id: str
+    generation: int
+
+
+class Fleet:
+    """Members of many groups at one coordinator. Use it as an async context manager."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channels: list[grpc.aio.Channel] = []
+        self._members: list[_Member] = []
+
+    async def __aenter__(self) -> Fleet:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    async def fill(self, members: int, *, group_size: int) -> None:
+        """Form groups until there are so many members."""
+        groups = range(members // group_size)
+        await asyncio.gather(*(self.form_group(f"load-{n}", group_size) for n in groups))
+
+    async def form_group(self, group_id: str, members: int) -> Timings:
+        """One group, from the first join to the last assignment."""
+        timings = Timings()
+        began = time.monotonic()
+        stubs = [self._stub(number) for number in range(members)]
+        joined = await asyncio.gather(*(self._join(stub, group_id) for stub in stubs))
+        timings.joined_after_s = time.monotonic() - began
+        timings.failed += sum(answer.error_code != ErrorCode.NONE for answer in joined)
+        everyone = [
+            pb.SyncGroupRequest.Assignment(member_id=answer.member_id, assignment=b"share")
+            for answer in joined
+        ]
+        synced = await asyncio.gather(
+            *(
+                stub.SyncGroup(
+                    pb.SyncGroupRequest(
+                        group_id=group_id,
+                        generation_id=answer.generation_id,
+                        member_id=answer.member_id,
+                        assignments=everyone if answer.leader == answer.member_id else (),
+                    ),
+                    timeout=JOIN_TIMEOUT_S,
+                )
+                for stub, answer in zip(stubs, joined, strict=True)
+            )
+        )
+        timings.failed += sum(answer.assignment != b"share" for answer in synced)
+        for stub, answer in zip(stubs, joined, strict=True):
+            self._members.append(_Member(stub, group_id, answer.member_id, answer.generation_id))
+        return timings
+
+    async def beat(self, *, every_s: float, seconds: float) -> Timings:
+        """Let every member beat, evenly spread, and time each call."""
+        timings = Timings()
+        until = time.monotonic() + seconds
+        await asyncio.gather(*(self._beat(m, every_s, until, timings) for m in self._members))
+        return timings
+
+    async def _beat(self, member: _Member, every_s: float, until: float, timings: Timings) -> None:
+        request = pb.HeartbeatRequest(
+            group_id=member.group_id, generation_id=member.generation, member_id=member.member_id
+        )
+        due = time.monotonic() + every_s * random.random()  # noqa: S311  # Spreads load.
+        while due < until:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            began = time.perf_counter()
+            try:
+                answer = await member.stub.Heartbeat(request, timeout=30.0)
+            except grpc.aio.AioRpcError:
+                timings.failed += 1
+            else:
+                timings.failed += answer.error_code != ErrorCode.NONE
+                timings.milliseconds.append((time.perf_counter() - began) * 1000)
+            due += every_s
+
+    async def _join(self, stub: Any, group_id: str) -> pb.JoinGroupResponse:
+        request = pb.JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+            protocol_type="load",
+            protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+        )
+        answer = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            request.member_id = answer.member_id
+            answer = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
+        response: pb.JoinGroupResponse = answer
+        return response
+
+    def _stub(self, number: int) -> Any:
+        index = number // MEMBERS_A_CONNECTION
+        while len(self._channels) <= index:
+            # Without an option of their own, channels to one address share a connection.
+            options = (("grpc.use_local_subchannel_pool", 1),)
+            self._channels.append(grpc.aio.insecure_channel(self._address, options=options))
+        return group_pb2_grpc.GroupCoordinatorStub(self._channels[index])

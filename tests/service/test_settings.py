@@ -1,0 +1,57 @@
+"""Settings: where they come from, what they may be."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from coordinator.cli.main import main
+from coordinator.settings import InvalidSetting, Settings, load, meanings
+
+
+def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("shards = 4\nnode_id = 1\ngroup_max_size = 9\n")
+    environment = {"COORDINATOR_NODE_ID": "2", "COORDINATOR_GROUP_MAX_SIZE": "8", "HOME": "/"}
+    settings, origins = load(flags={"group_max_size": "7"}, environment=environment, file=file)
+    assert (settings.shards, settings.node_id, settings.group_max_size) == (4, 2, 7)
+    assert origins["shards"] == str(file)
+    assert origins["node_id"] == "COORDINATOR_NODE_ID"
+    assert origins["group_max_size"] == "--group-max-size"
+    assert origins["listen"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"group_max_sise": "1"}, "did you mean group_max_size"),
+        ({"shards": "0"}, "may be 1 to"),
+        ({"shards": "many"}, "takes int"),
+        ({"listen": "nowhere"}, "HOST:PORT"),
+        ({"log_format": "xml"}, "json"),
+        ({"group_min_session_timeout_ms": "5000000"}, "larger than"),
+        ({"group_notice_cancelled_calls": "maybe"}, "takes bool"),
+    ],
+)
+def test_what_cannot_be_is_refused(flags, message):
+    with pytest.raises(InvalidSetting, match=message):
+        load(flags=flags, environment={}, file=None)
+
+
+def test_every_setting_says_what_it_means():
+    assert set(meanings()) == {field.name for field in fields(Settings)}
+
+
+def test_config_prints_every_setting_with_its_origin(capsys):
+    assert main(["config", "--shards", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(fields(Settings))
+    assert next(line for line in lines if line.startswith("shards")).split() == [
+        "shards", "3", "--shards",
+    ]  # fmt: skip
+
+
+def test_a_wrong_setting_ends_with_status_2(capsys):
+    assert main(["serve", "--shards", "x"]) == 2
+    assert "shards" in capsys.readouterr().err
