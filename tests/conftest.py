@@ -92,3 +92,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     slow = any(item.get_closest_marker(name) or name in parts for name in SLOW_MARKERS)
     if slow and not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite", action="store_true", help="write what transcripts say now into their files"
+    )
