@@ -42,16 +42,12 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     ) -> pb.ListRebalancesResponse:
         return await self._rpc.answer(request, context, pb.ListRebalancesResponse)
 
-    def WatchRebalances(
+    async def WatchRebalances(
         self, request: pb.WatchRebalancesRequest, context: Context
     ) -> AsyncIterator[pb.Rebalance]:
-        return _watch_nothing(context)
-
-
-async def _watch_nothing(context: Context) -> AsyncIterator[pb.Rebalance]:
-    journal: list[pb.Rebalance] = []
-    for rebalance in journal:
-        yield rebalance
-    await context.abort(
-        grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
-    )
+        journal: list[pb.Rebalance] = []
+        for rebalance in journal:
+            yield rebalance
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_VERSION: there is no rebalance journal yet"
+        )

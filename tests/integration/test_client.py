@@ -181,12 +181,14 @@ async def test_a_second_process_with_the_same_instance_id_fences_the_first():
             await settle(first)
             async with member(server, instance_id="worker-1") as second:
                 await settle(second)
-                async with asyncio.timeout(5):
-                    while first._machine.failure is None:
-                        await first.poll(timeout=0.1)
-                await first.poll()  # Lost and Stopping may be left to hear of.
                 with pytest.raises(FatalError, match="FENCED_INSTANCE_ID"):
-                    await first.poll()
+                    await poll_for_ever(first)
+
+
+async def poll_for_ever(one: GroupMember) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            await one.poll(timeout=0.1)
 
 
 async def test_protocols_that_do_not_fit_are_fatal():
