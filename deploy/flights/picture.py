@@ -12,7 +12,7 @@ LEFT, TOP, WIDTH, LANE, GAP = 110, 70, 900, 20, 4
 
 
 def draw(path: Path, views: list[View], happenings: list[Happening], partitions: int) -> None:
-    """Write the picture. Gaps in a lane are times in which nobody owned the partition."""
+    """Write the picture. Gaps in a lane are times without an assignment in force: the group was rebalancing."""
     end_s = max(views[-1].at_s, 0.001)
     members = list(dict.fromkeys(owner for view in views for owner in view.owners.values()))
     colour = {member: COLOURS[i % len(COLOURS)] for i, member in enumerate(members)}
@@ -66,7 +66,8 @@ def draw(path: Path, views: list[View], happenings: list[Happening], partitions:
         )
     parts.append(
         f'<text x="{LEFT}" y="{height + 60}" fill="#555555">dashed: a rebalance begins; '
-        "white: nobody owns the partition</text></svg>"
+        "white: no assignment is in force; cooperative members go on with what they hold"
+        "</text></svg>"
     )
     path.write_text("\n".join(parts))
 
