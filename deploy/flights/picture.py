@@ -12,7 +12,8 @@ LEFT, TOP, WIDTH, LANE, GAP = 110, 70, 900, 20, 4
 
 
 def draw(path: Path, views: list[View], happenings: list[Happening], partitions: int) -> None:
-    """Write the picture. Gaps in a lane are times without an assignment in force: the group was rebalancing."""
+    """Write the picture. Gaps in a lane are times without an
+    assignment in force: the group was rebalancing."""
     end_s = max(views[-1].at_s, 0.001)
     members = list(dict.fromkeys(owner for view in views for owner in view.owners.values()))
     colour = {member: COLOURS[i % len(COLOURS)] for i, member in enumerate(members)}

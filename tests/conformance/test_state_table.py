@@ -63,6 +63,21 @@ def join(w: World, member_id: str, **more) -> str:
     return "answers" if name == "NONE" else name
 
 
+def leave(w: World, member_id: str) -> str:
+    response = w.s.leave(member_id)
+    return code(response.members[0]) if response.members else code(response)
+
+
+def commit(w: World, **who) -> str:
+    return partition_codes(w.s.commit({T0: 9}, **who).response)[0]
+
+
+def delete_offsets(w: World) -> str:
+    topic = {"name": "t", "partitions": [{"partition_index": 0}]}
+    response = w.s.send(admin.OffsetDeleteRequest(group_id=GROUP, topics=[topic])).response
+    return code(response) if response.error_code else partition_codes(response)[0]
+
+
 REQUESTS = {
     "join without id": lambda w: join(w, "", two_phase=True),
     "join at once": lambda w: join(w, ""),
@@ -86,22 +101,6 @@ REQUESTS = {
     ),
     "delete offsets": delete_offsets,
 }
-
-
-def leave(w: World, member_id: str) -> str:
-    response = w.s.leave(member_id)
-    return code(response.members[0]) if response.members else code(response)
-
-
-def commit(w: World, **who) -> str:
-    return partition_codes(w.s.commit({T0: 9}, **who).response)[0]
-
-
-def delete_offsets(w: World) -> str:
-    topic = {"name": "t", "partitions": [{"partition_index": 0}]}
-    response = w.s.send(admin.OffsetDeleteRequest(group_id=GROUP, topics=[topic])).response
-    return code(response) if response.error_code else partition_codes(response)[0]
-
 
 # Members' metadata cannot be read here, so a consumer group is taken to read every topic.
 READ = "GROUP_SUBSCRIBED_TO_TOPIC"
