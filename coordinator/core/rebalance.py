@@ -146,7 +146,6 @@ def join_phase_is_complete(group: Group) -> bool:
     """True if an ordinary join phase has nobody left to wait for."""
     return (
         group.state is GroupState.PREPARING_REBALANCE
-        and not group.initial_join
         and len(group.members) == group.parked_joins
         and not group.pending_joins
     )

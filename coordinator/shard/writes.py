@@ -114,6 +114,9 @@ class WriteQueue:
         append = self._append
         if append is None or append.sequence != sequence:
             return False
+        if append.attempt > 1 and failure is not AppendFailure.FENCED:
+            # Whatever this attempt says of itself, an earlier one may have been written.
+            failure = AppendFailure.AMBIGUOUS
         if failure is AppendFailure.AMBIGUOUS and append.attempt < MAX_AMBIGUOUS_ATTEMPTS:
             self._append = self._to_emit = Append(
                 append.sequence, append.base_offset, append.records, append.attempt + 1

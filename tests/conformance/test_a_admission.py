@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.conformance.kit import Scenario, code
+from coordinator.core.group import GroupState
+from coordinator.v1 import group_pb2 as pb
+from tests.conformance.kit import GROUP, Scenario, code
+
+RANGE = {
+    "group_id": GROUP,
+    "session_timeout_ms": 500,
+    "rebalance_timeout_ms": 500,
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range"}],
+}
 
 
 @pytest.fixture
@@ -155,6 +165,13 @@ def test_018_a_follower_with_changed_metadata_rebalances_a_stable_group(s):
     assert s.state == "PreparingRebalance"
     s.join(a)
     assert parked.response.generation_id == 3
+
+
+def test_019_a_member_of_an_empty_group_is_unknown(s):
+    a = s.f1()
+    s.group().state = GroupState.EMPTY  # No request leads here, so no invariant is checked.
+    call = s.c.send(pb.JoinGroupRequest(**RANGE, member_id=a))
+    assert code(call.response) == "UNKNOWN_MEMBER_ID"
 
 
 def test_020_a_second_join_of_a_member_takes_the_place_of_the_first(s):

@@ -115,6 +115,7 @@ def test_032_a_group_of_pending_ids_is_not_expired(s):
     p = pend(s, srt=1000)
     s.advance(250)
     assert s.c.state(GROUP) is not None
+    assert "GroupRemoved" not in [type(event).__name__ for _, event in s.c.events]
     call = s.join(p, two_phase=True)
     s.advance(50)
     assert code(call.response) == "NONE"

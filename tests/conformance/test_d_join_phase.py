@@ -86,6 +86,18 @@ def test_049_050_a_phase_in_which_only_static_members_are_missing_is_extended():
     assert s.group().leader_id is None
 
 
+def test_a_session_that_ends_with_the_phase_ends_first():
+    s = Scenario()
+    leader, _ = s.s2()
+    t0 = s.c.now_ms
+    s.until(t0 + 100)
+    s.beat(leader, 1)
+    x = s.join(protocols=SUPERSET)
+    # The leader's session and the join phase both end at +600; the session was set first.
+    s.until(t0 + 600)
+    assert [m.member_id for m in x.response.members] == [x.response.member_id]
+
+
 def test_052_a_phase_nobody_joined_keeps_its_generation():
     s = Scenario()
     leader, follower = s.s2(srt=30_000, rt=10_000)

@@ -205,6 +205,16 @@ def test_080_an_ambiguous_write_is_resolved_by_its_sequence_number(s):
     assert len(s.c.log.load_now(s.c._fence)) == 3  # Written once.
 
 
+def test_080_what_an_ambiguous_write_did_stays_open_while_its_retry_is_refused(s):
+    a, _, _ = cr(s)
+    s.c.fail_next_append("ambiguous")
+    s.c.fail_next_append("unavailable")  # This says nothing of the first attempt.
+    s.c.fail_next_append("too_large")
+    assert code(s.sync(a, 3, {a: b"x"}).response) == "NONE"
+    s.restart()
+    assert (s.state, s.generation) == ("Stable", 3)
+
+
 def test_081_a_late_result_does_not_disturb_a_group_that_moved_on(s):
     a, b, _c = cr(s)
     s.c.hold_appends()

@@ -30,6 +30,18 @@ def test_105_a_replaced_member_that_was_awaited_in_sync_causes_no_second_rebalan
         assert (s.beat(leader, 3), s.beat(new_follower, 3)) == ("NONE", "NONE")
 
 
+def test_105_a_late_follower_that_restarts_is_awaited_under_its_new_id(s):
+    leader, follower = s.s2()
+    join_static(s, "L", leader), join_static(s, "F", follower)
+    s.sync(leader, 2, {})
+    assert s.state == "Stable"  # F's sync is awaited still.
+    new = join_static(s, "F").response.member_id
+    s.sync(new, 2)
+    for _ in range(5):
+        s.advance(250)
+        assert (s.beat(leader, 2), s.beat(new, 2)) == ("NONE", "NONE")
+
+
 def test_106_mismatched_identities(s):
     leader, follower = s.s2()
     assert code(join_static(s, "L", "unknown_member").response) == "FENCED_INSTANCE_ID"
