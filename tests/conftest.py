@@ -10,6 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Hypothesis itself has the profile "ci", which plays the same histories in every run.
+settings.register_profile("long", print_blob=True)
 
 TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")

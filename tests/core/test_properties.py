@@ -1,7 +1,16 @@
-"""Random clients, random time: whatever they do, the invariants hold and nobody hangs."""
+"""Scenarios 206 and 208: random clients, random time, failing appends, restarts.
+
+Whatever they do, the invariants of `coordinator.core.invariants` hold after every step
+(`Scenario` checks them), all members of a generation hear the same of it, what was
+acknowledged stays, every call is answered, and a group whose clients behave is soon Stable.
+
+How many histories are played depends on the Hypothesis profile: `--hypothesis-profile=ci`
+plays 2,000 of them, `long` 50,000.
+"""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -11,18 +20,28 @@ from coordinator.core.group import GroupState
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code
 
 CLIENTS = st.integers(0, 9)
+HISTORIES = {"ci": 2_000, "long": 50_000}
+QUICK = 200
+DELAY_MS, SESSION_MS, REBALANCE_MS = 50, 500, 500
+TICK_MS = 50
+SETTLED_MS = max(DELAY_MS, REBALANCE_MS) + REBALANCE_MS + SESSION_MS + 4 * TICK_MS
+
+
+GONE = ("UNKNOWN_MEMBER_ID", "GROUP_MAX_SIZE_REACHED", "FENCED_INSTANCE_ID")
 
 
 class Clients(RuleBasedStateMachine):
-    """Ten clients of one group. Each remembers its id, generation and call."""
+    """Ten clients of one group. Each remembers its ids, its generation and its call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.s = Scenario(group_max_size=8)
         self.ids = [""] * 10
+        self.instances: list[str | None] = [None] * 10
         self.generations = [-1] * 10
         self.calls: list = [None] * 10
-        self.leaders: dict[int, set[str]] = {}
+        self.next = ["join"] * 10  # What a client that behaves does next.
+        self.heard: dict[int, set[tuple[str, str]]] = {}  # (leader, protocol) by generation.
         self.committed = -1
 
     def _hear(self, n: int) -> None:
@@ -33,16 +52,21 @@ class Clients(RuleBasedStateMachine):
         self.calls[n] = None
         response = call.response
         if type(response).__name__ != "JoinGroupResponse":
-            return
-        if code(response) == "MEMBER_ID_REQUIRED":
-            self.ids[n] = response.member_id
+            self.next[n] = "beat"
+        elif code(response) == "MEMBER_ID_REQUIRED":
+            self.ids[n], self.next[n] = response.member_id, "join"
         elif code(response) == "NONE":
             self.ids[n], self.generations[n] = response.member_id, response.generation_id
+            self.next[n] = "sync"
             # A replaced static leader has a new id and the old name.
             leader = response.leader.split("-", 1)[0]
-            self.leaders.setdefault(response.generation_id, set()).add(leader)
-        elif code(response) in ("UNKNOWN_MEMBER_ID", "GROUP_MAX_SIZE_REACHED"):
-            self.ids[n] = ""
+            told = (leader, response.protocol_name)
+            self.heard.setdefault(response.generation_id, set()).add(told)
+        elif code(response) in GONE:
+            self._forget(n)
+
+    def _forget(self, n: int) -> None:
+        self.ids[n], self.instances[n] = "", None
 
     @rule(n=CLIENTS, two_phase=st.booleans(), changed=st.booleans())
     def join(self, n, two_phase, changed):
@@ -58,6 +82,7 @@ class Clients(RuleBasedStateMachine):
     @rule(n=CLIENTS)
     def join_static(self, n):
         if not self.ids[n]:
+            self.instances[n] = f"i{n % 3}"
             self.calls[n] = self.s.join(instance=f"i{n % 3}", protocols=SUPERSET)
 
     @rule(n=CLIENTS)
@@ -68,13 +93,13 @@ class Clients(RuleBasedStateMachine):
 
     @rule(n=CLIENTS)
     def beat(self, n):
-        if self.s.beat(self.ids[n], self.generations[n]) == "UNKNOWN_MEMBER_ID":
-            self.ids[n] = ""
+        if self.s.beat(self.ids[n], self.generations[n]) in GONE:
+            self._forget(n)
 
     @rule(n=CLIENTS)
     def leave(self, n):
         self.s.leave(self.ids[n])
-        self.ids[n] = ""
+        self._forget(n)
 
     @rule(n=CLIENTS, offset=st.integers(0, 100))
     def commit(self, n, offset):
@@ -105,14 +130,14 @@ class Clients(RuleBasedStateMachine):
         self.calls = [None] * 10
         if self.s.state is None:
             # Nothing of the group was durable: another group begins, with generation 1.
-            self.leaders.clear()
+            self.heard.clear()
 
     @invariant()
-    def one_leader_a_generation(self):
+    def a_generation_has_one_leader_and_one_protocol(self):
         for n in range(10):
             self._hear(n)
-        for generation, leaders in self.leaders.items():
-            assert len(leaders) == 1, f"generation {generation} was told of leaders {leaders}"
+        for generation, told in self.heard.items():
+            assert len(told) == 1, f"of generation {generation} members heard {told}"
 
     @invariant()
     def acknowledged_commits_are_there(self):
@@ -126,8 +151,14 @@ class Clients(RuleBasedStateMachine):
             assert group.members.get(member.member_id) is member
 
     def teardown(self):
-        """Once nobody does anything any more, the group rests and every call is answered."""
+        """Clients that behave are soon in a Stable group; clients that are gone leave none."""
         self.s.c.log._failures.clear()
+        for _ in range(SETTLED_MS // TICK_MS):
+            for n in range(10):
+                self._behave(n)
+            self.s.advance(TICK_MS)
+        if any(self.ids):
+            assert self.s.state == "Stable"
         self.s.advance(400_000)
         assert self.s.state in (None, "Empty")
         for call in self.calls:
@@ -137,6 +168,34 @@ class Clients(RuleBasedStateMachine):
             assert group.state is GroupState.EMPTY
             invariants.check(group)
 
+    def _behave(self, n: int) -> None:
+        """What a client with an id does next: re-join when told to, sync, else beat."""
+        self._hear(n)
+        if self.calls[n] is not None or not self.ids[n]:
+            return
+        if self.next[n] == "beat":
+            answer = self.s.beat(self.ids[n], self.generations[n])
+            if answer in GONE:
+                self._forget(n)
+            elif answer != "NONE":
+                self.next[n] = "join"
+        elif self.next[n] == "sync":
+            self.sync(n=n)
+        else:
+            self.calls[n] = self.s.join(
+                self.ids[n],
+                instance=self.instances[n],
+                protocols=SUPERSET,
+                metadata=b"settled",
+                client_id=f"c{n}",
+            )
 
-TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+
+TestClients = pytest.mark.timeout(0)(
+    Clients.TestCase
+)  # The long profile takes a quarter of an hour.
+TestClients.settings = settings(
+    max_examples=HISTORIES.get(settings.get_current_profile_name(), QUICK),
+    stateful_step_count=40,
+    deadline=None,
+)
