@@ -2,105 +2,254 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 
 import grpc
 
+from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
+from coordinator.cli import log_offsets, reset
+from coordinator.cli.output import FORMATS, Row
 from coordinator.client.admin import GroupAdmin
 
 FAILED = 1
 ABSENT = "-"
-Row = dict[str, str]
+OWNER = ("CONSUMER-ID", "HOST", "CLIENT-ID")
+_TOPIC_HELP = "may be given again; without it, every partition with an offset"
+Action = Callable[[GroupAdmin, argparse.Namespace], list[Row]]
 
 
-def show(action: str, group: str | None, bootstrap: str, output: str) -> int:
-    """Print groups, or one group's members or offsets; the exit status."""
+def add_parsers(parser: argparse.ArgumentParser) -> None:
+    """The actions and their flags."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    for name, text, action in (
+        ("list", "all groups", _list),
+        ("state", "a group's state, in a line", _state),
+        ("describe", "a group's partitions: offsets, lag and owners", _describe),
+        ("members", "a group's members", _members),
+        ("offsets", "a group's committed offsets", _offsets),
+        ("delete", "delete a group that has no members", _delete),
+        ("delete-offsets", "forget offsets that no member reads", _delete_offsets),
+        ("reset-offsets", "move a group's offsets; without --execute, say where to", _reset),
+    ):
+        command = actions.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run, action=action)
+        if name != "list":
+            command.add_argument("group", help="the group's id")
+        command.add_argument("--bootstrap", default="127.0.0.1:7400", metavar="HOST:PORT")
+        command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+        if name == "list":
+            for filtered, example in (("state", "Stable"), ("type", "classic")):
+                command.add_argument(
+                    f"--{filtered}",
+                    action="append",
+                    default=[],
+                    metavar=example,
+                    help=f"only groups of this {filtered}; may be given again",
+                )
+        if name == "members":
+            command.add_argument("--verbose", action="store_true", help="with assignments")
+        if name in ("delete-offsets", "reset-offsets"):
+            command.add_argument(
+                "--topic", action="append", default=[], metavar="TOPIC[:0,1,2]", help=_TOPIC_HELP
+            )
+        if name in ("describe", "reset-offsets"):
+            command.add_argument(
+                "--log-offsets",
+                type=Path,
+                metavar="CSV",
+                help="topic,partition,offset,timestamp_ms: where the logs begin and end",
+            )
+        if name == "reset-offsets":
+            _add_reset_flags(command)
+
+
+def _add_reset_flags(command: argparse.ArgumentParser) -> None:
+    target = command.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-earliest", action="store_true")
+    target.add_argument("--to-latest", action="store_true")
+    target.add_argument("--to-offset", type=int, metavar="N")
+    target.add_argument("--to-datetime", type=_time, metavar="YYYY-MM-DDTHH:MM:SS[+HH:MM]")
+    target.add_argument("--shift-by", type=int, metavar="N")
+    target.add_argument("--from-file", type=Path, metavar="CSV")
+    act = command.add_mutually_exclusive_group()
+    act.add_argument("--dry-run", action="store_true", help="only say where to (the default)")
+    act.add_argument("--execute", action="store_true", help="do it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry an action out and print its rows; the exit status."""
     try:
-        with GroupAdmin(bootstrap) as admin:
-            rows = _list(admin) if group is None else _ACTIONS[action](admin, group)
+        with GroupAdmin(options.bootstrap) as admin:
+            rows = options.action(admin, options)
     except grpc.RpcError as error:
-        print(f"coordinator: no answer from {bootstrap}: {error.details()}", file=sys.stderr)
+        what = f"no answer from {options.bootstrap}: {error.details()}"
+        print(f"coordinator: {what}", file=sys.stderr)
         return FAILED
-    except LookupError as error:
-        print(f"coordinator: {error.args[0]}", file=sys.stderr)
+    except (LookupError, ValueError, OSError) as error:
+        print(f"coordinator: {error.args[-1]}", file=sys.stderr)
         return FAILED
-    print(json.dumps(rows, indent=2) if output == "json" else _table(rows))
+    print(FORMATS[options.output](rows))
     return 0
 
 
-def _list(admin: GroupAdmin) -> list[Row]:
+# --- Actions ------------------------------------------------------------------------------------
+
+
+def _list(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     return [
         {
-            "GROUP": g.group_id,
-            "TYPE": g.group_type,
-            "PROTOCOL": g.protocol_type,
-            "STATE": g.group_state,
+            "GROUP": group.group_id,
+            "TYPE": group.group_type,
+            "PROTOCOL": group.protocol_type or ABSENT,
+            "STATE": group.group_state,
         }
-        for g in admin.list_groups()
+        for group in admin.list_groups(options.state, options.type)
     ]
 
 
-def _describe(admin: GroupAdmin, group: str) -> list[Row]:
-    """Each partition that has an owner or an offset, as `kafka-consumer-groups --describe` does."""
-    described = admin.describe_group(group)
-    offsets = admin.offsets(group)
-    if described.group_state == "Dead":
-        raise LookupError(f"Consumer group '{group}' does not exist.")
-    rows = {}
-    for member in described.members:
-        try:
-            owned = decode_assignment(member.member_assignment).partitions
-        except ConsumerProtocolError:
-            owned = ()  # Not of type consumer: what it holds cannot be read.
-        for partition in owned:
-            rows[partition] = (member.member_id, member.client_host, member.client_id)
-    keys = sorted(rows.keys() | offsets.keys())
+def _state(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    group = admin.existing_group(options.group)
     return [
         {
-            "GROUP": group,
-            "TOPIC": key.topic,
-            "PARTITION": str(key.partition),
-            "CURRENT-OFFSET": str(offsets[key]) if key in offsets else ABSENT,
-            "CONSUMER-ID": rows.get(key, (ABSENT,) * 3)[0],
-            "HOST": rows.get(key, (ABSENT,) * 3)[1],
-            "CLIENT-ID": rows.get(key, (ABSENT,) * 3)[2],
+            "GROUP": group.group_id,
+            "COORDINATOR": options.bootstrap,
+            "ASSIGNMENT-STRATEGY": group.protocol_data or ABSENT,
+            "STATE": group.group_state,
+            "#MEMBERS": str(len(group.members)),
         }
-        for key in keys
     ]
 
 
-def _members(admin: GroupAdmin, group: str) -> list[Row]:
-    described = admin.describe_group(group)
-    if described.group_state == "Dead":
-        raise LookupError(f"Consumer group '{group}' does not exist.")
-    return [
-        {
-            "GROUP": group,
+def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    group = admin.existing_group(options.group)
+    logs = log_offsets.read_file(options.log_offsets)
+    offsets = admin.offsets(options.group)
+    owners = {}
+    for member in group.members:
+        for partition in _owned(member.member_assignment) or ():
+            owners[partition] = (member.member_id, member.client_host, member.client_id)
+    rows = []
+    for key in sorted(owners.keys() | offsets.keys()):
+        current = offsets.get(key)
+        end = logs.latest(key) if key in logs.rows else None
+        lag = None if end is None else end - (current or 0)
+        rows.append(
+            {
+                "GROUP": options.group,
+                "TOPIC": key.topic,
+                "PARTITION": str(key.partition),
+                "CURRENT-OFFSET": ABSENT if current is None else str(current),
+                "LOG-END-OFFSET": ABSENT if end is None else str(end),
+                "LAG": ABSENT if lag is None else str(lag),
+                **dict(zip(OWNER, owners.get(key, (ABSENT,) * 3), strict=True)),
+            }
+        )
+    return rows
+
+
+def _members(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    rows = []
+    for member in admin.existing_group(options.group).members:
+        owned = _owned(member.member_assignment)
+        row = {
+            "GROUP": options.group,
             "CONSUMER-ID": member.member_id,
             "GROUP-INSTANCE-ID": member.group_instance_id or ABSENT,
             "HOST": member.client_host,
             "CLIENT-ID": member.client_id,
+            "#PARTITIONS": ABSENT if owned is None else str(len(owned)),
         }
-        for member in described.members
-    ]
+        if options.verbose:
+            row["ASSIGNMENT"] = _spelled(owned)
+        rows.append(row)
+    return rows
 
 
-def _offsets(admin: GroupAdmin, group: str) -> list[Row]:
+def _offsets(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    stored = sorted(admin.offsets(options.group).items())
     return [
-        {"GROUP": group, "TOPIC": k.topic, "PARTITION": str(k.partition), "CURRENT-OFFSET": str(n)}
-        for k, n in sorted(admin.offsets(group).items())
+        {
+            "GROUP": options.group,
+            "TOPIC": key.topic,
+            "PARTITION": str(key.partition),
+            "CURRENT-OFFSET": str(offset),
+        }
+        for key, offset in stored
     ]
 
 
-_ACTIONS = {"describe": _describe, "members": _members, "offsets": _offsets}
+def _delete(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    error = admin.delete_group(options.group)
+    if error != "NONE":
+        raise LookupError(f"Group '{options.group}' could not be deleted: {error}.")
+    return [{"GROUP": options.group, "DELETED": "yes"}]
 
 
-def _table(rows: list[Row]) -> str:
-    if not rows:
-        return ""
-    columns = list(rows[0])
-    widths = {c: max(len(c), *(len(row[c]) for row in rows)) for c in columns}
-    lines = [{c: c for c in columns}, *rows]
-    return "\n".join("  ".join(f"{row[c]:{widths[c]}}" for c in columns).rstrip() for row in lines)
+def _delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    partitions = reset.chosen(options.topic, set(admin.offsets(options.group)))
+    results = admin.delete_offsets(options.group, partitions)
+    return [
+        {
+            "GROUP": options.group,
+            "TOPIC": key.topic,
+            "PARTITION": str(key.partition),
+            "STATUS": status,
+        }
+        for key, status in results.items()
+    ]
+
+
+def _reset(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
+    current = admin.offsets(options.group)
+    target = reset.Target(
+        earliest=options.to_earliest,
+        latest=options.to_latest,
+        offset=options.to_offset,
+        when=options.to_datetime,
+        shift_by=options.shift_by,
+        file=options.from_file,
+    )
+    logs = log_offsets.read_file(options.log_offsets)
+    new = reset.plan(current, options.topic, target, logs)
+    if options.execute:
+        reset.execute(admin, options.group, new, current)
+    return [
+        {
+            "GROUP": options.group,
+            "TOPIC": key.topic,
+            "PARTITION": str(key.partition),
+            "NEW-OFFSET": str(offset),
+        }
+        for key, offset in new.items()
+    ]
+
+
+# --- Small things -------------------------------------------------------------------------------
+
+
+def _owned(assignment: bytes) -> tuple[TopicPartition, ...] | None:
+    """The partitions in an assignment; None if it is not of Kafka's consumer protocol."""
+    try:
+        return decode_assignment(assignment).partitions
+    except ConsumerProtocolError:
+        return None
+
+
+def _spelled(owned: tuple[TopicPartition, ...] | None) -> str:
+    """As Kafka's tool writes it: `t(0,1), u(2)`."""
+    if not owned:
+        return ABSENT
+    topics: dict[str, list[int]] = {}
+    for key in owned:
+        topics.setdefault(key.topic, []).append(key.partition)
+    return ", ".join(f"{topic}({','.join(map(str, sorted(n)))})" for topic, n in topics.items())
+
+
+def _time(text: str) -> datetime:
+    """A point in time; without a zone, in the machine's own."""
+    return datetime.fromisoformat(text).astimezone()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator import __version__
+from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.settings import InvalidSetting, Settings, load, meanings
 
 USAGE_ERROR = 2
@@ -45,11 +46,7 @@ def _parser() -> argparse.ArgumentParser:
                 help=meaning.replace("%", "%%"),
             )
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
-    groups.set_defaults(run=_groups)
-    groups.add_argument("action", choices=("list", "describe", "members", "offsets"))
-    groups.add_argument("group", nargs="?", help="the group's id; not for list")
-    groups.add_argument("--bootstrap", default="127.0.0.1:7400", metavar="HOST:PORT")
-    groups.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_group_parsers(groups)
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
     bench.add_argument("what", choices=("timer", "heartbeat", "barrier", "all"))
@@ -89,15 +86,6 @@ def _config(options: argparse.Namespace) -> int:
     for name, origin in origins.items():
         print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
     return 0
-
-
-def _groups(options: argparse.Namespace) -> int:
-    from coordinator.cli.groups import show
-
-    if options.action != "list" and options.group is None:
-        print("coordinator: which group?", file=sys.stderr)
-        return USAGE_ERROR
-    return show(options.action, options.group, options.bootstrap, options.output)
 
 
 def _bench(options: argparse.Namespace) -> int:

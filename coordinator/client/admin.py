@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
 import grpc
@@ -9,6 +10,7 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
 
 TIMEOUT_S = 10.0
 
@@ -35,15 +37,99 @@ class GroupAdmin:
     ) -> None:
         self._channel.close()
 
-    def list_groups(self) -> list[pb.ListGroupsResponse.Group]:
-        """All groups, by id."""
-        response = self._stub.ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT_S)
-        return list(response.groups)
+    def list_groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[pb.ListGroupsResponse.Group]:
+        """Groups by id: all, or those in one of the states and of one of the types."""
+        request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        return list(self._stub.ListGroups(request, timeout=TIMEOUT_S).groups)
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """One group with its members; state Dead if there is none."""
         request = pb.DescribeGroupsRequest(groups=[group_id])
         return self._stub.DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
+
+    def existing_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
+        """As `describe_group`.
+
+        Raises:
+            LookupError: there is no such group.
+        """
+        group = self.describe_group(group_id)
+        if group.group_state == "Dead":
+            raise LookupError(f"Consumer group '{group_id}' does not exist.")
+        return group
+
+    def delete_group(self, group_id: str) -> str:
+        """Delete a group without members; the name of its error code, NONE if it is gone."""
+        request = pb.DeleteGroupsRequest(groups_names=[group_id])
+        result = self._stub.DeleteGroups(request, timeout=TIMEOUT_S).results[0]
+        return ErrorCode.Name(result.error_code)
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        expected: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, str]:
+        """Commit from outside the group, all partitions or none, over the expected offsets.
+
+        Returns:
+            The names of error codes by partition; empty if it is done.
+        """
+        request = group_pb2.OffsetCommitRequest(
+            group_id=group_id,
+            atomic=True,
+            topics=[
+                group_pb2.OffsetCommitRequest.Topic(
+                    name=key.topic,
+                    partitions=[
+                        group_pb2.OffsetCommitRequest.Partition(
+                            partition_index=key.partition,
+                            committed_offset=offset,
+                            expected_committed_offset=expected[key],
+                        )
+                    ],
+                )
+                for key, offset in offsets.items()
+            ],
+        )
+        response = self._groups.OffsetCommit(request, timeout=TIMEOUT_S)
+        return {
+            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
+            for t in response.topics
+            for p in t.partitions
+            if p.error_code != ErrorCode.NONE
+        }
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """Forget offsets; the names of error codes by partition.
+
+        Raises:
+            LookupError: there is no such group, or it is of a kind that has no offsets.
+        """
+        request = pb.OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                pb.OffsetDeleteRequest.Topic(
+                    name=key.topic,
+                    partitions=[pb.OffsetDeleteRequest.Partition(partition_index=key.partition)],
+                )
+                for key in partitions
+            ],
+        )
+        response = self._stub.OffsetDelete(request, timeout=TIMEOUT_S)
+        if response.error_code != ErrorCode.NONE:
+            refusal = ErrorCode.Name(response.error_code)
+            raise LookupError(f"Group '{group_id}' keeps its offsets: {refusal}.")
+        return {
+            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
+            for t in response.topics
+            for p in t.partitions
+        }
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""

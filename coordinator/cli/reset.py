@@ -1,0 +1,121 @@
+"""`coordinator groups reset-offsets`: where each partition would go, and with --execute, goes.
+
+The words and options are those of Kafka's own tool. A group that has members is left
+alone. The new offsets are committed all or none, and only over those that the plan saw.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from coordinator.assignors import TopicPartition
+from coordinator.cli.log_offsets import LogOffsets
+from coordinator.client.admin import GroupAdmin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to: exactly one of these is set. `when` has a time zone."""
+
+    earliest: bool = False
+    latest: bool = False
+    offset: int | None = None
+    when: datetime | None = None
+    shift_by: int | None = None
+    file: Path | None = None
+
+
+def plan(
+    current: dict[TopicPartition, int],
+    topics: list[str],
+    target: Target,
+    logs: LogOffsets,
+) -> dict[TopicPartition, int]:
+    """The new offset of each partition.
+
+    Args:
+        current: the committed offsets.
+        topics: TOPIC or TOPIC:0,1,2; none: every partition with a committed offset.
+    Raises:
+        LookupError: a partition is not known, or where its log ends.
+        ValueError: an option cannot be read.
+    """
+    if target.file is not None:
+        return _from_file(target.file)
+    partitions = chosen(topics, set(current) | set(logs.rows))
+    if not partitions:
+        raise LookupError("no partition is chosen: name one, as TOPIC:0,1,2")
+    return {p: _clamp(_new(p, current, target, logs), p, logs) for p in partitions}
+
+
+def execute(
+    admin: GroupAdmin, group: str, new: dict[TopicPartition, int], seen: dict[TopicPartition, int]
+) -> None:
+    """Commit the plan, if nothing has moved since it was made.
+
+    Raises:
+        LookupError: the group has members, or an offset has moved.
+    """
+    state = admin.describe_group(group).group_state
+    if state not in ("Empty", "Dead"):
+        raise LookupError(
+            f"Assignments can only be reset if the group '{group}' is inactive, "
+            f"but the current state is {state}."
+        )
+    refused = admin.commit(group, new, expected={p: seen.get(p, -1) for p in new})
+    if refused:
+        raise LookupError(f"nothing was reset: {refused}")
+
+
+def _new(
+    partition: TopicPartition, current: dict[TopicPartition, int], target: Target, logs: LogOffsets
+) -> int:
+    if target.earliest:
+        return logs.earliest(partition)
+    if target.latest:
+        return logs.latest(partition)
+    if target.offset is not None:
+        return target.offset
+    if target.when is not None:
+        return logs.at(partition, round(target.when.timestamp() * 1000))
+    assert target.shift_by is not None
+    if partition not in current:
+        raise LookupError(f"{partition.topic}-{partition.partition} has no offset to shift")
+    return current[partition] + target.shift_by
+
+
+def _clamp(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
+    """Within the log, as far as it is known: beyond its ends there is nothing to read."""
+    offset = max(offset, logs.earliest(partition))
+    return min(offset, logs.latest(partition)) if partition in logs.rows else offset
+
+
+def chosen(topics: list[str], known: set[TopicPartition]) -> list[TopicPartition]:
+    """The partitions meant by TOPIC or TOPIC:0,1,2; all known ones if nothing is said.
+
+    Raises:
+        ValueError: a number is none.
+    """
+    if not topics:
+        return sorted(known)
+    meant: set[TopicPartition] = set()
+    for text in topics:
+        topic, _, numbers = text.partition(":")
+        if numbers:
+            meant |= {TopicPartition(topic, int(number)) for number in numbers.split(",")}
+        else:
+            meant |= {partition for partition in known if partition.topic == topic}
+    return sorted(meant)
+
+
+def _from_file(path: Path) -> dict[TopicPartition, int]:
+    """Lines of TOPIC,PARTITION,OFFSET, as Kafka's tool exports and reads them."""
+    with path.open(newline="") as lines:
+        rows = [row for row in csv.reader(lines) if row]
+    try:
+        return {TopicPartition(t, int(p)): int(o) for t, p, o in rows}
+    except ValueError as error:
+        raise ValueError(f"{path}: each line is TOPIC,PARTITION,OFFSET") from error
