@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     add_group_parsers(groups)
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
-    bench.add_argument("what", choices=("timer", "heartbeat", "barrier", "all"))
+    bench.add_argument("what", choices=("timer", "assign", "heartbeat", "barrier", "all"))
     bench.add_argument("--members", type=int, help="members to run")
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -89,6 +89,6 @@ def _config(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from coordinator.cli.bench import bench
+    from coordinator.cli.bench.run import bench
 
     return bench(options.what, options.members, options.seconds, options.json)

@@ -23,7 +23,8 @@ from coordinator.client.errors import (
 )
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
 from coordinator.client.machine import MemberConfig
-from coordinator.client.session import GroupMember, OffsetAndMetadata
+from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.session import GroupMember
 from coordinator.client.sync import BlockingMember
 
 __all__ = [

@@ -12,67 +12,29 @@ import contextlib
 import random as random_module
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import grpc
 
 from coordinator.assignors import TopicPartition, by_name
-from coordinator.client.errors import (
-    CommitFailed,
-    CoordinatorError,
-    OffsetMismatch,
-    RebalanceInProgress,
-    StaleMember,
-    Unavailable,
-)
+from coordinator.client.connection import CALL_TIMEOUT_S, Connection
+from coordinator.client.errors import CoordinatorError, RebalanceInProgress
 from coordinator.client.events import RebalanceEvent, Revoking, Stopping
 from coordinator.client.machine import MemberConfig, MemberMachine, Next, Phase
+from coordinator.client.offsets import (
+    Offsets,
+    commit_codes,
+    commit_topics,
+    fetch_topics,
+    fetched,
+    judge_commit,
+)
 from coordinator.client.retry import BackOff
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
-from coordinator.v1.errors_pb2 import ErrorCode
 
-CALL_TIMEOUT_S = 10.0
-COMMIT_TIMEOUT_S = 30.0
 JOIN_GRACE_S = 5.0
 """Beyond the rebalance timeout; as Kafka's client."""
-
-CHANNEL_OPTIONS = (
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # gRPC's own pauses between connection attempts, below ours.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-)
-
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-_STALE = frozenset(
-    {
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """A commit of one partition; `offset` is the next one to read."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
 
 
 def epoch_ms() -> int:
@@ -110,7 +72,6 @@ class GroupMember:
     ) -> None:
         for name in assignors:
             by_name(name)
-        self._bootstrap = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
         self._machine = MemberMachine(
             MemberConfig(
                 group_id=group_id, topics=dict(topics), assignors=tuple(assignors), **settings
@@ -118,9 +79,12 @@ class GroupMember:
         )
         self._clock = clock
         self._back_off = BackOff(random)
-        self._random = random
-        self._channel: grpc.aio.Channel | None = None
-        self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
+        self._connection = Connection(
+            [bootstrap] if isinstance(bootstrap, str) else list(bootstrap),
+            group_id,
+            clock=clock,
+            random=random,
+        )
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
@@ -176,12 +140,13 @@ class GroupMember:
         request = self._machine.leave_request(reason)
         if leave is None:
             leave = self._machine.config.instance_id is None
-        if leave and request is not None and self._stub is not None:
+        if leave and request is not None and self._connection.is_open:
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await self._stub.LeaveGroup(request, timeout=2.0)
+                stub = await self._connection.stub()
+                await stub.LeaveGroup(request, timeout=2.0)
         self._machine.stop(reason)
         self._told.set()
-        await self._disconnect()
+        await self._connection.close()
 
     async def __aenter__(self) -> GroupMember:
         await self.start()
@@ -241,7 +206,7 @@ class GroupMember:
 
     async def commit(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Offsets,
         *,
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,
@@ -258,27 +223,24 @@ class GroupMember:
             RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
             Unavailable: nobody answered for 30 s, with retries.
         """
-        request = self._commit_request(offsets, atomic, expected or {}, manifest)
-        repeated = False
-        pause = BackOff(self._random)
-        give_up_ms = self._clock() + int(COMMIT_TIMEOUT_S * 1000)
-        while True:
-            try:
-                stub = await self._connect()
-                response = await stub.OffsetCommit(request, timeout=CALL_TIMEOUT_S)
-            except grpc.aio.AioRpcError as error:
-                repeated = True
-                await self._retry_or_raise(error, pause, give_up_ms)
-                continue
-            codes = {p.error_code for t in response.topics for p in t.partitions}
-            if not codes & _RETRIABLE:
-                self._judge_commit(response, offsets, repeated)
-                return
-            if codes & {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}:
-                await self._disconnect()
-            if self._clock() >= give_up_ms:
-                raise Unavailable(response.error_message)
-            await asyncio.sleep(pause.next_s())
+        machine = self._machine
+        request = pb.OffsetCommitRequest(
+            group_id=machine.config.group_id,
+            generation_id=machine.generation,
+            member_id=machine.member_id,
+            group_instance_id=machine.config.instance_id,
+            topics=commit_topics(offsets, expected or {}),
+            atomic=atomic,
+            manifest=manifest,
+        )
+        response, repeated = await self._connection.ask("OffsetCommit", request, commit_codes)
+        try:
+            judge_commit(response, offsets, repeated=repeated)
+        except RebalanceInProgress:
+            machine.rebalance_noticed(self._clock())
+            self._tell()
+            self._wake.set()
+            raise
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -290,38 +252,16 @@ class GroupMember:
         Raises:
             Unavailable: nobody answered for 30 s, with retries.
         """
-        by_topic: dict[str, list[int]] = {}
-        for partition in partitions or ():
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
-        if partitions is not None and not by_topic:
+        topics = [] if partitions is None else fetch_topics(partitions)
+        if partitions is not None and not topics:
             return {}
         request = pb.OffsetFetchRequest(
-            group_id=self._machine.config.group_id,
-            topics=[
-                pb.OffsetFetchRequest.Topic(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic.items()
-            ],
-            require_stable=True,
+            group_id=self._machine.config.group_id, topics=topics, require_stable=True
         )
-        pause = BackOff(self._random)
-        give_up_ms = self._clock() + int(COMMIT_TIMEOUT_S * 1000)
-        while True:
-            try:
-                stub = await self._connect()
-                response = await stub.OffsetFetch(request, timeout=CALL_TIMEOUT_S)
-            except grpc.aio.AioRpcError as error:
-                await self._retry_or_raise(error, pause, give_up_ms)
-                continue
-            if response.error_code == ErrorCode.NONE:
-                return {
-                    TopicPartition(t.name, p.partition_index): p.committed_offset
-                    for t in response.topics
-                    for p in t.partitions
-                }
-            if response.error_code not in _RETRIABLE or self._clock() >= give_up_ms:
-                raise CoordinatorError(response.error_message, ErrorCode.Name(response.error_code))
-            await self._disconnect()
-            await asyncio.sleep(pause.next_s())
+        response, _ = await self._connection.ask(
+            "OffsetFetch", request, lambda response: {response.error_code}
+        )
+        return fetched(response)
 
     # --- The protocol ---
 
@@ -355,21 +295,21 @@ class GroupMember:
             self._tell()
             todo = Next.REDISCOVER
         if todo is Next.REDISCOVER:
-            await self._disconnect()
+            await self._connection.close()
         if todo is Next.GO_ON:
             self._back_off.reset()
         else:
             await self._sleep(self._back_off.next_s())
 
     async def _join(self) -> Next:
-        stub = await self._connect()
+        stub = await self._connection.stub()
         # The initial delay of a new group comes on top where it is the longer one.
         wait_s = self._machine.config.rebalance_timeout_ms / 1000 + JOIN_GRACE_S
         response = await stub.JoinGroup(self._machine.join_request(), timeout=wait_s)
         return self._machine.join_answered(response)
 
     async def _sync(self) -> Next:
-        stub = await self._connect()
+        stub = await self._connection.stub()
         wait_s = self._machine.config.rebalance_timeout_ms / 1000 + JOIN_GRACE_S
         sent_at_ms = self._clock()
         response = await stub.SyncGroup(self._machine.sync_request(), timeout=wait_s)
@@ -380,7 +320,7 @@ class GroupMember:
         await self._sleep(self._pause_s())
         if await self._look_at_the_clock():
             return Next.GO_ON
-        stub = await self._connect()
+        stub = await self._connection.stub()
         sent_at_ms = self._clock()
         wait_s = max(0.1, (self._machine.session_ends_ms - sent_at_ms) / 1000)
         response = await stub.Heartbeat(
@@ -410,7 +350,7 @@ class GroupMember:
             request = self._machine.leave_request(reason)
             if request is not None:
                 with contextlib.suppress(grpc.aio.AioRpcError):
-                    await (await self._connect()).LeaveGroup(request, timeout=2.0)
+                    await (await self._connection.stub()).LeaveGroup(request, timeout=2.0)
             self._machine.left()
         return self._machine.phase not in (Phase.STABLE, Phase.REVOKING)
 
@@ -429,110 +369,3 @@ class GroupMember:
             raise self._machine.failure
         if self._crash is not None:
             raise CoordinatorError(f"the member has failed: {self._crash}") from self._crash
-
-    # --- Connections ---
-
-    async def _connect(self) -> Any:
-        """A stub of the group's coordinator, found through any bootstrap address."""
-        if self._stub is not None:
-            return self._stub
-        failure: grpc.aio.AioRpcError | None = None
-        for address in self._bootstrap:
-            channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-            try:
-                found = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
-                    pb.FindCoordinatorRequest(group_id=self._machine.config.group_id),
-                    timeout=CALL_TIMEOUT_S,
-                )
-            except grpc.aio.AioRpcError as error:
-                failure = error
-                await channel.close()
-                continue
-            target = f"{found.host}:{found.port}"
-            if found.host and found.port > 0 and target != address:
-                await channel.close()
-                channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-            self._channel = channel
-            self._stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-            return self._stub
-        assert failure is not None, "there is no bootstrap address"
-        raise failure
-
-    async def _disconnect(self) -> None:
-        channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            await channel.close()
-
-    async def _retry_or_raise(
-        self, error: grpc.aio.AioRpcError, pause: BackOff, give_up_ms: int
-    ) -> None:
-        if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-            raise CommitFailed(error.details() or "", "INVALID_ARGUMENT") from error
-        if self._clock() >= give_up_ms:
-            raise Unavailable(f"no coordinator answered: {error.details()}") from error
-        await self._disconnect()
-        await asyncio.sleep(pause.next_s())
-
-    # --- Commits ---
-
-    def _commit_request(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        atomic: bool,
-        expected: Mapping[TopicPartition, int],
-        manifest: bytes,
-    ) -> pb.OffsetCommitRequest:
-        by_topic: dict[str, list[pb.OffsetCommitRequest.Partition]] = {}
-        for key, value in offsets.items():
-            commit = OffsetAndMetadata(value) if isinstance(value, int) else value
-            by_topic.setdefault(key.topic, []).append(
-                pb.OffsetCommitRequest.Partition(
-                    partition_index=key.partition,
-                    committed_offset=commit.offset,
-                    committed_leader_epoch=commit.leader_epoch,
-                    committed_metadata=commit.metadata,
-                    expected_committed_offset=expected.get(key),
-                )
-            )
-        return pb.OffsetCommitRequest(
-            group_id=self._machine.config.group_id,
-            generation_id=self._machine.generation,
-            member_id=self._machine.member_id,
-            group_instance_id=self._machine.config.instance_id,
-            topics=[
-                pb.OffsetCommitRequest.Topic(name=topic, partitions=partitions)
-                for topic, partitions in by_topic.items()
-            ],
-            atomic=atomic,
-            manifest=manifest,
-        )
-
-    def _judge_commit(
-        self,
-        response: pb.OffsetCommitResponse,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        repeated: bool,
-    ) -> None:
-        found: dict[TopicPartition, int] = {}
-        refused: set[int] = set()
-        for topic in response.topics:
-            for p in topic.partitions:
-                if p.error_code == ErrorCode.OFFSET_MISMATCH:
-                    found[TopicPartition(topic.name, p.partition_index)] = p.committed_offset
-                elif p.error_code != ErrorCode.NONE:
-                    refused.add(p.error_code)
-        if refused:
-            code = min(refused)
-            name = ErrorCode.Name(ErrorCode.ValueType(code))
-            if code == ErrorCode.REBALANCE_IN_PROGRESS:
-                self._machine.rebalance_noticed(self._clock())
-                self._tell()
-                self._wake.set()
-                raise RebalanceInProgress(response.error_message, name)
-            kind = StaleMember if code in _STALE else CommitFailed
-            raise kind(response.error_message, name)
-        if found:
-            wanted = {key: v if isinstance(v, int) else v.offset for key, v in offsets.items()}
-            if repeated and all(wanted[key] == offset for key, offset in found.items()):
-                return  # The first attempt had arrived after all.
-            raise OffsetMismatch(response.error_message, "OFFSET_MISMATCH", found)

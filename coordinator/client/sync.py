@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.events import RebalanceEvent
-from coordinator.client.session import GroupMember, OffsetAndMetadata
+from coordinator.client.offsets import Offsets
+from coordinator.client.session import GroupMember
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class BlockingMember:
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Offsets,
         *,
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,

@@ -10,6 +10,7 @@ import pytest
 from coordinator.client import (
     Assigned,
     BlockingMember,
+    CoordinatorError,
     FatalError,
     GroupMember,
     Lost,
@@ -137,7 +138,7 @@ async def test_a_removed_member_loses_its_partitions_and_cannot_commit():
     async with running() as server:
         async with member(server, heartbeat_interval_ms=60_000) as one:
             await settle(one)
-            stub = group_pb2_grpc.GroupCoordinatorStub(one._channel)
+            stub = group_pb2_grpc.GroupCoordinatorStub(one._connection._channel)
             await stub.LeaveGroup(
                 pb.LeaveGroupRequest(group_id="g", members=[{"member_id": one.member_id}])
             )
@@ -151,8 +152,8 @@ async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
         await one.start()
         await settle(one)
         held = one.assignment
-        await one._disconnect()
-        one._bootstrap = ["127.0.0.1:1"]  # Nobody is there.
+        await one._connection.close()
+        one._connection._bootstrap = ["127.0.0.1:1"]  # Nobody is there.
         async with asyncio.timeout(5):
             while not (events := await one.poll(timeout=0.2)):
                 pass
@@ -208,10 +209,22 @@ async def test_a_commit_between_two_assignments_is_told_to_wait():
             await settle(one)
             # It joins again and does not sync: the group waits in CompletingRebalance.
             one._task.cancel()
-            joined = await one._stub.JoinGroup(one._machine.join_request())
+            joined = await one._connection._stub.JoinGroup(one._machine.join_request())
             one._machine.generation = joined.generation_id
             with pytest.raises(RebalanceInProgress):
                 await one.commit({TopicPartition("t", 0): 1})
+
+
+async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError("an assignor's bug")
+
+    async with running() as server:
+        async with member(server) as one:
+            monkeypatch.setattr(type(one._machine), "join_answered", fails)
+            assert [type(e) for e in await one.poll(timeout=5)] == [Stopping]
+            with pytest.raises(CoordinatorError, match="an assignor's bug"):
+                await one.poll()
 
 
 def test_a_blocking_member_works_from_plain_code():

@@ -1,0 +1,39 @@
+"""One benchmark or all of them, printed and written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from coordinator.cli.bench.assign import bench_assign
+from coordinator.cli.bench.figures import Figures, machine
+from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
+from coordinator.cli.bench.timers import bench_timer
+
+
+def bench(what: str, members: int | None, seconds: float, file: Path | None) -> int:
+    """Run one benchmark, or all; the exit status is 0."""
+    benchmarks: dict[str, Callable[[], Figures]] = {
+        "timer": bench_timer,
+        "assign": bench_assign,
+        "heartbeat": lambda: with_server(
+            lambda address, pid: asyncio.run(
+                bench_heartbeat(address, pid, members or 2_000, seconds)
+            )
+        ),
+        "barrier": lambda: with_server(
+            lambda address, _: asyncio.run(bench_barrier(address, members or 1_000))
+        ),
+    }
+    results: dict[str, Figures] = {"machine": machine()}
+    results |= {name: run() for name, run in benchmarks.items() if what in (name, "all")}
+    for name, figures in results.items():
+        print(f"\n{name}")
+        for figure, value in figures.items():
+            shown = f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+            print(f"  {figure:56}  {shown}")
+    if file is not None:
+        file.write_text(json.dumps(results, indent=2) + "\n")
+    return 0

@@ -1,0 +1,86 @@
+"""The service as its clients meet it: a server process, and a fleet of members."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from coordinator.cli.bench.figures import Figures
+from coordinator.client.load import Fleet, Timings
+
+BEAT_EVERY_S = 3.0
+EXTENDED_DELAY_S = 6.0
+
+
+def with_server(run: Callable[[str, int], Figures]) -> Figures:
+    """Run against a server process of its own."""
+    flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]
+    with tempfile.NamedTemporaryFile("r+") as log:  # A pipe nobody reads would stop the server.
+        server = subprocess.Popen(  # noqa: S603  # Our own program.
+            [sys.executable, "-m", "coordinator", "serve", *flags], stderr=log
+        )
+        try:
+            while not (first := Path(log.name).read_text()).endswith("\n"):
+                if server.poll() is not None:
+                    raise RuntimeError(f"the server ended with {server.returncode}: {first}")
+                time.sleep(0.05)
+            entry: dict[str, Any] = json.loads(first.splitlines()[0])
+            return run(entry["address"], server.pid)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+async def bench_heartbeat(address: str, pid: int, members: int, seconds: float) -> Figures:
+    """Members that beat every 3 s, each with calls of its own; 20 a group."""
+    async with Fleet(address) as fleet:
+        await fleet.fill(members, group_size=20)
+        began_cpu, began = _cpu_s(pid), time.monotonic()
+        timings = await fleet.beat(every_s=BEAT_EVERY_S, seconds=seconds)
+        lasted = time.monotonic() - began
+        cpu = _cpu_s(pid) - began_cpu
+    return {
+        "members": members,
+        "heartbeats": len(timings.milliseconds),
+        "heartbeats refused or lost": timings.failed,
+        "p50, ms": timings.percentile(50),
+        "p99, ms (goal at 2,000 members: 50)": timings.percentile(99),
+        "server CPU, % of a core": 100 * cpu / lasted,
+        "server CPU, us a heartbeat": 1e6 * cpu / max(1, len(timings.milliseconds)),
+    }
+
+
+async def bench_barrier(address: str, members: int) -> Figures:
+    """One new group of many members, from the first join to the last assignment."""
+    async with Fleet(address) as fleet:
+        began = time.monotonic()
+        timings: Timings = await fleet.form_group("barrier", members)
+        lasted = time.monotonic() - began
+    client_cpu = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "members": members,
+        "calls lost": timings.failed,
+        # Members that arrive within the delay extend it once: they all come in the first one.
+        "initial delay, with one extension (KIP-134), s": EXTENDED_DELAY_S,
+        "all joined after, s": timings.joined_after_s,
+        "all assigned after, s": lasted,
+        "beyond the delay, s (goal at 1,000: 2.5)": lasted - EXTENDED_DELAY_S,
+        "client CPU, s": client_cpu.ru_utime + client_cpu.ru_stime,
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds a process has used; 0 where /proc is missing."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

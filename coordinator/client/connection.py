@@ -1,0 +1,134 @@
+"""The way to a group's coordinator: found through any bootstrap address, found again when lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from coordinator.client.errors import CommitFailed, Unavailable
+from coordinator.client.retry import BackOff
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
+
+CALL_TIMEOUT_S = 10.0
+GIVE_UP_S = 30.0
+"""How long an answer is asked for, again and again."""
+
+CHANNEL_OPTIONS = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # gRPC's own pauses between connection attempts, below ours.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_RETRIABLE = _ELSEWHERE | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+class Connection:
+    """At most one channel, to the coordinator of one group.
+
+    Args:
+        clock: epoch milliseconds. random: from 0 to 1, below 1.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        group_id: str,
+        *,
+        clock: Callable[[], int],
+        random: Callable[[], float],
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._group_id = group_id
+        self._clock = clock
+        self._random = random
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
+
+    @property
+    def is_open(self) -> bool:
+        """True if a coordinator was found and not lost since."""
+        return self._stub is not None
+
+    async def stub(self) -> Any:
+        """A stub of the group's coordinator.
+
+        Raises:
+            grpc.aio.AioRpcError: no bootstrap address answers.
+        """
+        if self._stub is not None:
+            return self._stub
+        failure: grpc.aio.AioRpcError | None = None
+        for address in self._bootstrap:
+            channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            try:
+                found = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
+                    pb.FindCoordinatorRequest(group_id=self._group_id), timeout=CALL_TIMEOUT_S
+                )
+            except grpc.aio.AioRpcError as error:
+                failure = error
+                await channel.close()
+                continue
+            target = f"{found.host}:{found.port}"
+            if found.host and found.port > 0 and target != address:
+                await channel.close()
+                channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+            self._channel = channel
+            self._stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+            return self._stub
+        assert failure is not None, "there is no bootstrap address"
+        raise failure
+
+    async def close(self) -> None:
+        """Hang up; the next `stub` looks for the coordinator again."""
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
+
+    async def ask(
+        self, method: str, request: Any, codes_of: Callable[[Any], set[int]]
+    ) -> tuple[Any, bool]:
+        """An answer that is final, however often the coordinator moves or is away meanwhile.
+
+        Args:
+            method: the stub's.
+            codes_of: the error codes in an answer.
+        Returns:
+            The answer, and whether an earlier attempt may have arrived too.
+        Raises:
+            CommitFailed: the request is malformed.
+            Unavailable: nobody answered for 30 s.
+        """
+        pause = BackOff(self._random)
+        give_up_ms = self._clock() + int(GIVE_UP_S * 1000)
+        repeated = False
+        while True:
+            try:
+                response = await getattr(await self.stub(), method)(request, timeout=CALL_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                    raise CommitFailed(error.details() or "", "INVALID_ARGUMENT") from error
+                if self._clock() >= give_up_ms:
+                    raise Unavailable(f"no coordinator answered: {error.details()}") from error
+                repeated = True
+                await self.close()
+            else:
+                codes = codes_of(response)
+                if not codes & _RETRIABLE:
+                    return response, repeated
+                if self._clock() >= give_up_ms:
+                    raise Unavailable(response.error_message)
+                # A write that the coordinator gave up waiting for may be durable yet.
+                repeated = True
+                if codes & _ELSEWHERE:
+                    await self.close()
+            await asyncio.sleep(pause.next_s())
