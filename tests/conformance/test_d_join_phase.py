@@ -86,15 +86,16 @@ def test_049_050_a_phase_in_which_only_static_members_are_missing_is_extended():
     assert s.group().leader_id is None
 
 
-def test_a_session_that_ends_with_the_phase_ends_first():
+@pytest.mark.parametrize("beat_at", [50, 100, 250, 400])  # Each lies elsewhere on the wheel.
+def test_a_session_that_ends_with_the_phase_ends_first(beat_at):
     s = Scenario()
     leader, _ = s.s2()
     t0 = s.c.now_ms
-    s.until(t0 + 100)
+    s.until(t0 + beat_at)
     s.beat(leader, 1)
     x = s.join(protocols=SUPERSET)
-    # The leader's session and the join phase both end at +600; the session was set first.
-    s.until(t0 + 600)
+    # The leader's session and the join phase both end 500 later.
+    s.until(t0 + beat_at + 500)
     assert [m.member_id for m in x.response.members] == [x.response.member_id]
 
 
