@@ -141,7 +141,7 @@ def test_close_leaves_nothing_in_the_loop_and_stays_closed(driver, loop, woken):
     assert woken == []
 
 
-def test_a_timer_runs_unaided(notes, clock, loop):
+def test_175_a_timer_runs_unaided(notes, clock, loop):
     timer = Timer(0, wheel_size=512)
 
     def on_deadline(now_ms):

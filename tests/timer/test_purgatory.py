@@ -47,7 +47,7 @@ def watch(purgatory, *keys, deadline_ms=100_000):
 # -- completing ------------------------------------------------------------------------
 
 
-def test_a_check_completes_what_can_be_completed_and_only_once(purgatory):
+def test_176_a_check_completes_what_can_be_completed_and_only_once(purgatory):
     one, two = watch(purgatory, "k1"), watch(purgatory, "k2")
     assert purgatory.check_and_complete("k1") == 0
     one.may_complete = True
@@ -204,7 +204,7 @@ def test_a_try_that_raises_leaves_the_lists_consistent(purgatory):
 # -- counting --------------------------------------------------------------------------
 
 
-def test_operations_watched_under_many_keys_linger_until_touched(purgatory):
+def test_178_operations_watched_under_many_keys_linger_until_touched(purgatory):
     watch(purgatory, "a")
     two, three = watch(purgatory, "a", "b"), watch(purgatory, "a", "b", "c")
     assert (purgatory.delayed, purgatory.watched) == (3, 6)
@@ -252,7 +252,7 @@ def test_watching_under_more_keys_arms_once(timer, purgatory):
 # -- taking out ------------------------------------------------------------------------
 
 
-def test_cancel_for_key_takes_out_without_completing(timer, purgatory):
+def test_179_cancel_for_key_takes_out_without_completing(timer, purgatory):
     one, two = watch(purgatory, "k"), watch(purgatory, "k")
     watch(purgatory, "k2")
     assert purgatory.cancel_for_key("k") == [one, two]

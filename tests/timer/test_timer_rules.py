@@ -12,7 +12,7 @@ from timer import Timer, TimerTask, VirtualClock
 # -- when ------------------------------------------------------------------------------
 
 
-def test_every_task_runs_once_not_before_its_deadline_and_in_order(notes):
+def test_172_every_task_runs_once_not_before_its_deadline_and_in_order(notes):
     delays_ms = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
     timer = Timer(0)
     clock = VirtualClock(0)
@@ -192,7 +192,7 @@ def test_advancing_an_idle_timer_runs_nothing_and_keeps_the_levels_in_step(notes
 # -- counting, moving, cancelling -------------------------------------------------------
 
 
-def test_adding_a_pending_task_again_moves_it_and_keeps_the_count(notes, slots):
+def test_173_adding_a_pending_task_again_moves_it_and_keeps_the_count(notes, slots):
     timer = Timer(0)
     task, other = notes.add(timer, 5, 5)
     timer.add(task, 300)
