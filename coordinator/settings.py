@@ -45,6 +45,12 @@ class Settings(GroupConfig):
     node_id: int = 0
     """This node's number, as FindCoordinator names it."""
 
+    store: str = "sqlite"
+    """Where groups are durable: sqlite, in data_dir; or memory, which ends with the process."""
+
+    data_dir: str = "coordinator-data"
+    """Folder of the sqlite store. One process at a time serves from it."""
+
     shards: int = 16
     """Shards the groups are divided into. Fixed when a store is made."""
 
@@ -112,6 +118,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "drain_timeout_ms": (0, _MAX),
 }
 _CHOICES = {
+    "store": ("sqlite", "memory"),
     "log_format": ("auto", "json", "console"),
     "log_level": ("debug", "info", "warning", "error"),
 }

@@ -1,4 +1,4 @@
-"""Generate `coordinator/v1` from the contract in this folder.
+"""Generate the packages of `PACKAGES` from the contracts in this folder.
 
     python protos/generate.py           write the files
     python protos/generate.py --check   write nothing; exit 1 and name what differs
@@ -18,23 +18,24 @@ from pathlib import Path
 
 PROTOS = Path(__file__).resolve().parent
 ROOT = PROTOS.parent
-PACKAGE = Path("coordinator/v1")
+PACKAGES = (Path("coordinator/v1"), Path("coordinator/durable/v1"))
 INIT = '"""The generated contract. Never edit: run `poe protos`."""\n'
 
 
 def generate(out: Path) -> None:
-    """Write the generated package below `out`.
+    """Write the generated packages below `out`.
 
     Raises:
         RuntimeError: there is nothing to generate from, or protoc refused.
     """
     from grpc_tools import protoc
 
-    sources = sorted(
-        path.relative_to(PROTOS).as_posix() for path in PROTOS.glob(f"{PACKAGE}/*.proto")
-    )
-    if not sources:
-        raise RuntimeError(f"no .proto file in {PROTOS / PACKAGE}")
+    sources: list[str] = []
+    for package in PACKAGES:
+        found = [path.relative_to(PROTOS).as_posix() for path in PROTOS.glob(f"{package}/*.proto")]
+        if not found:
+            raise RuntimeError(f"no .proto file in {PROTOS / package}")
+        sources += sorted(found)
     # protoc looks for the plugins of mypy-protobuf on the PATH.
     os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")
     arguments = [
@@ -49,27 +50,28 @@ def generate(out: Path) -> None:
     ]
     if protoc.main(arguments) != 0:
         raise RuntimeError("protoc refused the contract; its words are above")
-    (out / PACKAGE / "__init__.py").write_text(INIT, encoding="utf-8")
+    for package in PACKAGES:
+        (out / package / "__init__.py").write_text(INIT, encoding="utf-8")
 
 
 def package_files(root: Path) -> dict[str, bytes]:
-    """The generated package below `root`: file name to content."""
-    folder = root / PACKAGE
+    """The generated packages below `root`: path from there to content."""
     return {
-        path.name: path.read_bytes()
-        for path in sorted(folder.glob("*"))
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for package in PACKAGES
+        for path in sorted((root / package).glob("*"))
         if path.is_file() and path.suffix in {".py", ".pyi"}
     }
 
 
 def drift(root: Path = ROOT) -> list[str]:
-    """What differs between the package below `root` and a fresh generation; empty if nothing."""
+    """What differs between the packages below `root` and fresh ones; empty if nothing."""
     with tempfile.TemporaryDirectory() as fresh:
         generate(Path(fresh))
         wanted = package_files(Path(fresh))
     found = package_files(root)
     return [
-        f"{PACKAGE / name}: {_difference(wanted.get(name), found.get(name))}"
+        f"{name}: {_difference(wanted.get(name), found.get(name))}"
         for name in sorted(wanted.keys() | found.keys())
         if wanted.get(name) != found.get(name)
     ]
@@ -82,21 +84,20 @@ def _difference(wanted: bytes | None, found: bytes | None) -> str:
 
 
 def write(root: Path = ROOT) -> None:
-    """Bring the package below `root` up to date, and remove what no `.proto` generates."""
+    """Bring the packages below `root` up to date, and remove what no `.proto` generates."""
     with tempfile.TemporaryDirectory() as fresh:
         generate(Path(fresh))
         wanted = package_files(Path(fresh))
-    folder = root / PACKAGE
-    folder.mkdir(parents=True, exist_ok=True)
     for name in package_files(root).keys() - wanted.keys():
-        (folder / name).unlink()
+        (root / name).unlink()
     for name, content in wanted.items():
-        (folder / name).write_bytes(content)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
 
 
 def main() -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(description="Generate coordinator/v1 from protos/.")
+    parser = argparse.ArgumentParser(description="Generate the code of the contracts.")
     parser.add_argument("--check", action="store_true", help="only say what differs")
     if not parser.parse_args().check:
         write()
@@ -107,7 +108,7 @@ def main() -> int:
     print(
         "Run `poe protos` and commit the result."
         if differences
-        else "coordinator/v1 is up to date."
+        else "The generated code is up to date."
     )
     return 1 if differences else 0
 

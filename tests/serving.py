@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from coordinator.runtime.node import Node
+from coordinator.runtime.watchers import Watchers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
 
@@ -27,11 +28,15 @@ class Running:
     def __init__(self, **settings) -> None:
         self.events: list = []
         self.failures: list = []
+        self.recoveries: list = []
         self.malformed: list = []
         self.node = Node(
             Settings(**{**FAST, **settings}),
-            on_events=lambda events, _: self.events.extend(events),
-            on_failure=lambda what, error: self.failures.append((what, error)),
+            watchers=Watchers(
+                events=lambda events, _: self.events.extend(events),
+                failure=lambda what, error: self.failures.append((what, error)),
+                recovery=self.recoveries.append,
+            ),
         )
         self.server = CoordinatorServer(
             self.node, on_malformed=lambda *what: self.malformed.append(what)
@@ -46,7 +51,8 @@ class Running:
 async def running(**settings):
     """A server for the length of a test; it must not have failed in it."""
     it = Running(**settings)
-    await it.server.start()
+    await it.server.listen()
+    await it.server.load()
     try:
         yield it
     finally:
@@ -59,6 +65,8 @@ class Process:
 
     def __init__(self, *flags: str) -> None:
         defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+        if "--data-dir" not in flags:
+            defaults += ["--store", "memory"]
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -77,7 +85,7 @@ class Process:
         self.lines: list[dict] = []
         while True:
             text = self._process.stderr.readline()
-            assert text, f"the server ended with {self._process.wait()}"
+            assert text, f"the server ended with {self._process.wait()}: {self.lines}"
             self.lines.append(json.loads(text))
             if self.lines[-1]["event"] == "serving":
                 break

@@ -35,9 +35,10 @@ def test_committed_package_is_what_the_contract_generates(generator: ModuleType)
 
 
 def test_every_proto_has_code_and_stubs(generator: ModuleType, copy: Path) -> None:
-    names = {path.stem for path in (ROOT / "protos" / generator.PACKAGE).glob("*.proto")}
-    wanted = {name + suffix for name in names for suffix in FILES} | {"__init__.py"}
-    assert {path.name for path in (copy / generator.PACKAGE).iterdir()} == wanted
+    for package in generator.PACKAGES:
+        names = {path.stem for path in (ROOT / "protos" / package).glob("*.proto")}
+        wanted = {name + suffix for name in names for suffix in FILES} | {"__init__.py"}
+        assert {path.name for path in (copy / package).iterdir() if path.is_file()} == wanted
 
 
 def test_generation_is_deterministic(generator: ModuleType, copy: Path) -> None:
@@ -51,7 +52,7 @@ def test_generated_code_names_no_path_of_the_machine(generator: ModuleType, copy
 
 
 def test_drift_names_changed_missing_and_stray_files(generator: ModuleType, copy: Path) -> None:
-    folder = copy / generator.PACKAGE
+    folder = copy / generator.PACKAGES[0]
     with (folder / "group_pb2.py").open("a") as file:
         file.write("# Edited by hand.\n")
     (folder / "errors_pb2.pyi").unlink()
@@ -64,7 +65,7 @@ def test_drift_names_changed_missing_and_stray_files(generator: ModuleType, copy
 
 
 def test_writing_removes_what_no_proto_generates(generator: ModuleType, copy: Path) -> None:
-    stray = copy / generator.PACKAGE / "old_pb2.py"
+    stray = copy / generator.PACKAGES[0] / "old_pb2.py"
     stray.touch()
     generator.write(copy)
     assert not stray.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,8 +12,11 @@ from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.node import Node
+from coordinator.runtime.stores import open_log
+from coordinator.runtime.watchers import Watchers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
+from coordinator.storage.log import CannotOpen, Damaged
 
 CANNOT_START = 1
 
@@ -40,13 +44,20 @@ async def _serve(settings: Settings) -> int:
         event_log(events, now_ms)
         metrics(events, now_ms)
 
-    def on_failure(what: str, error: BaseException | None) -> None:
-        logger.error("shard_stopped", what=what, exc_info=error)
-
     def on_malformed(method: str, peer: str, what: str) -> None:
         logger.warning("request_refused", method=method, peer=peer, what=what)
 
-    node = Node(settings, on_events=on_events, on_failure=on_failure)
+    watchers = Watchers(
+        events=on_events,
+        failure=lambda what, error: logger.error("trouble", what=what, exc_info=error),
+        recovery=lambda what: logger.info("recovered", what=what),
+    )
+    try:
+        log = open_log(settings)
+    except CannotOpen as error:
+        logger.error("cannot_start", what=str(error))
+        return CANNOT_START
+    node = Node(settings, watchers=watchers, log=log)
     server = CoordinatorServer(node, on_malformed=on_malformed)
     metrics = Metrics(
         stats=node.stats, loop_lag_s=lambda: node.loop_lag_s, calls=lambda: server.rpc.calls
@@ -57,17 +68,21 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, stopping.set)
     stop_metrics = None
     try:
-        port = await server.start()
+        port = await server.listen()
+        host, _ = settings.listen_address
+        logger.info("loading", address=f"{host}:{port}", store=settings.store)
+        if not await _load(server, stopping):
+            await server.stop()
+            return 0
         metrics_url = None
         if settings.metrics_address is not None:
-            host, _ = settings.metrics_address
+            metrics_host, _ = settings.metrics_address
             metrics_port, stop_metrics = metrics.serve(*settings.metrics_address)
-            metrics_url = f"http://{host}:{metrics_port}/metrics"
-    except OSError as error:
+            metrics_url = f"http://{metrics_host}:{metrics_port}/metrics"
+    except (OSError, Damaged) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
-    host, _ = settings.listen_address
     logger.info("serving", address=f"{host}:{port}", metrics=metrics_url, shards=settings.shards)
     await stopping.wait()
     logger.info("stopping")
@@ -76,3 +91,19 @@ async def _serve(settings: Settings) -> int:
         stop_metrics()
     logger.info("stopped")
     return 0
+
+
+async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
+    """False if the node was told to stop before everything was loaded."""
+    gc.disable()  # Everything that is loaded stays: a collection finds nothing to free.
+    loading = asyncio.create_task(server.load())
+    told = asyncio.create_task(stopping.wait())
+    await asyncio.wait((loading, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    gc.enable()
+    gc.freeze()
+    if not loading.done():
+        loading.cancel()
+        return False
+    await loading
+    return True

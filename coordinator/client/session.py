@@ -78,7 +78,10 @@ class GroupMember:
             )
         )
         self._clock = clock
-        self._back_off = BackOff(random)
+        # Several attempts fit into a session, whose end costs the partitions.
+        most_s = min(5.0, self._machine.config.session_timeout_ms / 6_000)
+        self._back_off = BackOff(random, most_s=most_s)
+        self._retrying = False
         self._connection = Connection(
             [bootstrap] if isinstance(bootstrap, str) else list(bootstrap),
             group_id,
@@ -294,6 +297,7 @@ class GroupMember:
             self._machine.unreachable(self._clock())
             self._tell()
             todo = Next.REDISCOVER
+        self._retrying = todo is not Next.GO_ON
         if todo is Next.REDISCOVER:
             await self._connection.close()
         if todo is Next.GO_ON:
@@ -316,8 +320,12 @@ class GroupMember:
         return self._machine.sync_answered(response, sent_at_ms, self._clock())
 
     async def _serve(self) -> Next:
-        """Wait for the next beat, for the owner, or for a deadline; then beat."""
-        await self._sleep(self._pause_s())
+        """Wait for the next beat, for the owner, or for a deadline; then beat.
+
+        A beat that failed is repeated after the back-off alone: the session is running out.
+        """
+        if not self._retrying:
+            await self._sleep(self._pause_s())
         if await self._look_at_the_clock():
             return Next.GO_ON
         stub = await self._connection.stub()

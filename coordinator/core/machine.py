@@ -3,6 +3,7 @@
     handle(command, now_ms) -> Outcome        live
     apply(record)                             a record was acknowledged, or is read back
     restore(now_ms) -> Outcome                all records have been read back: serve
+    records() -> [Record]                     what is durable, in as few records as there are facts
     unload(error) -> Outcome                  give every group up
 
 `Refused` is caught here, once. It was raised before anything changed, so nothing has
@@ -155,6 +156,10 @@ class GroupMachine:
         """Bring the groups to life from their durable facts, with full session time-outs."""
         for group in self.groups.values():
             self._revive(group, now_ms, out)
+
+    def records(self) -> list[Record]:
+        """The durable facts of all groups, as the records that bring them back."""
+        return [record for group in self.groups.values() for record in durable.records_of(group)]
 
     def unload(self, error: ErrorCode, out: Outcome) -> None:
         """Answer every parked call with `error` and forget all groups."""

@@ -118,3 +118,18 @@ def apply(record: Record, group: Group) -> None:
             group.offsets.clear()
             group.committed = None
             group.manifest = b""
+
+
+def records_of(group: Group) -> list[Record]:
+    """The records that bring a group's durable facts back, and nothing else.
+
+    They are the very objects the group holds: nothing is copied.
+    """
+    records: list[Record] = list(group.offsets.values())
+    if group.committed is not None:
+        records.append(group.committed)
+    if group.durable_generation > (group.committed.generation if group.committed else 0):
+        records.append(GenerationFloor(group.group_id, group.durable_generation))
+    if group.manifest:
+        records.append(ManifestStored(group.group_id, group.manifest))
+    return records

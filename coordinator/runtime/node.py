@@ -16,7 +16,8 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
-from coordinator.runtime.shard_runner import EventSink, FailureSink, ShardRunner
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.placement import shard_of
 from coordinator.shard.shard import ShardStats
@@ -32,16 +33,14 @@ class Node:
     """All shards of one process.
 
     Args:
-        log: where groups are durable; in memory by default.
-        on_events, on_failure: for those who watch.
+        log: where groups are durable; in memory by default. It is closed at the end.
     """
 
     def __init__(
         self,
         settings: Settings,
         *,
-        on_events: EventSink,
-        on_failure: FailureSink,
+        watchers: Watchers,
         log: GroupLog | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -57,21 +56,19 @@ class Node:
                 ids=ids or RandomIds(),
                 log=self._log,
                 clock=clock or AnchoredClock(),
-                on_events=on_events,
-                on_failure=on_failure,
+                watchers=watchers,
             )
             for number in range(settings.shards)
         ]
         self._lag_probe: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Load every shard and serve.
+        """Load every shard and serve; those that are loaded do so while others load.
 
         Raises:
-            LogError: the log cannot be read.
+            Damaged: what the log holds is not what was written.
         """
-        for runner in self._runners:
-            await runner.start()
+        await asyncio.gather(*(runner.start() for runner in self._runners))
         self._lag_probe = asyncio.create_task(self._measure_lag())
 
     async def stop(self) -> None:

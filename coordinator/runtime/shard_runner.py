@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
+from coordinator.runtime import codec
 from coordinator.runtime.failures import failure_of
+from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
 from coordinator.runtime.topics import read_topics
+from coordinator.runtime.watchers import Watchers
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.shard import Shard, ShardStats
-from coordinator.storage.log import Entry, Fence, GroupLog, LogError
+from coordinator.storage.log import (
+    Ambiguous,
+    Damaged,
+    Entry,
+    Fence,
+    GroupLog,
+    Loaded,
+    LogError,
+    Snapshot,
+    Unavailable,
+)
 from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
 
@@ -34,17 +47,9 @@ release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 AMBIGUOUS_BACKOFF_S = 0.05
 RELOAD_BACKOFF_S = 1.0
 
-EventSink = Callable[[Sequence[Event], int], None]
-FailureSink = Callable[[str, BaseException | None], None]
-
 
 class ShardRunner:
-    """Runs one shard on the current loop.
-
-    Args:
-        on_events: told what happened, and when (epoch milliseconds).
-        on_failure: told of a shard that stopped, and why.
-    """
+    """Runs one shard on the current loop."""
 
     def __init__(
         self,
@@ -54,48 +59,57 @@ class ShardRunner:
         ids: IdSource,
         log: GroupLog,
         clock: Clock,
-        on_events: EventSink,
-        on_failure: FailureSink,
+        watchers: Watchers,
     ) -> None:
         self.shard_id = shard_id
         self._config = config
         self._ids = ids
         self._log = log
         self._clock = clock
-        self._on_events = on_events
-        self._on_failure = on_failure
+        self._watchers = watchers
         self._shard: Shard | None = None
         self._fence: Fence | None = None
         self._calls: dict[CallId, tuple[asyncio.Future[Reply], Request]] = {}
         self._releasing: deque[tuple[CallId, Reply]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: AsyncTimerDriver | None = None
+        self._snapshots = SnapshotPolicy(0, 0, 0)
+        self._snapshot_task: asyncio.Task[None] | None = None
+        self._trouble = ""  # What is wrong with the log, in its own words.
+        self._started = False
         self._stopped = False
 
     async def start(self) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
+        A log that cannot be read now is asked again until it can.
+
         Raises:
-            LogError: the log cannot be read.
+            Damaged: what the log holds is not what was written.
         """
+        self._started = True
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
-        self._fence = await self._log.fence(self.shard_id)
-        entries = await self._log.load(self._fence)
-        now_ms = self._clock.now_ms()
-        shard = Shard(self._config, self._ids, read_topics, now_ms=now_ms)
-        records = [record for entry in entries for record in entry.records]
-        sequence = entries[-1].sequence if entries else 0
-        outbox = shard.restore(records, now_ms, sequence=sequence)
+        loaded = None
+        while loaded is None and not self._stopped:
+            try:
+                self._fence = await self._log.fence(self.shard_id)
+                loaded = await self._log.load(self._fence)
+            except LogError as error:
+                self._report(f"the log cannot be read: {error}")
+                await asyncio.sleep(RELOAD_BACKOFF_S)
+        if loaded is None:
+            return
+        # In a thread: a hundred thousand groups take seconds, and other shards serve.
+        shard, outbox, self._snapshots = await asyncio.to_thread(self._build, loaded)
+        self._recovered()
         self._shard = shard
         self._take(outbox)
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
         if self._shard is None:
-            if self._stopped:
-                return request.refusal(Refused(ErrorCode.NOT_COORDINATOR))
-            return admission.answer_while_loading(request)
+            return self._answer_without_shard(request)
         call_id = request.call_id
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._calls[call_id] = (future, request)
@@ -111,9 +125,7 @@ class ShardRunner:
         """
         shard = self._shard
         if shard is None:
-            if self._stopped:
-                return request.refusal(Refused(ErrorCode.NOT_COORDINATOR))
-            return admission.answer_while_loading(request)
+            return self._answer_without_shard(request)
         try:
             outbox = shard.step(request, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
@@ -136,6 +148,8 @@ class ShardRunner:
             self._step(Unload(error))
         if self._alarm is not None:
             self._alarm.close()
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
         self._shard = None
         while self._releasing or self._tasks:
             await asyncio.sleep(0)
@@ -152,6 +166,27 @@ class ShardRunner:
         return ShardStats() if self._shard is None else self._shard.stats()
 
     # --- Inside ---
+
+    def _answer_without_shard(self, request: Request) -> Reply:
+        if self._stopped:
+            return request.refusal(Refused(ErrorCode.NOT_COORDINATOR))
+        if not self._started:
+            return request.refusal(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return admission.answer_while_loading(request)
+
+    def _build(self, loaded: Loaded) -> tuple[Shard, Outbox, SnapshotPolicy]:
+        """A shard of what the log holds. Sessions begin when all of it has been read."""
+        shard = Shard(self._config, self._ids, read_topics, now_ms=self._clock.now_ms())
+        shard.replay(map(codec.decode, loaded.records()), self._clock.now_ms())
+        outbox = shard.restore(
+            self._clock.now_ms(), sequence=loaded.sequence, next_offset=loaded.next_offset
+        )
+        policy = SnapshotPolicy(
+            len(loaded.entries),
+            sum(len(record) for entry in loaded.entries for record in entry.records),
+            sum(map(len, loaded.snapshot.records)) if loaded.snapshot else 0,
+        )
+        return shard, outbox, policy
 
     def _step(self, event: Input) -> None:
         if self._shard is None:
@@ -174,10 +209,10 @@ class ShardRunner:
                 asyncio.get_running_loop().call_soon(self._release)
             self._releasing.extend(outbox.replies)
         if outbox.events:
-            self._on_events(outbox.events, self._clock.now_ms())
+            self._watchers.events(outbox.events, self._clock.now_ms())
         if outbox.unloaded and not self._stopped:
             self._shard = None
-            self._on_failure("the log has refused this node", None)
+            self._watchers.failure("the log has refused this node", None)
             self._start(self._reload())
         elif self._alarm is not None:
             self._alarm.wake_at(outbox.next_deadline_ms)
@@ -199,20 +234,69 @@ class ShardRunner:
         shard = self._shard
         if append.attempt > 1:
             await asyncio.sleep(AMBIGUOUS_BACKOFF_S * append.attempt)
-        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, append.records)
+        records = tuple(map(codec.encode, append.records))
+        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
         try:
             await self._log.append(self._fence, entry)
         except LogError as error:
-            result: Input = AppendFailed(append.sequence, failure_of(error))
+            if self._shard is shard:
+                self._append_failed(append, error)
+            return
+        if self._shard is shard and shard is not None:
+            self._recovered()
+            self._step(Appended(append.sequence))
+            self._snapshots.appended(sum(map(len, records)))
+            if self._snapshots.is_due() and self._shard is shard:
+                self._take_snapshot(shard, append.sequence, append.base_offset + len(records))
+
+    def _append_failed(self, append: Append, error: LogError) -> None:
+        if isinstance(error, Unavailable | Ambiguous):
+            self._report(f"the log cannot be written: {error}")
+        if self._shard is None:
+            return
+        outbox = self._shard.step(
+            AppendFailed(append.sequence, failure_of(error)), self._clock.now_ms()
+        )
+        if str(error):
+            outbox.replies = [
+                (call_id, replace(reply, message=f"{reply.message} ({error})"))
+                for call_id, reply in outbox.replies
+            ]
+        self._take(outbox)
+
+    def _take_snapshot(self, shard: Shard, sequence: int, next_offset: int) -> None:
+        """Note what is durable now, which is cheap; encode and write it beside the service."""
+        assert self._fence is not None
+        encoded = Encoded(shard.records(), codec.encode)
+        self._snapshots.begin()
+        write = self._write_snapshot(self._fence, Snapshot(sequence, next_offset, encoded), encoded)
+        self._snapshot_task = self._start(write)
+
+    async def _write_snapshot(self, fence: Fence, snapshot: Snapshot, encoded: Encoded) -> None:
+        policy = self._snapshots
+        try:
+            await self._log.write_snapshot(fence, snapshot)
+        except LogError as error:
+            policy.end(0)
+            self._watchers.failure(f"no snapshot was taken: {error}", None)
         else:
-            result = Appended(append.sequence)
-        if self._shard is shard:
-            self._step(result)
+            policy.end(encoded.size_bytes)
+
+    def _report(self, trouble: str) -> None:
+        """Once, however often it happens."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._watchers.failure(trouble, None)
+
+    def _recovered(self) -> None:
+        if self._trouble:
+            self._watchers.recovery(f"no longer: {self._trouble}")
+            self._trouble = ""
 
     def _fail(self, error: Exception) -> None:
         """A broken shard answers nobody from its broken state: it starts again from the log."""
         self._shard = None
-        self._on_failure("the shard is inconsistent and is loaded again", error)
+        self._watchers.failure("the shard is inconsistent and is loaded again", error)
         refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
         for future, request in self._calls.values():
             if not future.done():
@@ -225,12 +309,13 @@ class ShardRunner:
             await asyncio.sleep(RELOAD_BACKOFF_S)
             try:
                 await self.start()
-            except LogError as error:
-                self._on_failure("the log cannot be read", error)
+            except Damaged as error:
+                self._report(str(error))
             else:
                 return
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -52,8 +52,8 @@ class CoordinatorServer:
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
 
-    async def start(self) -> int:
-        """Bind, load, serve. Healthy once every shard is loaded.
+    async def listen(self) -> int:
+        """Bind, and answer that the coordinator is loading.
 
         Returns:
             The port, which is the system's choice if the settings say 0.
@@ -77,9 +77,16 @@ class CoordinatorServer:
         reflection.enable_server_reflection(names, server)
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await server.start()
+        return self.port
+
+    async def load(self) -> None:
+        """Load every shard; healthy once that is done.
+
+        Raises:
+            Damaged: what the log holds is not what was written.
+        """
         await self.node.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
-        return self.port
 
     async def stop(self) -> None:
         """Not healthy first, then no new calls, then an answer to every parked one."""

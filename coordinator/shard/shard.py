@@ -112,23 +112,32 @@ class Shard:
         self._offset_check = _OffsetCheck(self._inner)
         self.timer.add(self._offset_check, now_ms + config.offsets_retention_check_interval_ms)
 
-    def restore(self, records: Iterable[Record], now_ms: int, *, sequence: int = 0) -> Outbox:
-        """Load: apply what the log holds, then bring the groups to life.
+    def replay(self, records: Iterable[Record], now_ms: int) -> None:
+        """Load, first half: apply what the log holds, in its order. Nothing serves yet."""
+        for record in records:
+            self.machine.apply(record, now_ms)
+
+    def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
+        """Load, second half: bring the groups to life, with full session time-outs from now.
 
         Args:
             sequence: of the last entry that was read; appends go on after it.
+            next_offset: the offset of the first record that will be appended.
         """
         self._now_ms = now_ms
-        offset = 0
-        for record in records:
-            self.machine.apply(record, now_ms)
-            offset += 1
-        self._writes.start_at(sequence, offset)
+        self._writes.start_at(sequence, next_offset)
         outbox = Outbox()
         out = Outcome()
         self.machine.restore(now_ms, out)
         self._carry_out(out, outbox)
         return self._finish(outbox)
+
+    def records(self) -> list[Record]:
+        """What is durable, as the records that bring it back; for a snapshot.
+
+        They cover exactly the entries that have been acknowledged.
+        """
+        return self.machine.records()
 
     def step(self, event: Input, now_ms: int) -> Outbox:
         """Handle one input, and everything that follows from it inside."""

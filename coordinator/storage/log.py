@@ -2,12 +2,16 @@
 
 A log fails in exactly four ways. Which one it was decides what the shard does, so
 a backend that cannot tell whether an entry was written has to say `Ambiguous`.
+
+Two more things can be wrong before a log serves, and nobody retries them:
+`CannotOpen`, and `Damaged`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from coordinator.core.ids import ShardId
 
@@ -32,6 +36,14 @@ class TooLarge(LogError):
     """Nothing was written, and an entry of this size never will be. Split it."""
 
 
+class CannotOpen(Exception):
+    """The store cannot be used as it is. The message says why, and what to do."""
+
+
+class Damaged(Exception):
+    """What was stored is not what is read. The message says where, and what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fence:
     """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher epoch."""
@@ -42,12 +54,56 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is written in one go. `records` are values the log does not look into."""
+    """What is written in one go. The log does not look into its records.
+
+    `sequence` counts a shard's entries from 1, `base_offset` the records before this entry.
+    """
 
     sequence: int
     epoch: int
     base_offset: int
-    records: tuple[Any, ...]  # Any: the log carries records, it does not know their types.
+    records: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a shard's entries up to and with `sequence` come to, in fewer records.
+
+    `next_offset` is the offset of the first record after those entries.
+    """
+
+    sequence: int
+    next_offset: int
+    records: Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A shard as the log holds it: a snapshot, and the entries after it."""
+
+    snapshot: Snapshot | None
+    entries: list[Entry]
+
+    @property
+    def sequence(self) -> int:
+        """Of the last entry; 0: there never was one."""
+        if self.entries:
+            return self.entries[-1].sequence
+        return 0 if self.snapshot is None else self.snapshot.sequence
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record will have."""
+        if self.entries:
+            return self.entries[-1].base_offset + len(self.entries[-1].records)
+        return 0 if self.snapshot is None else self.snapshot.next_offset
+
+    def records(self) -> Iterable[bytes]:
+        """All records in order: applied one after the other, they make the shard's groups."""
+        if self.snapshot is not None:
+            yield from self.snapshot.records
+        for entry in self.entries:
+            yield from entry.records
 
 
 class GroupLog(Protocol):
@@ -63,12 +119,24 @@ class GroupLog(Protocol):
     async def append(self, fence: Fence, entry: Entry) -> None:
         """Write `entry` if `fence` still holds and `entry.sequence` is the next one.
 
-        The same sequence with the same records twice is success.
+        Returns once it is durable. The same sequence with the same records twice is
+        success; with others, `Fenced`: somebody else has written there.
         """
         ...
 
-    async def load(self, fence: Fence) -> list[Entry]:
-        """All entries in order, linearizable: nothing acknowledged earlier is missing."""
+    async def load(self, fence: Fence) -> Loaded:
+        """Everything there is, linearizable: nothing acknowledged earlier is missing.
+
+        Raises:
+            Damaged: an entry is not what was written.
+        """
+        ...
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        """Replace the entries that `snapshot` covers by it, all or none.
+
+        Its records are taken in another thread, a slice at a time, beside the appends.
+        """
         ...
 
     async def close(self) -> None:

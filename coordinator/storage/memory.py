@@ -1,8 +1,8 @@
 """A log that lives as long as its process: for tests, and for trying things out.
 
 It is no laxer than a durable one: it checks the fence and the sequence number, treats
-a repeated entry as success, and can be told to fail the next append in each of the
-four ways.
+a repeated entry as success, and can be told to fail at every step in each of the four
+ways.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import deque
 
 from coordinator.core.ids import ShardId
+from coordinator.storage import entry as frames
 from coordinator.storage.log import (
     Ambiguous,
     Entry,
     Fence,
     Fenced,
+    Loaded,
     LogError,
+    Snapshot,
     TooLarge,
     Unavailable,
 )
@@ -23,57 +26,89 @@ from coordinator.storage.log import (
 FAILURES: dict[str, type[LogError]] = {
     "fenced": Fenced,
     "ambiguous": Ambiguous,
+    "lost": Ambiguous,
     "unavailable": Unavailable,
     "too_large": TooLarge,
 }
-"""The four failures, by the names under which tests ask for them."""
+"""The four failures, by the names under which tests ask for them. Of an "ambiguous" step
+everything is done, of a "lost" one nothing, and neither can be told from the other."""
 
 
 class MemoryLog:
     """`GroupLog` in a list. The `…_now` methods serve callers that cannot await."""
 
     def __init__(self) -> None:
-        self._entries: dict[ShardId, list[Entry]] = {}
+        self._frames: dict[ShardId, dict[int, bytes]] = {}
+        self._snapshots: dict[ShardId, Snapshot] = {}
         self._epochs: dict[ShardId, int] = {}
-        self._failures: deque[type[LogError]] = deque()
+        self._last: dict[ShardId, int] = {}
+        self._failures: dict[str, deque[str]] = {}
+
+    def fail_next(self, step: str, kind: str) -> None:
+        """Let the next `fence`, `append`, `load` or `write_snapshot` fail; calls queue up.
+
+        Args:
+            kind: one of `FAILURES`.
+        """
+        assert kind in FAILURES, f"{kind} is none of {', '.join(FAILURES)}"
+        self._failures.setdefault(step, deque()).append(kind)
 
     def fail_next_append(self, kind: str) -> None:
-        """Let the next append fail; further calls queue up.
+        """See `fail_next`."""
+        self.fail_next("append", kind)
 
-        An "ambiguous" append is written all the same, which is the hard half of the case.
-
-        Raises:
-            KeyError: `kind` is not one of `FAILURES`.
-        """
-        self._failures.append(FAILURES[kind])
+    def forget_failures(self) -> None:
+        """Nothing fails from here on."""
+        self._failures.clear()
 
     def fence_now(self, shard: ShardId) -> Fence:
         """See `GroupLog.fence`."""
+        ambiguous = self._failure("fence")
         epoch = self._epochs.get(shard, 0) + 1
         self._epochs[shard] = epoch
+        if ambiguous:
+            raise Ambiguous
         return Fence(shard, epoch)
 
     def append_now(self, fence: Fence, entry: Entry) -> None:
         """See `GroupLog.append`."""
-        failure = self._failures.popleft() if self._failures else None
-        if failure is not None and failure is not Ambiguous:
-            raise failure
-        if self._epochs.get(fence.shard, 0) != fence.epoch:
-            raise Fenced
-        entries = self._entries.setdefault(fence.shard, [])
-        if entry.sequence == len(entries) and entries[-1].records == entry.records:
+        ambiguous = self._failure("append")
+        self._check(fence)
+        stored = self._frames.setdefault(fence.shard, {})
+        frame = frames.encode(fence.shard, entry)
+        last = self._last.get(fence.shard, 0)
+        if entry.sequence == last and stored.get(last) == frame:
             return
-        if entry.sequence != len(entries) + 1:
-            raise Fenced
-        entries.append(entry)
-        if failure is not None:
-            raise failure
+        if entry.sequence != last + 1:
+            raise Fenced(f"entry {entry.sequence} follows entry {last}")
+        stored[entry.sequence] = frame
+        self._last[fence.shard] = entry.sequence
+        if ambiguous:
+            raise Ambiguous
 
-    def load_now(self, fence: Fence) -> list[Entry]:
+    def load_now(self, fence: Fence) -> Loaded:
         """See `GroupLog.load`."""
-        if self._epochs.get(fence.shard, 0) != fence.epoch:
-            raise Fenced
-        return list(self._entries.get(fence.shard, ()))
+        self._failure("load")
+        self._check(fence)
+        stored = sorted(self._frames.get(fence.shard, {}).items())
+        return Loaded(
+            self._snapshots.get(fence.shard),
+            [frames.decode(frame, fence.shard, sequence) for sequence, frame in stored],
+        )
+
+    def write_snapshot_now(self, fence: Fence, snapshot: Snapshot) -> None:
+        """See `GroupLog.write_snapshot`."""
+        ambiguous = self._failure("write_snapshot")
+        self._check(fence)
+        older = self._snapshots.get(fence.shard)
+        if older is None or older.sequence < snapshot.sequence:
+            kept = Snapshot(snapshot.sequence, snapshot.next_offset, tuple(snapshot.records))
+            self._snapshots[fence.shard] = kept
+            stored = self._frames.get(fence.shard, {})
+            for sequence in [number for number in stored if number <= snapshot.sequence]:
+                del stored[sequence]
+        if ambiguous:
+            raise Ambiguous
 
     async def fence(self, shard: ShardId) -> Fence:
         return self.fence_now(shard)
@@ -81,8 +116,26 @@ class MemoryLog:
     async def append(self, fence: Fence, entry: Entry) -> None:
         self.append_now(fence, entry)
 
-    async def load(self, fence: Fence) -> list[Entry]:
+    async def load(self, fence: Fence) -> Loaded:
         return self.load_now(fence)
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        self.write_snapshot_now(fence, snapshot)
 
     async def close(self) -> None:
         pass
+
+    def _failure(self, step: str) -> bool:
+        """True if this step is to be carried out and then to look ambiguous."""
+        queue = self._failures.get(step)
+        kind = queue.popleft() if queue else None
+        if kind is None:
+            return False
+        if kind != "ambiguous":
+            raise FAILURES[kind]
+        return True
+
+    def _check(self, fence: Fence) -> None:
+        epoch = self._epochs.get(fence.shard, 0)
+        if epoch != fence.epoch:
+            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")

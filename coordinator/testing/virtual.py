@@ -17,6 +17,7 @@ from coordinator.core.events import Event
 from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
+from coordinator.runtime import codec
 from coordinator.runtime.failures import failure_of
 from coordinator.runtime.topics import read_topics
 from coordinator.service import translate
@@ -24,7 +25,7 @@ from coordinator.settings import Settings
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
-from coordinator.storage.log import Entry, LogError
+from coordinator.storage.log import Entry, LogError, Snapshot
 from coordinator.storage.memory import MemoryLog
 from timer.clock import VirtualClock
 
@@ -163,6 +164,12 @@ class VirtualCoordinator:
         """The next append fails: "fenced", "ambiguous", "unavailable" or "too_large"."""
         self.log.fail_next_append(kind)
 
+    def take_snapshot(self) -> None:
+        """Replace the log's entries by what they come to."""
+        records = map(codec.encode, self._shard.records())
+        snapshot = Snapshot(self._sequence, self._next_offset, tuple(records))
+        self.log.write_snapshot_now(self._fence, snapshot)
+
     def hold_appends(self) -> None:
         """The log takes its time: nothing is acknowledged until `release_appends`."""
         self._holding = True
@@ -181,12 +188,16 @@ class VirtualCoordinator:
 
     def _load(self) -> None:
         self._fence = self.log.fence_now(_SHARD)
-        entries = self.log.load_now(self._fence)
+        loaded = self.log.load_now(self._fence)
         self._shard = Shard(
             self.settings, self._ids, read_topics, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
         )
-        records = [record for entry in entries for record in entry.records]
-        self._take(self._shard.restore(records, self.now_ms, sequence=len(entries)))
+        self._shard.replay(map(codec.decode, loaded.records()), self.now_ms)
+        outbox = self._shard.restore(
+            self.now_ms, sequence=loaded.sequence, next_offset=loaded.next_offset
+        )
+        self._sequence, self._next_offset = loaded.sequence, loaded.next_offset
+        self._take(outbox)
 
     def _step(self, event: Input) -> None:
         self._take(self._shard.step(event, self.now_ms))
@@ -202,12 +213,14 @@ class VirtualCoordinator:
                 self._write(outbox.append)
 
     def _write(self, append: Append) -> None:
-        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, append.records)
+        records = tuple(map(codec.encode, append.records))
+        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
         try:
             self.log.append_now(self._fence, entry)
         except LogError as error:
             self._step(AppendFailed(append.sequence, failure_of(error)))
         else:
+            self._sequence, self._next_offset = append.sequence, append.base_offset + len(records)
             self._step(Appended(append.sequence))
 
     def _answer(self, call_id: CallId, reply: Reply) -> None:

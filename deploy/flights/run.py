@@ -66,7 +66,7 @@ def _start_coordinator(folder: Path, stack: contextlib.ExitStack) -> tuple[str, 
         [
             sys.executable, "-m", "coordinator", "serve", "--log-format", "json",
             "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-            "--group-min-session-timeout-ms", "1000",
+            "--group-min-session-timeout-ms", "1000", "--data-dir", str(folder / "data"),
         ],
         stderr=log,
     )  # fmt: skip

@@ -119,13 +119,17 @@ class Clients(RuleBasedStateMachine):
     def wait(self, ms):
         self.s.advance(ms)
 
-    @rule(kind=st.sampled_from(["unavailable", "ambiguous", "too_large"]))
+    @rule(kind=st.sampled_from(["unavailable", "ambiguous", "lost", "too_large"]))
     def fail_an_append(self, kind):
         self.s.c.fail_next_append(kind)
 
     @rule()
+    def take_a_snapshot(self):
+        self.s.c.take_snapshot()
+
+    @rule()
     def restart(self):
-        self.s.c.log._failures.clear()
+        self.s.c.log.forget_failures()
         self.s.restart()
         self.calls = [None] * 10
         if self.s.state is None:
@@ -152,7 +156,7 @@ class Clients(RuleBasedStateMachine):
 
     def teardown(self):
         """Clients that behave are soon in a Stable group; clients that are gone leave none."""
-        self.s.c.log._failures.clear()
+        self.s.c.log.forget_failures()
         for _ in range(SETTLED_MS // TICK_MS):
             for n in range(10):
                 self._behave(n)

@@ -21,22 +21,31 @@ EXTENDED_DELAY_S = 6.0
 
 
 def with_server(run: Callable[[str, int], Figures]) -> Figures:
-    """Run against a server process of its own."""
-    flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]
-    with tempfile.NamedTemporaryFile("r+") as log:  # A pipe nobody reads would stop the server.
-        server = subprocess.Popen(  # noqa: S603  # Our own program.
-            [sys.executable, "-m", "coordinator", "serve", *flags], stderr=log
-        )
+    """Run against a server process of its own, with a store of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"  # A pipe nobody reads would stop the server.
+        flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]
+        flags += ["--data-dir", f"{folder}/data"]
+        with log.open("w") as file:
+            server = subprocess.Popen(  # noqa: S603  # Our own program.
+                [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
+            )
         try:
-            while not (first := Path(log.name).read_text()).endswith("\n"):
-                if server.poll() is not None:
-                    raise RuntimeError(f"the server ended with {server.returncode}: {first}")
-                time.sleep(0.05)
-            entry: dict[str, Any] = json.loads(first.splitlines()[0])
-            return run(entry["address"], server.pid)
+            return run(_address(server, log), server.pid)
         finally:
             server.terminate()
             server.wait()
+
+
+def _address(server: subprocess.Popen[bytes], log: Path) -> str:
+    """Where it serves, once it does."""
+    while server.poll() is None:
+        for line in log.read_text().splitlines():
+            entry: dict[str, Any] = json.loads(line)
+            if entry["event"] == "serving":
+                return str(entry["address"])
+        time.sleep(0.05)
+    raise RuntimeError(f"the server ended with {server.returncode}: {log.read_text()}")
 
 
 async def bench_heartbeat(address: str, pid: int, members: int, seconds: float) -> Figures:

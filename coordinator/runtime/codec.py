@@ -1,0 +1,172 @@
+"""Records to bytes and back. The log carries the bytes and does not look inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import intern
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from coordinator.core.records import (
+    GenerationFloor,
+    GroupDeleted,
+    GroupMetadata,
+    ManifestStored,
+    MemberRecord,
+    OffsetCommitted,
+    OffsetDeleted,
+    Record,
+)
+from coordinator.durable.v1 import records_pb2 as pb
+from coordinator.storage.log import Damaged
+
+
+def encode(record: Record) -> bytes:
+    """A record's bytes; equal records have equal bytes."""
+    message: pb.Record = _ENCODERS[type(record)](record)
+    return message.SerializeToString()
+
+
+def decode(data: bytes) -> Record:
+    """The record in the bytes.
+
+    Raises:
+        Damaged: it cannot be read, or is of a kind that a newer version has written.
+    """
+    try:
+        message = pb.Record.FromString(data)
+    except DecodeError as error:
+        raise Damaged(f"a record cannot be read: {error}") from error
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise Damaged(
+            f"a record of group {message.group_id!r} is of a kind that this version does not "
+            "know: run the version that wrote it, or a newer one"
+        )
+    return _DECODERS[kind](message.group_id, getattr(message, kind))
+
+
+# --- Encoders -----------------------------------------------------------------------------------
+
+
+def _group_metadata(record: GroupMetadata) -> pb.Record:
+    return pb.Record(
+        group_id=record.group_id,
+        group_metadata=pb.GroupMetadata(
+            generation=record.generation,
+            protocol_type=record.protocol_type,
+            protocol_name=record.protocol_name,
+            leader=record.leader,
+            state_changed_at_ms=record.state_changed_at_ms,
+            members=[
+                pb.GroupMetadata.Member(
+                    member_id=m.member_id,
+                    instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout_ms=m.rebalance_timeout_ms,
+                    session_timeout_ms=m.session_timeout_ms,
+                    metadata=m.metadata,
+                    assignment=m.assignment,
+                )
+                for m in record.members
+            ],
+        ),
+    )
+
+
+def _generation_floor(record: GenerationFloor) -> pb.Record:
+    floor = pb.GenerationFloor(generation=record.generation)
+    return pb.Record(group_id=record.group_id, generation_floor=floor)
+
+
+def _offset_committed(record: OffsetCommitted) -> pb.Record:
+    return pb.Record(
+        group_id=record.group_id,
+        offset_committed=pb.OffsetCommitted(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            leader_epoch=record.leader_epoch,
+            metadata=record.metadata,
+            committed_at_ms=record.committed_at_ms,
+            expires_at_ms=record.expires_at_ms,
+        ),
+    )
+
+
+def _manifest_stored(record: ManifestStored) -> pb.Record:
+    manifest = pb.ManifestStored(manifest=record.manifest)
+    return pb.Record(group_id=record.group_id, manifest_stored=manifest)
+
+
+def _offset_deleted(record: OffsetDeleted) -> pb.Record:
+    deleted = pb.OffsetDeleted(topic=record.topic, partition=record.partition)
+    return pb.Record(group_id=record.group_id, offset_deleted=deleted)
+
+
+def _group_deleted(record: GroupDeleted) -> pb.Record:
+    return pb.Record(group_id=record.group_id, group_deleted=pb.GroupDeleted())
+
+
+# Any: each function takes the records of its row.
+_ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
+    GroupMetadata: _group_metadata,
+    GenerationFloor: _generation_floor,
+    OffsetCommitted: _offset_committed,
+    ManifestStored: _manifest_stored,
+    OffsetDeleted: _offset_deleted,
+    GroupDeleted: _group_deleted,
+}
+
+
+# --- Decoders -----------------------------------------------------------------------------------
+# What many members and offsets have in common is kept once.
+
+
+def _read_group_metadata(group_id: str, m: pb.GroupMetadata) -> Record:
+    return GroupMetadata(
+        group_id,
+        m.generation,
+        intern(m.protocol_type) if m.HasField("protocol_type") else None,
+        intern(m.protocol_name) if m.HasField("protocol_name") else None,
+        m.leader if m.HasField("leader") else None,
+        m.state_changed_at_ms,
+        tuple(
+            MemberRecord(
+                x.member_id,
+                x.instance_id if x.HasField("instance_id") else None,
+                intern(x.client_id),
+                intern(x.client_host),
+                x.rebalance_timeout_ms,
+                x.session_timeout_ms,
+                x.metadata,
+                x.assignment,
+            )
+            for x in m.members
+        ),
+    )
+
+
+def _read_offset_committed(group_id: str, m: pb.OffsetCommitted) -> Record:
+    return OffsetCommitted(
+        group_id,
+        intern(m.topic),
+        m.partition,
+        m.offset,
+        m.leader_epoch,
+        m.metadata,
+        m.committed_at_ms,
+        m.expires_at_ms if m.HasField("expires_at_ms") else None,
+    )
+
+
+_DECODERS: dict[str, Callable[[str, Any], Record]] = {
+    "group_metadata": _read_group_metadata,
+    "generation_floor": lambda group_id, m: GenerationFloor(group_id, m.generation),
+    "offset_committed": _read_offset_committed,
+    "manifest_stored": lambda group_id, m: ManifestStored(group_id, m.manifest),
+    "offset_deleted": lambda group_id, m: OffsetDeleted(group_id, intern(m.topic), m.partition),
+    "group_deleted": lambda group_id, _: GroupDeleted(group_id),
+}

@@ -1,0 +1,66 @@
+"""When a shard's entries are to be replaced by what they come to.
+
+A load reads the last snapshot and the entries after it, so snapshots bound both the disk
+and the time of a load. Each costs a pass over the shard's groups: with many groups they
+are taken more rarely, so that no more is written for snapshots than for entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from coordinator.core.records import Record
+
+ENTRIES = 2_000
+BYTES = 8 * 1024 * 1024
+
+
+class SnapshotPolicy:
+    """Counts what a load would have to read.
+
+    Args:
+        entries, entry_bytes: after the last snapshot.
+        snapshot_bytes: of the last one.
+    """
+
+    def __init__(self, entries: int, entry_bytes: int, snapshot_bytes: int) -> None:
+        self._entries = entries
+        self._entry_bytes = entry_bytes
+        self._snapshot_bytes = snapshot_bytes
+        self._under_way = False
+
+    def appended(self, size_bytes: int) -> None:
+        """One more entry."""
+        self._entries += 1
+        self._entry_bytes += size_bytes
+
+    def is_due(self) -> bool:
+        """True if a snapshot is worth its cost."""
+        if self._under_way or self._entry_bytes < self._snapshot_bytes:
+            return False
+        return self._entries >= ENTRIES or self._entry_bytes >= BYTES
+
+    def begin(self) -> None:
+        """A snapshot is being taken; what is appended meanwhile counts for the next."""
+        self._under_way = True
+        self._entries = self._entry_bytes = 0
+
+    def end(self, snapshot_bytes: int) -> None:
+        """It is durable; or it has failed, with 0, and the next one comes in its time."""
+        self._under_way = False
+        self._snapshot_bytes = snapshot_bytes or self._snapshot_bytes
+
+
+class Encoded:
+    """Records as bytes, one at a time, and how many bytes that came to."""
+
+    def __init__(self, records: Iterable[Record], encode: Callable[[Record], bytes]) -> None:
+        self._records = records
+        self._encode = encode
+        self.size_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for record in self._records:
+            data = self._encode(record)
+            self.size_bytes += len(data)
+            yield data

@@ -1,0 +1,295 @@
+"""The log on one machine: SQLite in WAL mode, every commit synced before it is acknowledged.
+
+An append compares the shard's epoch and claims the next sequence number in one row of
+`fence`, and adds its frame to the end of `entry`, both in one transaction. The lock of
+the folder keeps a second process out; the row would stop it all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import apsw
+
+from coordinator.core.ids import ShardId
+from coordinator.storage import entry as frames
+from coordinator.storage import schema
+from coordinator.storage.folder import DATABASE, FolderLock
+from coordinator.storage.log import (
+    CannotOpen,
+    Damaged,
+    Entry,
+    Fence,
+    Fenced,
+    Loaded,
+    Snapshot,
+    TooLarge,
+)
+from coordinator.storage.schema import rows
+from coordinator.storage.writer import Writer
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+"""A snapshot is written in slices of about this size, with appends in between."""
+BUSY_MS = 5_000
+"""How long to wait for a reader, such as a backup, that is in the way."""
+
+
+class SqliteLog:
+    """`GroupLog` in a folder of this machine.
+
+    Args:
+        folder: made if it is not there.
+        shards: fixed when the store is made.
+        vfs: SQLite's name of a file system; None: the machine's own.
+        on_commit: see `Writer`.
+    Raises:
+        CannotOpen: the folder is in use, or not ours, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        shards: int,
+        vfs: str | None = None,
+        on_commit: Callable[[int, float], None] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._shards = shards
+        self._vfs = vfs
+        self._lock = FolderLock(folder)
+        try:
+            self._open().close()
+        except apsw.Error as error:
+            self._lock.release()
+            raise CannotOpen(f"{folder / DATABASE} cannot be used: {error}") from error
+        except CannotOpen as error:
+            self._lock.release()
+            raise CannotOpen(f"{folder / DATABASE}: {error}") from error
+        self._writer = Writer(self._open, on_commit)
+
+    async def fence(self, shard: ShardId) -> Fence:
+        def job(connection: apsw.Connection) -> int:
+            ((epoch,),) = rows(
+                connection,
+                "INSERT INTO fence VALUES (?, 1, 0) "
+                "ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
+                shard,
+            )
+            return int(epoch)
+
+        return Fence(shard, await self._writer.run(job))
+
+    async def append(self, fence: Fence, entry: Entry) -> None:
+        frame = frames.encode(fence.shard, entry)
+        if len(frame) > FRAME_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(frame)} bytes")
+        await self._writer.run(partial(_append, fence, entry.sequence, frame))
+
+    async def load(self, fence: Fence) -> Loaded:
+        return await asyncio.to_thread(self._load, fence)
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        if not await self._writer.run(partial(_make_room, fence, snapshot.sequence)):
+            return
+        slices = _slices(snapshot.records)
+        count = 0
+        while records := await asyncio.to_thread(next, slices, None):
+            chunk = Entry(snapshot.sequence, fence.epoch, count, records)
+            frame = frames.encode(fence.shard, chunk)
+            await self._writer.run(partial(_add_chunk, fence, snapshot.sequence, frame))
+            count += 1
+        await self._writer.run(partial(_seal, fence, snapshot, count))
+
+    async def close(self) -> None:
+        await self._writer.close()
+        self._lock.release()
+
+    # --- Inside ---
+
+    def _open(self) -> apsw.Connection:
+        """A connection that shows nothing that a loss of power could take away.
+
+        After a commit that failed, pages may look written that never reached the disk. So
+        everything in the write-ahead log is moved into the database, which is synced.
+        """
+        connection = apsw.Connection(str(self.folder / DATABASE), vfs=self._vfs)
+        try:
+            connection.set_busy_timeout(BUSY_MS)
+            schema.prepare(connection, self._shards)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    def _load(self, fence: Fence) -> Loaded:
+        path = self.folder / DATABASE
+        try:
+            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs)
+            with connection:
+                found = read_shard(connection, fence.shard)
+                (epoch,) = _fence_row(connection, fence.shard)[:1]
+            connection.close()
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise Damaged(f"{path}: {error}. {ADVICE}") from error
+        except Damaged as error:
+            raise Damaged(f"{path}: {error}. {ADVICE}") from error
+        if epoch != fence.epoch:
+            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+        return found
+
+
+ADVICE = (
+    "Nothing was changed. Keep a copy of the folder, see what `coordinator log verify` says of it, "
+    "and restore a backup"
+)
+
+
+def read_shard(connection: apsw.Connection, shard: ShardId) -> Loaded:
+    """A shard as it is stored.
+
+    Raises:
+        Damaged: an entry is not what was written, or is missing.
+        apsw.Error: the file cannot be read.
+    """
+    _, last = _fence_row(connection, shard)
+    snapshot = _read_snapshot(connection, shard)
+    before = 0 if snapshot is None else snapshot.sequence
+    next_offset = 0 if snapshot is None else snapshot.next_offset
+    entries = []
+    for sequence, frame in rows(
+        connection, "SELECT sequence, frame FROM entry WHERE shard = ? ORDER BY id", shard
+    ):
+        if sequence != before + 1:
+            raise Damaged(f"shard {shard}: entry {sequence} follows entry {before}")
+        entry = frames.decode(frame, shard, sequence)
+        if entry.base_offset != next_offset:
+            raise Damaged(
+                f"shard {shard}, entry {sequence}: it begins at offset {entry.base_offset}, "
+                f"and the one before ended at {next_offset}"
+            )
+        next_offset += len(entry.records)
+        before = sequence
+        entries.append(entry)
+    if before != last:
+        raise Damaged(f"shard {shard}: it ends with entry {before}, and {last} was written")
+    return Loaded(snapshot, entries)
+
+
+def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | None:
+    sealed = rows(
+        connection, "SELECT sequence, next_offset, chunks FROM snapshot WHERE shard = ?", shard
+    )
+    if not sealed:
+        return None
+    ((sequence, next_offset, count),) = sealed
+    found = rows(
+        connection,
+        "SELECT frame FROM chunk WHERE shard = ? AND sequence = ? ORDER BY id",
+        shard,
+        sequence,
+    )
+    chunks = [frames.decode(frame, shard, sequence) for (frame,) in found]
+    if [chunk.base_offset for chunk in chunks] != list(range(count)):
+        raise Damaged(
+            f"shard {shard}: of the {count} slices of snapshot {sequence}, {len(chunks)} are there"
+        )
+    records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
+    return Snapshot(sequence, next_offset, records)
+
+
+def _slices(records: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
+    part: list[bytes] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += len(record)
+        if size >= CHUNK_BYTES:
+            yield tuple(part)
+            part, size = [], 0
+    if part:
+        yield tuple(part)
+
+
+# --- Jobs of the writer -------------------------------------------------------------------------
+
+
+def _fence_row(connection: apsw.Connection, shard: ShardId) -> tuple[int, int]:
+    """Epoch and last sequence number; zeros for a shard that nobody ever took over."""
+    found = rows(connection, "SELECT epoch, sequence FROM fence WHERE shard = ?", shard)
+    return (found[0][0], found[0][1]) if found else (0, 0)
+
+
+def _append(fence: Fence, sequence: int, frame: bytes, connection: apsw.Connection) -> None:
+    shard, epoch = fence.shard, fence.epoch
+    connection.execute(
+        "UPDATE fence SET sequence = ? WHERE shard = ? AND epoch = ? AND sequence = ?",
+        (sequence, shard, epoch, sequence - 1),
+    )
+    if connection.changes() == 1:
+        connection.execute(
+            "INSERT INTO entry (shard, sequence, frame) VALUES (?, ?, ?)", (shard, sequence, frame)
+        )
+        return
+    last = _check_fence(fence, connection)
+    stored = rows(
+        connection, "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", shard, sequence
+    )
+    if sequence != last or stored != [(frame,)]:
+        raise Fenced(f"entry {sequence} follows entry {last}, which somebody else has written")
+
+
+def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
+    """The shard's last sequence number.
+
+    Raises:
+        Fenced: the shard has a newer epoch.
+    """
+    epoch, last = _fence_row(connection, fence.shard)
+    if epoch != fence.epoch:
+        raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+    return last
+
+
+def _make_room(fence: Fence, sequence: int, connection: apsw.Connection) -> bool:
+    """Drop what an interrupted snapshot has left; False if there is one as new as this."""
+    _check_fence(fence, connection)
+    _drop_chunks(fence.shard, connection)
+    sealed = rows(connection, "SELECT sequence FROM snapshot WHERE shard = ?", fence.shard)
+    return not sealed or bool(sealed[0][0] < sequence)
+
+
+def _drop_chunks(shard: ShardId, connection: apsw.Connection) -> None:
+    """Drop the chunks that no snapshot is made of."""
+    connection.execute(
+        "DELETE FROM chunk WHERE shard = ?1 AND sequence IS NOT "
+        "(SELECT sequence FROM snapshot WHERE shard = ?1)",
+        (shard,),
+    )
+
+
+def _add_chunk(fence: Fence, sequence: int, frame: bytes, connection: apsw.Connection) -> None:
+    _check_fence(fence, connection)
+    connection.execute(
+        "INSERT INTO chunk (shard, sequence, frame) VALUES (?, ?, ?)",
+        (fence.shard, sequence, frame),
+    )
+
+
+def _seal(fence: Fence, snapshot: Snapshot, chunks: int, connection: apsw.Connection) -> None:
+    """From here on the snapshot holds, and what it covers is gone."""
+    _check_fence(fence, connection)
+    connection.execute(
+        "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)",
+        (fence.shard, snapshot.sequence, snapshot.next_offset, chunks),
+    )
+    connection.execute(
+        "DELETE FROM entry WHERE shard = ? AND sequence <= ?", (fence.shard, snapshot.sequence)
+    )
+    _drop_chunks(fence.shard, connection)
