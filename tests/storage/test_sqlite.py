@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -180,13 +181,20 @@ async def test_what_is_asked_for_meanwhile_shares_a_commit(tmp_path):
 
 async def test_the_write_ahead_log_is_emptied_when_nothing_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "IDLE_S", 0.01)
+    emptied = threading.Event()
+    checkpoint = writer.Writer._checkpoint
+
+    def and_tell(self):
+        checkpoint(self)
+        emptied.set()
+
+    monkeypatch.setattr(writer.Writer, "_checkpoint", and_tell)
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         await write(log, fence, *range(1, 200), size=5_000)
         grown = (tmp_path / f"{DATABASE}-wal").stat().st_size
-        async with asyncio.timeout(10):
-            while log._writer._pages:  # noqa: ASYNC110  # It is the thread's own affair.
-                await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(emptied.wait, 10)
+        assert log._writer._pages == 0
         await write(log, fence, *range(200, 300), size=5_000)
         # The second round went over the first: the file has not grown.
         assert (tmp_path / f"{DATABASE}-wal").stat().st_size == grown
