@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coordinator import __version__
 from coordinator.cli.groups import add_parsers as add_group_parsers
+from coordinator.cli.log import add_parsers as add_log_parsers
 from coordinator.settings import InvalidSetting, Settings, load, meanings
 
 USAGE_ERROR = 2
@@ -47,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
             )
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
+    log = commands.add_parser(
+        "log", help="look into a data folder", description="Look into a data folder."
+    )
+    add_log_parsers(log)
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
     bench.add_argument("what", choices=("timer", "assign", "heartbeat", "barrier", "all"))

@@ -1,0 +1,123 @@
+"""`coordinator log`: what is in a data folder, in lines of JSON; whether it is sound; a copy.
+
+It works beside a running coordinator and without one, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from coordinator.core.ids import ShardId
+from coordinator.core.records import Record
+from coordinator.runtime import codec
+from coordinator.storage import inspection
+from coordinator.storage.log import CannotOpen, Damaged, Loaded
+from coordinator.storage.sqlite import read_shard
+
+FAILED = 1
+
+
+def add_parsers(parser: argparse.ArgumentParser) -> None:
+    """The actions and their flags."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    for name, text, action in (
+        ("dump", "every record, a line each", _dump),
+        ("verify", "read everything and check it; exit status 1 if something is wrong", _verify),
+        ("backup", "a copy as of one moment, made while the coordinator runs", _backup),
+    ):
+        command = actions.add_parser(name, help=text, description=text)
+        command.set_defaults(run=_run, action=action)
+        command.add_argument("data_dir", type=Path, help="the coordinator's data folder")
+        if name == "dump":
+            command.add_argument("--shard", type=int, metavar="N", help="only this shard")
+            command.add_argument("--group", metavar="ID", help="only this group")
+        if name == "backup":
+            command.add_argument("target", type=Path, help="a folder for the copy")
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        status: int = options.action(options)
+    except (CannotOpen, Damaged) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        sys.stderr.close()  # Whoever read has read enough.
+        return 0
+    return status
+
+
+def _dump(options: argparse.Namespace) -> int:
+    with inspection.reading(options.data_dir) as connection:
+        for shard in inspection.shards(connection):
+            if options.shard is None or shard == options.shard:
+                found = read_shard(connection, shard)
+                for where, record in _places(shard, found):
+                    if options.group is None or record.group_id == options.group:
+                        print(json.dumps({**where, **_fields(record)}))
+    return 0
+
+
+def _places(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, Any], Record]]:
+    if found.snapshot is not None:
+        place = {"shard": shard, "snapshot": found.snapshot.sequence}
+        for data in found.snapshot.records:
+            yield place, codec.decode(data)
+    for entry in found.entries:
+        for index, data in enumerate(entry.records):
+            place = {
+                "shard": shard,
+                "sequence": entry.sequence,
+                "epoch": entry.epoch,
+                "log_offset": entry.base_offset + index,
+            }
+            yield place, codec.decode(data)
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {"record": type(record).__name__, **_plain(asdict(record))}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no bytes: they become base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _verify(options: argparse.Namespace) -> int:
+    sound = True
+    for report in inspection.verify(options.data_dir):
+        sound = sound and not report.problem
+        print(json.dumps({**asdict(report), "ok": not report.problem}))
+    print(json.dumps({"ok": sound}))
+    return 0 if sound else FAILED
+
+
+def _backup(options: argparse.Namespace) -> int:
+    size = inspection.backup(options.data_dir, options.target)
+    reports = list(inspection.verify(options.target))
+    sound = not any(report.problem for report in reports)
+    print(
+        json.dumps(
+            {
+                "backup": str(options.target),
+                "bytes": size,
+                "shards": len(reports),
+                "records": sum(report.records for report in reports),
+                "ok": sound,
+            }
+        )
+    )
+    return 0 if sound else FAILED
