@@ -242,6 +242,10 @@ class ShardRunner:
             if self._shard is shard:
                 self._append_failed(append, error)
             return
+        except Exception as error:  # noqa: BLE001  # A bug below: the shard is loaded again.
+            if self._shard is shard:
+                self._fail(error)
+            return
         if self._shard is shard and shard is not None:
             self._recovered()
             self._step(Appended(append.sequence))

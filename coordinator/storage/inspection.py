@@ -13,7 +13,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged
 from coordinator.storage.schema import check_format, rows
-from coordinator.storage.sqlite import BUSY_MS, read_shard
+from coordinator.storage.sqlite import open_to_read, read_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,7 @@ def reading(folder: Path) -> Iterator[apsw.Connection]:
     if not path.exists():
         raise CannotOpen(f"there is no {path}")
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(BUSY_MS)
+        connection = open_to_read(path)
         with connection:
             check_format(connection)
             yield connection

@@ -8,6 +8,7 @@ the folder keeps a second process out; the row would stop it all the same.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -71,7 +72,7 @@ class SqliteLog:
         except CannotOpen as error:
             self._lock.release()
             raise CannotOpen(f"{folder / DATABASE}: {error}") from error
-        self._writer = Writer(self._open, on_commit)
+        self._writer = Writer(self._open, self._cut, on_commit)
 
     async def fence(self, shard: ShardId) -> Fence:
         def job(connection: apsw.Connection) -> int:
@@ -113,28 +114,29 @@ class SqliteLog:
     # --- Inside ---
 
     def _open(self) -> apsw.Connection:
-        """A connection that shows nothing that a loss of power could take away.
-
-        After a commit that failed, pages may look written that never reached the disk. So
-        everything in the write-ahead log is moved into the database, which is synced.
-        """
         connection = apsw.Connection(str(self.folder / DATABASE), vfs=self._vfs)
         try:
             connection.set_busy_timeout(BUSY_MS)
             schema.prepare(connection, self._shards)
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
         except BaseException:
             connection.close(True)
             raise
         return connection
 
+    def _cut(self, size_bytes: int) -> None:
+        path = self.folder / f"{DATABASE}-wal"
+        if path.exists() and path.stat().st_size > size_bytes:
+            with path.open("r+b") as file:
+                file.truncate(size_bytes)
+                os.fsync(file.fileno())
+
     def _load(self, fence: Fence) -> Loaded:
         path = self.folder / DATABASE
         try:
-            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs)
+            connection = open_to_read(path, self._vfs)
             with connection:
                 found = read_shard(connection, fence.shard)
-                (epoch,) = _fence_row(connection, fence.shard)[:1]
+                epoch, _ = _fence_row(connection, fence.shard)
             connection.close()
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise Damaged(f"{path}: {error}. {ADVICE}") from error
@@ -149,6 +151,18 @@ ADVICE = (
     "Nothing was changed. Keep a copy of the folder, see what `coordinator log verify` says of it, "
     "and restore a backup"
 )
+
+
+def open_to_read(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """A connection that changes nothing, not even when it is the last to be closed.
+
+    Raises:
+        apsw.Error: the file cannot be read.
+    """
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
 
 
 def read_shard(connection: apsw.Connection, shard: ShardId) -> Loaded:

@@ -8,6 +8,7 @@ for tens of milliseconds; only a write-ahead log that has grown very long is not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -22,21 +23,27 @@ Job = Callable[[apsw.Connection], Any]
 """Runs inside a transaction that it shares with others. To refuse its part it raises a
 `LogError` before it has written anything."""
 
+WAL_HEADER_BYTES = 32
+WAL_FRAME_BYTES = 24
+"""Before each page. Source: sqlite.org/fileformat2.html, section 4."""
+
 IDLE_S = 0.2
 CHECKPOINT_PAGES = 250
 """A shorter write-ahead log is left alone: it costs little to read back."""
 CHECKPOINT_PAGES_MAX = 16_384
 """64 MiB: a longer one is checkpointed, however busy it is."""
 
-_NOTHING_WRITTEN = (apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.NoMemError)
-
 
 class Writer:
     """Owns the connection from its first to its last statement.
 
+    A commit that has failed may have left pages in the write-ahead log which look written and
+    never reached the disk, and a later sync would not bring them there. So the log is cut back
+    to the last commit that succeeded before anything else is done.
+
     Args:
-        open_connection: called in the thread: at first, and again when it is unclear what a
-            commit has written. It makes sure that whatever the new connection shows is durable.
+        open_connection: called in the thread: at first, and after a commit that has failed.
+        cut: shortens the write-ahead log to so many bytes and syncs it; raises OSError.
         on_commit: told how many jobs a commit carried and how long it took in seconds; called
             in the thread.
     """
@@ -44,12 +51,17 @@ class Writer:
     def __init__(
         self,
         open_connection: Callable[[], apsw.Connection],
+        cut: Callable[[int], None],
         on_commit: Callable[[int, float], None] | None = None,
     ) -> None:
         self._open = open_connection
+        self._cut = cut
         self._on_commit = on_commit
         self._connection: apsw.Connection | None = None
-        self._pages = 0  # In the write-ahead log, and not known to be in the database.
+        self._page_bytes = 0
+        self._pages = 0  # In the write-ahead log.
+        self._to_checkpoint = 0  # Those of them that are not known to be in the database.
+        self._to_cut = False
         self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
@@ -84,10 +96,13 @@ class Writer:
             except queue.Empty:
                 pass
             if batch:
-                self._commit(batch)
-            if self._pages >= (CHECKPOINT_PAGES_MAX if batch else CHECKPOINT_PAGES):
+                try:
+                    self._commit(batch)
+                except Exception as bug:  # noqa: BLE001  # Nobody may wait for ever.
+                    _deliver(batch, bug)
+            if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if batch else CHECKPOINT_PAGES):
                 self._checkpoint()
-        self._hang_up()
+        self._hang_up(in_peace=True)
 
     def _commit(self, batch: list[_Asked]) -> None:
         began = time.monotonic()
@@ -101,37 +116,50 @@ class Writer:
                 except LogError as refused:
                     asked.error = refused
         except Exception as error:  # noqa: BLE001  # SQLite's trouble, or a bug: all or none.
-            failure = Unavailable(_words(error)) if isinstance(error, apsw.Error) else error
+            trouble = isinstance(error, apsw.Error | OSError)
+            failure = Unavailable(str(error)) if trouble else error
             self._roll_back()
         else:
             failure = self._end(connection)
-        if failure is not None:
-            for asked in batch:
-                asked.error = failure
-        elif self._on_commit is not None:
+        if failure is None and self._on_commit is not None:
             self._on_commit(len(batch), time.monotonic() - began)
-        _deliver(batch)
+        _deliver(batch, failure)
 
     def _end(self, connection: apsw.Connection) -> LogError | None:
         try:
             connection.execute("COMMIT")
-        except _NOTHING_WRITTEN as error:
-            self._roll_back()
-            return Unavailable(_words(error))
         except apsw.Error as error:
             self._hang_up()
-            return Ambiguous(_words(error))
+            self._to_cut = True
+            try:
+                self._cut_back()
+            except OSError:
+                if not _is_incomplete(error):
+                    return Ambiguous(str(error))
+            return Unavailable(str(error))
         return None
 
     def _connect(self) -> apsw.Connection:
         if self._connection is None:
+            self._cut_back()
             connection = self._open()
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.set_wal_hook(self._count_pages)
+            self._pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+            self._to_checkpoint = self._pages - moved
+            self._page_bytes = connection.pragma("page_size")
             self._connection = connection
         return self._connection
 
+    def _cut_back(self) -> None:
+        if self._to_cut:
+            # A log that is in the database, all of it, was begun anew by the commit that failed.
+            frames = self._pages * (WAL_FRAME_BYTES + self._page_bytes)
+            self._cut(WAL_HEADER_BYTES + frames if self._to_checkpoint else 0)
+            self._to_cut = False
+
     def _count_pages(self, _: apsw.Connection, name: str, pages: int) -> int:
-        self._pages = pages
+        self._pages = self._to_checkpoint = pages
         return apsw.SQLITE_OK
 
     def _roll_back(self) -> None:
@@ -141,30 +169,35 @@ class Writer:
             except apsw.Error:
                 self._hang_up()
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, *, in_peace: bool = False) -> None:
+        """Close; in peace, everything is moved into the database first."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            if in_peace:
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             connection.close(True)
 
     def _checkpoint(self) -> None:
-        assert self._connection is not None
-        try:
+        if self._connection is None:
+            return
+        # One that fails has lost nothing, and is tried again the next time.
+        with contextlib.suppress(apsw.Error):
             pages, moved = self._connection.wal_checkpoint()
-        except apsw.Error:
-            self._pages = 0  # Nothing is lost. The next commit counts the pages again.
-        else:
-            self._pages = pages - moved
+            self._to_checkpoint = pages - moved
 
 
-def _words(error: BaseException) -> str:
-    """SQLite's own, which say "database or disk is full" and the like."""
-    return str(error).partition(": ")[2] or str(error)
+def _is_incomplete(error: apsw.Error) -> bool:
+    """True if a page could not be written: then the last one, which makes a commit, was not."""
+    if isinstance(error, apsw.FullError | apsw.ReadOnlyError):
+        return True
+    return bool(getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE)
 
 
-def _deliver(batch: list[_Asked]) -> None:
-    """One turn of the loop for all who asked from it."""
+def _deliver(batch: list[_Asked], failure: Exception | None) -> None:
+    """One turn of the loop for all who asked from it. A failure is everybody's."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Asked]] = {}
     for asked in batch:
+        asked.error = failure or asked.error
         by_loop.setdefault(asked.loop, []).append(asked)
     for loop, theirs in by_loop.items():
         try:

@@ -194,7 +194,7 @@ async def test_the_write_ahead_log_is_emptied_when_nothing_is_asked_for(tmp_path
         await write(log, fence, *range(1, 200), size=5_000)
         grown = (tmp_path / f"{DATABASE}-wal").stat().st_size
         assert await asyncio.to_thread(emptied.wait, 10)
-        assert log._writer._pages == 0
+        assert log._writer._to_checkpoint == 0
         await write(log, fence, *range(200, 300), size=5_000)
         # The second round went over the first: the file has not grown.
         assert (tmp_path / f"{DATABASE}-wal").stat().st_size == grown

@@ -1,0 +1,185 @@
+"""The power fails at every single write and sync: nothing acknowledged is missing afterwards.
+
+Killing a process keeps what the operating system has not written yet, so it proves
+nothing about syncs. Here the writes below SQLite are written down and played back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import pytest
+
+from coordinator.core.ids import ShardId
+from coordinator.storage import schema, sqlite, writer
+from coordinator.storage.folder import DATABASE
+from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
+from coordinator.storage.sqlite import SqliteLog, read_shard
+from tests.storage.conftest import SHARDS
+from tests.storage.disks import Disk, images_at
+
+ROUNDS = 12
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES_MAX", 40)  # Several within the work.
+    disk = Disk("recorder")
+    yield disk
+    disk.close()
+
+
+async def work(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
+    """Appends to several shards at once, snapshots, checkpoints, two owners; what was asked for."""
+    asked: dict[tuple[int, int], bytes] = {}
+    disk.note(("began",))
+    log = SqliteLog(folder, shards=SHARDS, vfs=disk.name)
+
+    async def write(fence, sequence: int) -> None:
+        record = b"%d/%d " % (fence.shard, sequence) * (1 + sequence % 3 * 300)
+        asked[fence.shard, sequence] = record
+        await log.append(fence, Entry(sequence, fence.epoch, sequence - 1, (record,)))
+        disk.note(("appended", fence.shard, sequence))
+
+    sequence = 0
+    for epoch in (1, 2):
+        fences = [await log.fence(ShardId(n)) for n in range(3)]
+        for fence in fences:
+            disk.note(("fenced", fence.shard, epoch))
+        for _ in range(ROUNDS):
+            sequence += 1
+            await asyncio.gather(*(write(fence, sequence) for fence in fences))
+            if sequence % 7 == 3:
+                sums = [asked[1, n] for n in range(1, sequence + 1)]
+                await log.write_snapshot(fences[1], Snapshot(sequence, sequence, iter(sums)))
+    await log.close()
+    return asked
+
+
+def lost(ops, point: int, image, asked, folder: Path) -> list[str]:
+    """What a disk with this content lacks of what was acknowledged before `point`."""
+    known = [op[1] for op in ops[:point] if op[0] == "note"]
+    appended = {what[1:] for what in known if what[0] == "appended"}
+    fenced = {what[1]: what[2] for what in known if what[0] == "fenced"}
+    for old in folder.glob("*"):
+        old.unlink()
+    for name, content in image.items():
+        (folder / name).write_bytes(content)
+    connection = apsw.Connection(str(folder / DATABASE))
+    try:
+        try:
+            schema.check_format(connection)
+        except CannotOpen:
+            # The store was not made yet. It may be made now; there is nothing to lose.
+            return [f"{what}: there is no store" for what in (*appended, *fenced)]
+        problems = []
+        for shard in range(3):
+            loaded = read_shard(connection, ShardId(shard))
+            there = list(loaded.records())
+            wanted = [asked[shard, n] for n in range(1, len(there) + 1)]
+            if there != wanted:
+                problems.append(f"shard {shard} holds what nobody wrote")
+            missing = {n for s, n in appended if s == shard and n > len(there)}
+            problems += [f"shard {shard}, entry {n} is missing" for n in sorted(missing)]
+            ((epoch,),) = connection.execute(
+                "SELECT coalesce(max(epoch), 0) FROM fence WHERE shard = ?", (shard,)
+            ).fetchall()
+            if epoch < fenced.get(shard, 0):
+                problems.append(f"shard {shard} fell back to epoch {epoch}")
+        return problems
+    finally:
+        connection.close()
+
+
+def all_lost(disk: Disk, asked, folder: Path) -> list[str]:
+    folder.mkdir()
+    problems, tried = [], 0
+    for point in range(len(disk.ops) + 1):
+        for image in images_at(disk.ops, point, seed=point):
+            tried += 1
+            problems += [
+                f"at {point}: {what}" for what in lost(disk.ops, point, image, asked, folder)
+            ]
+    assert tried > 500, "the work was too short to say anything"
+    return problems
+
+
+async def test_power_fails_at_every_write_and_sync(tmp_path, disk):
+    asked = await work(tmp_path / "data", disk)
+    assert all_lost(disk, asked, tmp_path / "image") == []
+
+
+def seen_by(disk: Disk, monkeypatch) -> None:
+    """Let the disk know of the cuts, which go past SQLite."""
+    cut = SqliteLog._cut
+
+    def and_record(self, size_bytes: int) -> None:
+        cut(self, size_bytes)
+        name = f"{DATABASE}-wal"
+        disk.ops += [("truncate", name, size_bytes), ("sync", name)]
+
+    monkeypatch.setattr(SqliteLog, "_cut", and_record)
+
+
+async def work_on_a_bad_disk(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
+    """Appends, of which every third meets a sync that fails and is asked for again."""
+    asked: dict[tuple[int, int], bytes] = {}
+    log = SqliteLog(folder, shards=SHARDS, vfs=disk.name)
+    fence = await log.fence(ShardId(0))
+    for sequence in range(1, 40):
+        record = b"%d " % sequence * (1 + sequence % 3 * 800)
+        asked[0, sequence] = record
+        entry = Entry(sequence, fence.epoch, sequence - 1, (record,))
+        if sequence % 3 == 0:
+            disk.break_("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
+            with pytest.raises((Ambiguous, Unavailable)):
+                await log.append(fence, entry)
+            disk.repair()
+        await log.append(fence, entry)
+        disk.note(("appended", 0, sequence))
+    await log.close()
+    return asked
+
+
+async def test_power_fails_after_syncs_have_failed(tmp_path, disk, monkeypatch):
+    seen_by(disk, monkeypatch)
+    asked = await work_on_a_bad_disk(tmp_path / "data", disk)
+    assert all_lost(disk, asked, tmp_path / "image") == []
+
+
+async def test_trusting_what_a_failed_sync_left_is_found(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr(SqliteLog, "_cut", lambda self, size_bytes: None)
+    asked = await work_on_a_bad_disk(tmp_path / "data", disk)
+    assert any("is missing" in what for what in all_lost(disk, asked, tmp_path / "image"))
+
+
+async def test_without_syncs_the_same_test_finds_losses(tmp_path, disk, monkeypatch):
+    prepare = schema.prepare
+
+    def careless(connection, shards):
+        prepare(connection, shards)
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    monkeypatch.setattr(schema, "prepare", careless)
+    asked = await work(tmp_path / "data", disk)
+    assert any("is missing" in what for what in all_lost(disk, asked, tmp_path / "image"))
+
+
+async def test_an_acknowledgement_before_the_commit_is_found(tmp_path, disk, monkeypatch):
+    commit, answer, deliver = writer.Writer._commit, writer._Asked.answer, writer._deliver
+
+    def hasty(self, batch):
+        appends = [a for a in batch if getattr(a.job, "func", None) is sqlite._append]
+        deliver(appends, None)
+        commit(self, batch)
+
+    def once(self):
+        if not self.future.done():
+            answer(self)
+
+    monkeypatch.setattr(writer.Writer, "_commit", hasty)
+    monkeypatch.setattr(writer._Asked, "answer", once)
+    asked = await work(tmp_path / "data", disk)
+    assert any("is missing" in what for what in all_lost(disk, asked, tmp_path / "image"))
