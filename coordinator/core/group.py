@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import CallId
+from coordinator.core.ids import NO_GENERATION, CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -189,7 +189,7 @@ class Group:
         self.pending_offsets: dict[tuple[str, int], int] = {}
         # Durable facts.
         self.committed: GroupMetadata | None = None
-        self.durable_generation = 0
+        self.durable_generation = NO_GENERATION
         self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
         self.manifest = b""
 

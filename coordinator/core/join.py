@@ -145,17 +145,25 @@ def _join_known(
             _rejoin(group, member, command, out)
             out.check(JoinKey(group.group_id))
         case GroupState.AWAITING_SYNC if not changed:
-            # The answer may have been lost on its way: repeat it.
-            out.reply(command.call_id, rebalance.join_reply(group, member))
-        case GroupState.STABLE if not changed and member.member_id != group.leader_id:
-            out.reply(command.call_id, rebalance.join_reply(group, member))
+            rebalance.repeat_join_reply(group, member, command.call_id, out)
+        case GroupState.STABLE if not changed and not _calls_for_rebalance(group, member):
+            rebalance.repeat_join_reply(group, member, command.call_id, out)
         case GroupState.AWAITING_SYNC | GroupState.STABLE:
-            # A leader that re-joins unchanged reports that the topics have changed.
             cause = RebalanceCause.METADATA_CHANGED if changed else RebalanceCause.LEADER_REJOINED
             _rejoin(group, member, command, out)
             rebalance.prepare(group, cause, now_ms, out, member=member, reason=command.reason)
         case GroupState.EMPTY | GroupState.DEAD:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _calls_for_rebalance(group: Group, member: Member) -> bool:
+    """True if re-joining unchanged in a Stable group is news.
+
+    A leader reports in this way that the topics have changed. And in a group that was
+    loaded and has not rebalanced since, whoever re-joins was in a rebalance that was lost,
+    and may have heard of its generation: the one before must not come after it.
+    """
+    return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
 def _rejoin(group: Group, member: Member, command: JoinGroup, out: Outcome) -> None:

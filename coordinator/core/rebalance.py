@@ -37,6 +37,7 @@ from coordinator.core.events import (
     RebalanceStarted,
 )
 from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.ids import CallId
 from coordinator.core.membership import evict, fail_sync, reset_session
 from coordinator.core.outcome import (
     DeferInitialJoin,
@@ -192,6 +193,12 @@ def join_reply(group: Group, member: Member) -> JoinReply:
     return _join_reply(group, member, _member_list(group) if is_leader else ())
 
 
+def repeat_join_reply(group: Group, member: Member, call_id: CallId, out: Outcome) -> None:
+    """The answer may have been lost on its way, or its promise refused by the log."""
+    _promise_generation(group, out)
+    _answer_join(group, call_id, join_reply(group, member), out)
+
+
 # --- Inside ---------------------------------------------------------------------------------
 
 
@@ -246,23 +253,35 @@ def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: Topi
             group.protocol_name,
         )
     )
-    free = group.generation <= group.durable_generation + 1
-    if not free:
-        floor = GenerationFloor(group.group_id, group.generation - 1)
-        out.persist([floor], Unawaited(group.group_id))
+    _promise_generation(group, out)
     members = _member_list(group)
     for member in group.members.values():
         member.is_new = False
         group.pending_syncs.add(member.member_id)
         call_id = group.unpark_join(member)
         if call_id is not None:
-            reply = _join_reply(group, member, members)
-            if free:
-                out.reply(call_id, reply)
-            else:
-                out.join_when_durable(call_id, reply)
+            _answer_join(group, call_id, _join_reply(group, member, members), out)
         reset_session(group, member, now_ms, out)
     out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
+
+
+def _is_promised(group: Group) -> bool:
+    """True if no crash can make anybody hand the group's generation out again."""
+    return group.generation <= group.durable_generation + 1
+
+
+def _promise_generation(group: Group, out: Outcome) -> None:
+    """See decision 0001: what is in the log covers one number more."""
+    if not _is_promised(group):
+        floor = GenerationFloor(group.group_id, group.generation - 1)
+        out.persist([floor], Unawaited(group.group_id))
+
+
+def _answer_join(group: Group, call_id: CallId, reply: JoinReply, out: Outcome) -> None:
+    if _is_promised(group):
+        out.reply(call_id, reply)
+    else:
+        out.join_when_durable(call_id, reply)
 
 
 def _join_reply(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinReply:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.core.ids import NO_LEADER_EPOCH
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from coordinator.core.group import Group
@@ -128,7 +128,9 @@ def records_of(group: Group) -> list[Record]:
     records: list[Record] = list(group.offsets.values())
     if group.committed is not None:
         records.append(group.committed)
-    if group.durable_generation > (group.committed.generation if group.committed else 0):
+    if group.durable_generation > (
+        group.committed.generation if group.committed else NO_GENERATION
+    ):
         records.append(GenerationFloor(group.group_id, group.durable_generation))
     if group.manifest:
         records.append(ManifestStored(group.group_id, group.manifest))

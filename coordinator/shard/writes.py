@@ -8,6 +8,7 @@ rides with the one before it and shares its fate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from coordinator.core.commands import Command
 from coordinator.core.errors import ErrorCode
@@ -63,7 +64,7 @@ class WriteQueue:
         self._under_way: list[DelayedProduce] = []
         self._append: Append | None = None
         self._to_emit: Append | None = None
-        self._alone = 0  # So many of the queue go one by one: together they were too large.
+        self._alone = 0  # So many writes of the queue go one by one: together they were too large.
 
     def start_at(self, sequence: int, offset: int) -> None:
         """Go on after the `sequence` entries and `offset` records that were loaded."""
@@ -124,9 +125,10 @@ class WriteQueue:
             return False
         self._append = None
         operations, self._under_way = self._under_way, []
-        if failure is AppendFailure.TOO_LARGE and sum(bool(o.records) for o in operations) > 1:
+        carriers = sum(bool(operation.records) for operation in operations)
+        if failure is AppendFailure.TOO_LARGE and carriers > 1:
             self._queued[:0] = operations
-            self._alone = len(operations)
+            self._alone = carriers
             return False
         self._refuse(operations, _FAILURES[failure])
         return failure in (AppendFailure.FENCED, AppendFailure.AMBIGUOUS)
@@ -139,18 +141,20 @@ class WriteQueue:
         self._refuse(operations, error)
 
     def _form_entry(self) -> None:
-        count = 1 if self._alone else len(self._queued)
-        self._alone = max(0, self._alone - count)
+        count = self._size_of_first() if self._alone else len(self._queued)
+        self._alone = max(0, self._alone - 1)
         self._under_way, self._queued = self._queued[:count], self._queued[count:]
         records = tuple(r for operation in self._under_way for r in operation.records)
+        assert records, "a write without records rides with the one before it"
         append = Append(self._sequence + 1, self.high_watermark, records)
         self._append = self._to_emit = append
         for operation in self._under_way:
             operation.required_offset = self._end_of_append()
-        if not records:  # Riders whose carrier has gone: nothing is left to wait for.
-            self._append = self._to_emit = None
-            self._under_way = []
-            self.purgatory.check_and_complete(SHARD_KEY)
+
+    def _size_of_first(self) -> int:
+        """How many operations the first write of the queue comes to, with those that ride."""
+        riders = takewhile(lambda operation: not operation.records, self._queued[1:])
+        return 1 + sum(1 for _ in riders)
 
     def _end_of_append(self) -> int:
         if self._append is None:

@@ -25,7 +25,7 @@ from coordinator.settings import Settings
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
-from coordinator.storage.log import Entry, LogError, Snapshot
+from coordinator.storage.log import Entry, Loaded, LogError, Snapshot
 from coordinator.storage.memory import MemoryLog
 from timer.clock import VirtualClock
 
@@ -152,12 +152,25 @@ class VirtualCoordinator:
         group = self._shard.machine.groups.get(group_id)
         return 0 if group is None else group.generation
 
+    @property
+    def is_loaded(self) -> bool:
+        """False once the log has refused the shard, which the service would then load again."""
+        return self._loaded
+
+    def stored(self) -> Loaded:
+        """What the log holds."""
+        return self.log.load_now(self._fence)
+
     # --- Faults ---
 
     def restart(self) -> None:
-        """The process dies here and comes back on the same log. Parked calls are lost."""
+        """The process dies here and comes back on the same log, which is well again.
+
+        Parked calls are lost, and so are appends that were held.
+        """
         self._calls.clear()
         self._held.clear()
+        self._holding = False
         self._load()
 
     def fail_next_append(self, kind: str) -> None:
@@ -197,12 +210,14 @@ class VirtualCoordinator:
             self.now_ms, sequence=loaded.sequence, next_offset=loaded.next_offset
         )
         self._sequence, self._next_offset = loaded.sequence, loaded.next_offset
+        self._loaded = True
         self._take(outbox)
 
     def _step(self, event: Input) -> None:
         self._take(self._shard.step(event, self.now_ms))
 
     def _take(self, outbox: ShardOutbox) -> None:
+        self._loaded = self._loaded and not outbox.unloaded
         self.events += [(self.now_ms, event) for event in outbox.events]
         for call_id, reply in outbox.replies:
             self._answer(call_id, reply)

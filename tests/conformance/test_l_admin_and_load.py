@@ -124,6 +124,40 @@ def test_166_a_second_lost_generation_is_handed_out_when_its_floor_is_durable(s)
     assert call.response.generation_id == 4
 
 
+def test_166_even_the_first_generation_of_a_group_is_handed_out_once(s):
+    a = s.join()
+    s.advance(50)
+    assert a.response.generation_id == 1
+    s.restart()
+    assert s.state == "Empty"
+    assert s.beat(a.response.member_id, 1) == "UNKNOWN_MEMBER_ID"
+    b = s.join()
+    s.advance(50)
+    assert b.response.generation_id == 2
+
+
+@pytest.mark.parametrize("kind", ["too_large", "unavailable"])
+def test_166_nobody_hears_of_a_generation_that_the_log_did_not_promise(s, kind):
+    """The promises of two groups make one entry, which is split if it is too large."""
+    calls = [s.join(), s.join(group="h")]
+    for _ in range(3):
+        s.c.fail_next_append(kind)
+    s.advance(50)
+    expected = "UNKNOWN_SERVER_ERROR" if kind == "too_large" else "COORDINATOR_NOT_AVAILABLE"
+    assert [code(call.response) for call in calls] == [expected] * 2
+    s.c.log.forget_failures()
+    again = s.join(calls[0].response.member_id)
+    assert (code(again.response), again.response.generation_id) == ("NONE", 1)
+
+
+def test_166_a_rejoin_after_a_lost_rebalance_does_not_bring_an_old_generation(s):
+    a, b, _ = lost_generation(s)
+    call = s.join(b)  # It may have heard of generation 3.
+    assert s.state == "PreparingRebalance"
+    s.join(a)
+    assert call.response.generation_id == 4
+
+
 def test_167_what_the_log_holds_is_what_comes_back(s):
     s.commit({("t", 0): 1}, group="offsets")
     s.commit({("t", 0): 2, ("t", 1): 9}, group="offsets")

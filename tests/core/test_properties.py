@@ -132,9 +132,6 @@ class Clients(RuleBasedStateMachine):
         self.s.c.log.forget_failures()
         self.s.restart()
         self.calls = [None] * 10
-        if self.s.state is None:
-            # Nothing of the group was durable: another group begins, with generation 1.
-            self.heard.clear()
 
     @invariant()
     def a_generation_has_one_leader_and_one_protocol(self):

@@ -1,0 +1,43 @@
+"""What clients saw, and what the log holds, as lines of JSON.
+
+A history is written by those who made the calls; each line is one answer (or its lack):
+
+    {"op": "joined",    "began": 1.0, "ended": 1.2, "group", "member", "generation", "leader"}
+    {"op": "assigned",  "began", "ended", "group", "member", "generation", "partitions": [...]}
+    {"op": "committed", "began", "ended", "group", "partition", "offset", "answer"}
+    {"op": "fetched",   "began", "ended", "group", "partition", "offset"}
+    {"op": "beaten",    "began", "ended", "group", "member", "generation", "answer"}
+    {"op": "quiet",     "group"}     nothing happens in this group that calls for a rebalance
+
+Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call
+had no answer: then what it asked for may have been done or not. Of `joined`, `assigned`
+and `fetched` only successes are recorded.
+
+The dump is that of `coordinator log dump`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a file. The last one may be cut off, if its writer was killed."""
+    lines = path.read_text().splitlines()
+    found = []
+    for number, line in enumerate(lines):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            assert number == len(lines) - 1, f"{path}:{number + 1} is no JSON: {line[:80]}"
+    return found
+
+
+def of(history: list[Line], *ops: str) -> Iterator[Line]:
+    """The lines of some kinds, in the order in which they ended."""
+    return iter(sorted((x for x in history if x["op"] in ops), key=lambda x: x.get("ended", 0.0)))

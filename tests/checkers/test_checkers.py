@@ -1,0 +1,144 @@
+"""Each checker is red for the breach it is named after, and green for a good history."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.checkers.check import CLAIMS, problems
+
+
+def line(op: str, at: float, **more) -> dict:
+    return {"op": op, "began": at, "ended": at + 0.5, "group": "g", **more}
+
+
+def joined(at, generation, member="a", leader="a"):
+    return line("joined", at, generation=generation, member=member, leader=leader)
+
+
+def assigned(at, generation, member, *partitions):
+    return line("assigned", at, generation=generation, member=member, partitions=list(partitions))
+
+
+def committed(at, offset, answer="NONE"):
+    return line("committed", at, partition="t-0", offset=offset, answer=answer)
+
+
+def fetched(at, offset):
+    return line("fetched", at, partition="t-0", offset=offset)
+
+
+def beaten(at, answer):
+    return line("beaten", at, member="a", generation=1, answer=answer)
+
+
+def stored(generation, sequence=1, epoch=1, **shares):
+    members = [
+        {"member_id": m, "assignment": base64.b64encode(json.dumps(p).encode()).decode()}
+        for m, p in shares.items()
+    ]
+    return {
+        "shard": 0, "sequence": sequence, "epoch": epoch, "log_offset": sequence - 1,
+        "record": "GroupMetadata", "group_id": "g", "generation": generation, "members": members,
+    }  # fmt: skip
+
+
+def offset(value, sequence=1, epoch=1, log_offset=None):
+    return {
+        "shard": 0, "sequence": sequence, "epoch": epoch,
+        "log_offset": sequence - 1 if log_offset is None else log_offset,
+        "record": "OffsetCommitted", "group_id": "g", "topic": "t", "partition": 0, "offset": value,
+    }  # fmt: skip
+
+
+GOOD = (
+    [
+        joined(1, 1),
+        assigned(2, 1, "a", "t-0", "t-1"),
+        committed(3, 5),
+        committed(4, 7, "none"),
+        fetched(5, 7),
+        joined(6, 3),
+        joined(6, 3, "b"),
+        assigned(7, 3, "a", "t-0"),
+        assigned(7, 3, "b", "t-1"),
+        assigned(8, 3, "b", "t-1"),
+        beaten(9, "REBALANCE_IN_PROGRESS"),
+        {"op": "quiet", "group": "other"},
+    ],
+    [
+        stored(1, 1, a=["t-0", "t-1"]),
+        offset(5, 2),
+        offset(7, 3),
+        stored(3, 4, epoch=2, a=["t-0"], b=["t-1"]),
+    ],
+)
+BAD = {
+    "one_owner": [
+        (
+            [assigned(1, 1, "a", "t-0"), assigned(1, 1, "b", "t-0")],
+            [stored(1, a=["t-0"], b=["t-0"])],
+        ),
+        ([assigned(1, 1, "a", "t-0"), assigned(2, 1, "a")], [stored(2)]),
+        ([joined(1, 1), joined(2, 1, "b", leader="b")], []),
+    ],
+    "generations_never_fall": [
+        ([assigned(1, 4, "a"), joined(2, 3)], [stored(4, a=[])]),
+    ],
+    "offsets_never_go_back": [
+        ([committed(1, 5), fetched(2, -1)], [offset(5)]),
+        ([committed(1, 4), committed(1, 5, "none"), fetched(2, 5), fetched(3, 4)], [offset(5)]),
+        ([committed(1, 5), fetched(2, 6)], [offset(6)]),
+    ],
+    "acknowledged_is_durable": [
+        ([assigned(1, 1, "a", "t-0")], []),
+        ([assigned(1, 2, "a", "t-0")], [stored(1, a=["t-0"])]),
+        ([assigned(1, 1, "a", "t-0")], [stored(1, a=["t-1"])]),
+        ([assigned(1, 1, "a")], [stored(1, b=[])]),
+        ([committed(1, 5)], [offset(4)]),
+        ([committed(1, 5)], []),
+    ],
+    "one_epoch_a_range": [
+        ([], [offset(1, 1, 2), offset(2, 2, 1)]),
+        ([], [offset(1, 1), offset(2, 3, log_offset=1)]),
+        ([], [offset(1, 1), offset(2, 2, log_offset=5)]),
+    ],
+    "no_needless_rebalance": [
+        ([{"op": "quiet", "group": "g"}, beaten(1, "REBALANCE_IN_PROGRESS")], []),
+        ([{"op": "quiet", "group": "g"}, beaten(1, "UNKNOWN_MEMBER_ID")], []),
+    ],
+}
+
+
+def test_a_good_history_is_good():
+    assert problems(*GOOD) == []
+
+
+def test_every_claim_has_breaches_here():
+    assert BAD.keys() == CLAIMS.keys()
+
+
+@pytest.mark.parametrize(
+    ("claim", "case"), [(claim, case) for claim, cases in BAD.items() for case in cases]
+)
+def test_a_breach_is_found_by_its_own_checker_alone(claim, case):
+    found = problems(*case)
+    assert found
+    assert {what.partition(":")[0] for what in found} == {claim}
+
+
+def test_the_program_says_what_is_wrong(tmp_path):
+    history, dump = tmp_path / "history", tmp_path / "dump"
+    for (lines, log), status in ((GOOD, 0), (BAD["one_owner"][0], 1)):
+        history.write_text("".join(json.dumps(x) + "\n" for x in lines) + '{"op": "cut o')
+        dump.write_text("".join(json.dumps(x) + "\n" for x in log))
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.checkers.check", history, dump],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == status
+        assert bool(done.stdout) == bool(status)
