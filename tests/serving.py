@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 
@@ -25,7 +27,7 @@ FAST = {
 class Running:
     """A server on the test's own loop, with what it told those who watch."""
 
-    def __init__(self, **settings) -> None:
+    def __init__(self, log=None, **settings) -> None:
         self.events: list = []
         self.failures: list = []
         self.recoveries: list = []
@@ -37,6 +39,7 @@ class Running:
                 failure=lambda what, error: self.failures.append((what, error)),
                 recovery=self.recoveries.append,
             ),
+            log=log,
         )
         self.server = CoordinatorServer(
             self.node, on_malformed=lambda *what: self.malformed.append(what)
@@ -49,7 +52,10 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(**settings):
-    """A server for the length of a test; it must not have failed in it."""
+    """A server for the length of a test; it must not have failed in it.
+
+    A test that makes it fail clears `failures`.
+    """
     it = Running(**settings)
     await it.server.listen()
     await it.server.load()
@@ -60,10 +66,26 @@ async def running(**settings):
     assert it.failures == []
 
 
-class Process:
-    """`coordinator serve` as a process; its address is read from its log."""
+def free_port() -> int:
+    """A port to come back to. Not one of those that the system gives to clients: a client that
+    looks for a server which is not there could be connected to itself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
 
-    def __init__(self, *flags: str) -> None:
+
+class Process:
+    """`coordinator serve` as a process; its address is read from its log.
+
+    Args:
+        wait: until it serves.
+    """
+
+    def __init__(self, *flags: str, wait: bool = True) -> None:
         defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
         if "--data-dir" not in flags:
             defaults += ["--store", "memory"]
@@ -83,6 +105,11 @@ class Process:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[dict] = []
+        self.address = self.metrics = None
+        if wait:
+            self.wait_until_serving()
+
+    def wait_until_serving(self) -> None:
         while True:
             text = self._process.stderr.readline()
             assert text, f"the server ended with {self._process.wait()}: {self.lines}"
@@ -95,6 +122,12 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._process.kill()
+        self._process.wait()
+        self._process.stderr.close()
+
     def wait(self) -> int:
         """The exit status; what was logged until then is in `lines`."""
         _, errors = self._process.communicate(timeout=30)
@@ -106,6 +139,5 @@ class Process:
 
     def __exit__(self, *_) -> None:
         if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
         self._process.stderr.close()

@@ -54,8 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     add_log_parsers(log)
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
-    bench.add_argument("what", choices=("timer", "assign", "heartbeat", "barrier", "all"))
-    bench.add_argument("--members", type=int, help="members to run")
+    bench.add_argument("what", choices=("timer", "assign", "log", "heartbeat", "barrier", "all"))
+    bench.add_argument("--members", type=int, help="members to run; for log: groups to load")
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     return parser

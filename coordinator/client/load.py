@@ -98,6 +98,27 @@ class Fleet:
             self._members.append(_Member(stub, group_id, answer.member_id, answer.generation_id))
         return timings
 
+    async def sync_alone(self, group_id: str, times: int) -> Timings:
+        """One member that joins and syncs again and again; the time of each SyncGroup."""
+        timings = Timings()
+        stub = self._stub(0)
+        member_id = ""
+        for _ in range(times):
+            joined = await self._join(stub, group_id, member_id)
+            member_id = joined.member_id
+            assignment = pb.SyncGroupRequest.Assignment(member_id=member_id, assignment=b"share")
+            request = pb.SyncGroupRequest(
+                group_id=group_id,
+                generation_id=joined.generation_id,
+                member_id=member_id,
+                assignments=[assignment],
+            )
+            began = time.perf_counter()
+            answer = await stub.SyncGroup(request, timeout=JOIN_TIMEOUT_S)
+            timings.milliseconds.append((time.perf_counter() - began) * 1000)
+            timings.failed += answer.error_code != ErrorCode.NONE
+        return timings
+
     async def beat(self, *, every_s: float, seconds: float) -> Timings:
         """Let every member beat, evenly spread, and time each call."""
         timings = Timings()
@@ -122,9 +143,10 @@ class Fleet:
                 timings.milliseconds.append((time.perf_counter() - began) * 1000)
             due += every_s
 
-    async def _join(self, stub: Any, group_id: str) -> pb.JoinGroupResponse:
+    async def _join(self, stub: Any, group_id: str, member_id: str = "") -> pb.JoinGroupResponse:
         request = pb.JoinGroupRequest(
             group_id=group_id,
+            member_id=member_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=SESSION_TIMEOUT_MS,
             protocol_type="load",

@@ -7,7 +7,7 @@ A history is written by those who made the calls; each line is one answer (or it
     {"op": "committed", "began", "ended", "group", "partition", "offset", "answer"}
     {"op": "fetched",   "began", "ended", "group", "partition", "offset"}
     {"op": "beaten",    "began", "ended", "group", "member", "generation", "answer"}
-    {"op": "quiet",     "group"}     nothing happens in this group that calls for a rebalance
+    {"op": "quiet",     "group", "since"}   from then on nothing calls for a rebalance there
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call
 had no answer: then what it asked for may have been done or not. Of `joined`, `assigned`

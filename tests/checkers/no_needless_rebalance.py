@@ -16,7 +16,9 @@ HARMLESS = (
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
-    quiet = {line["group"] for line in history if line["op"] == "quiet"}
+    quiet = {line["group"]: line["since"] for line in history if line["op"] == "quiet"}
     for line in of(history, "beaten", "committed"):
-        if line["group"] in quiet and line["answer"] not in HARMLESS:
+        if line["began"] < quiet.get(line["group"], float("inf")):
+            continue
+        if line["answer"] not in HARMLESS:
             yield f"{line['group']} was at rest, and {line['op']} was answered {line['answer']}"

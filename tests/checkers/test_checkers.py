@@ -68,7 +68,8 @@ GOOD = (
         assigned(7, 3, "b", "t-1"),
         assigned(8, 3, "b", "t-1"),
         beaten(9, "REBALANCE_IN_PROGRESS"),
-        {"op": "quiet", "group": "other"},
+        {"op": "quiet", "group": "other", "since": 0},
+        {"op": "quiet", "group": "g", "since": 9.2},
     ],
     [
         stored(1, 1, a=["t-0", "t-1"]),
@@ -108,8 +109,8 @@ BAD = {
         ([], [offset(1, 1), offset(2, 2, log_offset=5)]),
     ],
     "no_needless_rebalance": [
-        ([{"op": "quiet", "group": "g"}, beaten(1, "REBALANCE_IN_PROGRESS")], []),
-        ([{"op": "quiet", "group": "g"}, beaten(1, "UNKNOWN_MEMBER_ID")], []),
+        ([{"op": "quiet", "group": "g", "since": 1}, beaten(1, "REBALANCE_IN_PROGRESS")], []),
+        ([{"op": "quiet", "group": "g", "since": 1}, beaten(1, "UNKNOWN_MEMBER_ID")], []),
     ],
 }
 

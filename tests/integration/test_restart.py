@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 
 import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
-from tests.serving import Process
+from tests.serving import Process, free_port
 
 TOPICS = {"t": 6}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.asynccontextmanager

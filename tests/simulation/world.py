@@ -8,177 +8,47 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import random
 from typing import Any
 
 from coordinator.runtime import codec
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1.errors_pb2 import ErrorCode
 from tests.checkers.history import Line
+from tests.workload.member import Group, Member
 
-GROUPS = ("g0", "g1")
-CLIENTS_A_GROUP = 3
-PARTITIONS = ("t-0", "t-1", "t-2", "t-3")
+GROUPS, CLIENTS_A_GROUP, PARTITIONS = 2, 3, 4
 SESSION_MS = 600
 STEPS = 200
 FAILURES = ("ambiguous", "lost", "unavailable", "too_large", "fenced")
-GONE = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
 
 class Client:
-    """A member that does what the answers tell it; it may fall silent and come back."""
+    """A member, and the call it has sent."""
 
-    def __init__(self, world: World, group: str, name: str) -> None:
-        self.world, self.group, self.name = world, group, name
-        self.member_id = ""
-        self.generation = -1
-        self.partitions: list[str] = []
-        self.next = "join"
+    def __init__(self, world: World, group: Group, name: str) -> None:
+        self.world = world
+        self.member = Member(group, name, world.dice, world.history.append)
         self.call: Any = None
         self.began = 0.0
-        self.sent: list[tuple[str, int]] = []  # The commit that is under way.
 
     def act(self) -> None:
         self.hear_what_is_answered()
         if self.call is None:
-            getattr(self, self.next)()
+            self.began = self.world.now
+            self.call = self.world.c.send(self.member.next_request())
 
     def hear_what_is_answered(self) -> None:
         if self.call is not None and self.call.done:
             call, self.call = self.call, None
-            self.hear(call.response)
-
-    def send(self, request: Any) -> None:
-        self.began = self.world.now
-        self.call = self.world.c.send(request)
-
-    # --- What it asks ---
-
-    def join(self) -> None:
-        self.send(
-            pb.JoinGroupRequest(
-                group_id=self.group,
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=SESSION_MS,
-                member_id=self.member_id,
-                protocol_type="simulation",
-                protocols=[{"name": "share"}],
-                client_id=self.name,
-            )
-        )
-
-    def sync(self) -> None:
-        self.send(
-            pb.SyncGroupRequest(
-                group_id=self.group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                assignments=self.assignments,
-            )
-        )
-
-    def work(self) -> None:
-        if self.partitions and self.world.dice.random() < 0.4:
-            self.commit()
-        else:
-            self.beat()
-
-    def beat(self) -> None:
-        self.send(
-            pb.HeartbeatRequest(
-                group_id=self.group, generation_id=self.generation, member_id=self.member_id
-            )
-        )
-
-    def commit(self) -> None:
-        partition = self.world.dice.choice(self.partitions)
-        offset = self.world.next_offset(self.group, partition)
-        self.sent = [(partition, offset)]
-        topic, _, number = partition.partition("-")
-        self.send(
-            pb.OffsetCommitRequest(
-                group_id=self.group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                topics=[
-                    {
-                        "name": topic,
-                        "partitions": [
-                            {"partition_index": int(number), "committed_offset": offset}
-                        ],
-                    }
-                ],
-            )
-        )
-
-    # --- What it hears ---
-
-    def hear(self, response: Any) -> None:
-        match response:
-            case pb.JoinGroupResponse():
-                self.hear_joined(response)
-            case pb.SyncGroupResponse():
-                self.hear_synced(response)
-            case pb.HeartbeatResponse():
-                self.obey(ErrorCode.Name(response.error_code))
-            case pb.OffsetCommitResponse():
-                self.hear_committed(response)
-
-    def hear_joined(self, response: pb.JoinGroupResponse) -> None:
-        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = response.member_id
-        elif response.error_code == ErrorCode.NONE:
-            self.member_id, self.generation = response.member_id, response.generation_id
-            self.tell("joined", generation=self.generation, leader=response.leader)
-            members = [m.member_id for m in response.members]
-            self.assignments = [
-                {
-                    "member_id": member,
-                    "assignment": json.dumps(list(PARTITIONS[n :: len(members)])).encode(),
-                }
-                for n, member in enumerate(members)
-            ]
-            self.next = "sync"
-        elif ErrorCode.Name(response.error_code) in GONE:
-            self.member_id = ""
-
-    def hear_synced(self, response: pb.SyncGroupResponse) -> None:
-        if response.error_code != ErrorCode.NONE:
-            self.obey(ErrorCode.Name(response.error_code))
-            return
-        self.partitions = json.loads(response.assignment or b"[]")
-        self.tell("assigned", generation=self.generation, partitions=self.partitions)
-        self.next = "work"
-
-    def hear_committed(self, response: pb.OffsetCommitResponse) -> None:
-        answer = ErrorCode.Name(response.topics[0].partitions[0].error_code)
-        self.told_of_commit(answer)
-        self.obey(answer)
-
-    def told_of_commit(self, answer: str) -> None:
-        for partition, offset in self.sent:
-            self.tell("committed", partition=partition, offset=offset, answer=answer)
-        self.sent = []
-
-    def obey(self, answer: str) -> None:
-        if answer in GONE:
-            self.member_id = ""
-        if answer in (*GONE, "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"):
-            self.partitions = []
-            self.next = "join"
+            self.member.hear(call.response, self.began, self.world.tick())
 
     def lose_connection(self) -> None:
         """The coordinator has died: what was not answered never will be."""
         self.hear_what_is_answered()
-        self.told_of_commit("none")
-        self.call = None
-
-    def tell(self, op: str, **more: Any) -> None:
-        ended = self.world.tick()
-        place = {"group": self.group, "member": self.member_id}
-        self.world.history.append({"op": op, "began": self.began, "ended": ended, **place, **more})
+        if self.call is not None:
+            self.member.no_answer(self.began, self.world.tick())
+            self.call = None
 
 
 class World:
@@ -192,21 +62,16 @@ class World:
             group_min_session_timeout_ms=10,
             offset_commit_timeout_ms=400,
         )
+        self.groups = [Group(f"g{n}", PARTITIONS, SESSION_MS) for n in range(GROUPS)]
         self.clients = [
-            Client(self, group, f"c{n}") for group in GROUPS for n in range(CLIENTS_A_GROUP)
+            Client(self, group, f"c{n}") for group in self.groups for n in range(CLIENTS_A_GROUP)
         ]
         self.now = 0.0
-        self._offsets: dict[tuple[str, str], int] = {}
 
     def tick(self) -> float:
         """A time of its own for each thing that happens."""
         self.now += 0.001
         return self.now
-
-    def next_offset(self, group: str, partition: str) -> int:
-        offset = self._offsets.get((group, partition), 0) + 1
-        self._offsets[group, partition] = offset
-        return offset
 
     def run(self) -> tuple[list[Line], list[Line]]:
         """The history, and the dump of the log it left behind."""
@@ -243,14 +108,15 @@ class World:
         self.c.restart()
 
     def _read_back(self) -> None:
-        for group in GROUPS:
+        for group in self.groups:
             began = self.tick()
-            response = self.c.send(pb.OffsetFetchRequest(group_id=group)).response
+            response = self.c.send(pb.OffsetFetchRequest(group_id=group.name)).response
             for topic in response.topics:
                 for p in topic.partitions:
                     self.history.append(
                         {
-                            "op": "fetched", "began": began, "ended": self.tick(), "group": group,
+                            "op": "fetched", "began": began, "ended": self.tick(),
+                            "group": group.name,
                             "partition": f"{topic.name}-{p.partition_index}",
                             "offset": p.committed_offset,
                         }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.figures import Figures, machine
+from coordinator.cli.bench.log import bench_log
 from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
 from coordinator.cli.bench.timers import bench_timer
 
@@ -18,6 +19,7 @@ def bench(what: str, members: int | None, seconds: float, file: Path | None) -> 
     benchmarks: dict[str, Callable[[], Figures]] = {
         "timer": bench_timer,
         "assign": bench_assign,
+        "log": lambda: bench_log(members),
         "heartbeat": lambda: with_server(
             lambda address, pid: asyncio.run(
                 bench_heartbeat(address, pid, members or 2_000, seconds)

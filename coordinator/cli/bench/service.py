@@ -11,21 +11,27 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator.cli.bench.figures import Figures
 from coordinator.client.load import Fleet, Timings
 
+T = TypeVar("T")
 BEAT_EVERY_S = 3.0
 EXTENDED_DELAY_S = 6.0
 
 
-def with_server(run: Callable[[str, int], Figures]) -> Figures:
-    """Run against a server process of its own, with a store of its own."""
-    with tempfile.TemporaryDirectory() as folder:
+def with_server(run: Callable[[str, int], T], *more: str) -> T:
+    """Run against a server process of its own, with a store of its own unless flags say else.
+
+    Args:
+        run: takes its address and its process id.
+        more: flags of `coordinator serve`.
+    """
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         log = Path(folder) / "log"  # A pipe nobody reads would stop the server.
         flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]
-        flags += ["--data-dir", f"{folder}/data"]
+        flags += ["--data-dir", f"{folder}/data", *more]
         with log.open("w") as file:
             server = subprocess.Popen(  # noqa: S603  # Our own program.
                 [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
@@ -93,3 +99,12 @@ def _cpu_s(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory a process has in use; 0 where /proc is missing."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,199 @@
+"""What durability costs: appends, the SyncGroup that waits for one, and a large load."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+
+import apsw
+
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import (
+    Assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from coordinator.cli.bench.figures import Figures
+from coordinator.cli.bench.service import resident_bytes, with_server
+from coordinator.client.load import Fleet
+from coordinator.core.ids import ShardId
+from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.runtime import codec
+from coordinator.shard.placement import shard_of
+from coordinator.storage import schema
+from coordinator.storage.folder import DATABASE
+from coordinator.storage.log import Entry
+from coordinator.storage.sqlite import SqliteLog
+
+WRITERS = 100
+RECORD_BYTES = 400
+SECONDS = 4.0
+SYNCS = 300
+GROUPS, MEMBERS, SHARDS = 100_000, 5, 16
+GROUPS_AN_ENTRY = 500
+
+
+def bench_log(groups: int | None = None) -> Figures:
+    """All figures in one run."""
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        figures |= asyncio.run(_bench_appends(Path(folder)))
+        sync_ms = _fdatasync_ms(Path(folder))
+    figures["fdatasync of one page, p50, ms"] = sync_ms
+    figures |= _bench_sync(sync_ms)
+    figures |= _bench_load(groups or GROUPS)
+    return figures
+
+
+# --- Appends ------------------------------------------------------------------------------------
+
+
+async def _bench_appends(folder: Path) -> Figures:
+    """Writers with one append under way each, as shards have, beside a bare loop."""
+    batches: list[int] = []
+    log = SqliteLog(
+        folder / "log", shards=WRITERS, on_commit=lambda jobs, seconds: batches.append(jobs)
+    )
+    fences = [await log.fence(ShardId(number)) for number in range(WRITERS)]
+    batches.clear()
+    took: list[float] = []
+    until = time.monotonic() + SECONDS
+
+    async def write(number: int) -> None:
+        record = os.urandom(RECORD_BYTES)
+        for sequence in count(1):
+            began = time.monotonic()
+            if began >= until:
+                return
+            await log.append(fences[number], Entry(sequence, 1, sequence - 1, (record,)))
+            took.append(time.monotonic() - began)
+
+    await asyncio.gather(*(write(number) for number in range(WRITERS)))
+    await log.close()
+    ours = len(took) / SECONDS
+    batch = max(1, round(statistics.mean(batches)))
+    bare = await asyncio.to_thread(_bare_loop, folder / "bare", batch)
+    return {
+        f"appends of {WRITERS} writers, records/s": ours,
+        "append, p50, ms": 1000 * statistics.median(took),
+        "append, p99, ms": 1000 * sorted(took)[int(len(took) * 0.99)],
+        "records a commit, mean": statistics.mean(batches),
+        "bare loop, same table and batch, records/s": bare,
+        "appends, in bare loops (goal: 0.8)": ours / bare,
+    }
+
+
+def _bare_loop(folder: Path, batch: int) -> float:
+    """Records a second that reach the same table without anybody waiting for them."""
+    folder.mkdir()
+    connection = apsw.Connection(str(folder / DATABASE))
+    schema.prepare(connection, WRITERS)
+    frame = os.urandom(RECORD_BYTES + 44)  # As long as an entry of one record.
+    began, written = time.monotonic(), 0
+    while time.monotonic() < began + SECONDS:
+        connection.execute("BEGIN IMMEDIATE")
+        for shard in range(batch):
+            connection.execute(
+                "INSERT INTO entry (shard, sequence, frame) VALUES (?, ?, ?)",
+                (shard, written, frame),
+            )
+        connection.execute("COMMIT")
+        written += batch
+    lasted = time.monotonic() - began
+    connection.close()
+    return written / lasted
+
+
+def _fdatasync_ms(folder: Path) -> float:
+    took = []
+    with (folder / "page").open("wb", buffering=0) as file:
+        for number in range(300):
+            os.pwrite(file.fileno(), bytes(4096), number * 4096)
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return 1000 * statistics.median(took)
+
+
+# --- SyncGroup ----------------------------------------------------------------------------------
+
+
+def _bench_sync(sync_ms: float) -> Figures:
+    """The leader's SyncGroup over gRPC, with the log in memory and on the disk."""
+
+    def run(*flags: str) -> float:
+        async def syncs(address: str) -> float:
+            async with Fleet(address) as fleet:
+                return (await fleet.sync_alone("sync", SYNCS)).percentile(50)
+
+        delay = ("--group-initial-rebalance-delay-ms", "0")
+        return with_server(lambda address, _: asyncio.run(syncs(address)), *delay, *flags)
+
+    memory, disk = run("--store", "memory"), run()
+    allowed = 1.5 * sync_ms + 0.5
+    return {
+        "SyncGroup, log in memory, p50, ms": memory,
+        "SyncGroup, log on disk, p50, ms": disk,
+        "durability adds, ms": disk - memory,
+        "allowed: 1.5 fdatasync + 0.5 ms": allowed,
+        "added, in what is allowed (goal: 1)": (disk - memory) / allowed,
+    }
+
+
+# --- Load ---------------------------------------------------------------------------------------
+
+
+def _bench_load(groups: int) -> Figures:
+    """A server that starts on a store of many groups, beside one that starts on none."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        asyncio.run(_fill(Path(folder), groups))
+        size = (Path(folder) / DATABASE).stat().st_size
+        empty = with_server(lambda _, pid: resident_bytes(pid))
+        began = time.monotonic()
+        # The server's clock starts here too: what is measured is the whole way to serving.
+        full, lasted = with_server(
+            lambda _, pid: (resident_bytes(pid), time.monotonic() - began), "--data-dir", folder
+        )
+    members = groups * MEMBERS
+    return {
+        f"store of {groups:,} groups of {MEMBERS}, MiB": size / 2**20,
+        "start to serving, s (goal at 100,000 groups: 10)": lasted,
+        "resident beyond an empty server, bytes a member (goal: 1,024)": (full - empty) / members,
+    }
+
+
+async def _fill(folder: Path, groups: int) -> None:
+    log = SqliteLog(folder, shards=SHARDS)
+    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
+    for number in range(groups):
+        record = _group(f"group-{number}")
+        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
+    for shard, records in by_shard.items():
+        fence = await log.fence(ShardId(shard))
+        for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
+            part = tuple(records[start : start + GROUPS_AN_ENTRY])
+            await log.append(fence, Entry(sequence, fence.epoch, start, part))
+    await log.close()
+
+
+def _group(group_id: str) -> GroupMetadata:
+    members = tuple(
+        MemberRecord(
+            f"worker-{number}-{group_id:>36}",
+            None,
+            f"worker-{number}",
+            "/10.0.0.1",
+            60_000,
+            45_000,
+            encode_subscription(Subscription(("events",))),
+            encode_assignment(Assignment((TopicPartition("events", number),))),
+        )
+        for number in range(MEMBERS)
+    )
+    leader = members[0].member_id
+    return GroupMetadata(group_id, 7, "consumer", "range", leader, 1_700_000_000_000, members)

@@ -1,0 +1,22 @@
+"""SIGKILL at random, 200 times: nothing acknowledged is lost, and nobody at rest is disturbed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.faults.kill import check, kill_again_and_again
+
+KILLS = 200
+
+
+@pytest.mark.timeout(900)
+async def test_nothing_acknowledged_is_lost(tmp_path):
+    verdict = check(*await kill_again_and_again(tmp_path, KILLS, seed=1))
+    assert verdict.returncode == 0, verdict.stdout[-5_000:]
+    # Otherwise the claims would hold for want of anything happening.
+    counts = {what: int(n) for n, what in re.findall(r"(\d+) (\w+)", verdict.stderr)}
+    assert counts["committed"] > 20 * KILLS
+    assert counts["assigned"] > KILLS
+    assert counts["fetched"] > KILLS

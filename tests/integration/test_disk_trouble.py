@@ -1,0 +1,123 @@
+"""A full disk below a running coordinator: commits are refused, beats are not, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+
+import apsw
+import grpc
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import GroupMember
+from coordinator.client.admin import GroupAdmin
+from coordinator.storage.sqlite import SqliteLog
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
+from tests.serving import Process, running
+from tests.storage.disks import Disk
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def disk():
+    disk = Disk("below")
+    yield disk
+    disk.close()
+
+
+def commit_of(member: GroupMember, offset: int) -> pb.OffsetCommitRequest:
+    return pb.OffsetCommitRequest(
+        group_id="g",
+        generation_id=member.generation,
+        member_id=member.member_id,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}],
+    )
+
+
+async def settle(member: GroupMember) -> None:
+    async with asyncio.timeout(20):
+        while not member.assignment:
+            await member.poll(timeout=0.1)
+
+
+@pytest.mark.parametrize("kind", [apsw.FullError, apsw.ReadOnlyError])
+async def test_commits_are_refused_in_plain_words_and_beats_answered(tmp_path, disk, kind):
+    log = SqliteLog(tmp_path, shards=16, vfs=disk.name)
+    async with running(log=log) as server:
+        async with (
+            GroupMember(
+                server.address, "g", {"t": 1}, session_timeout_ms=1_000, heartbeat_interval_ms=100
+            ) as member,
+            grpc.aio.insecure_channel(server.address) as channel,
+        ):
+            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+            await settle(member)
+            await member.commit({T0: 1})
+            disk.break_("write", kind)
+            for _ in range(3):
+                answer = await stub.OffsetCommit(commit_of(member, 2))
+                (partition,) = answer.topics[0].partitions
+                assert partition.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert "the test broke it: write of coordinator.sqlite3" in answer.error_message
+            # Longer than a session: it is kept by beats that write nothing.
+            events = [await member.poll(timeout=0.3) for _ in range(5)]
+            assert events == [[]] * 5
+            assert await member.committed([T0]) == {T0: 1}
+            ((what, _),) = server.failures
+            assert "the log cannot be written" in what
+            server.failures.clear()
+            disk.repair()
+            await member.commit({T0: 3})
+            assert server.recoveries == [f"no longer: {what}"]
+    again = SqliteLog(tmp_path, shards=16)
+    async with running(log=again) as server:
+        with GroupAdmin(server.address) as admin:
+            assert await asyncio.to_thread(admin.offsets, "g") == {T0: 3}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system, and not everywhere")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+async def test_a_disk_that_is_really_full(small_disk):
+    flags = ("--data-dir", str(small_disk / "data"), "--group-initial-rebalance-delay-ms", "0")
+    with await asyncio.to_thread(Process, *flags) as server:
+        async with GroupMember(
+            server.address, "g", {"t": 1}, session_timeout_ms=6_000, heartbeat_interval_ms=100
+        ) as member:
+            await settle(member)
+            await member.commit({T0: 1})
+            ballast = small_disk / "ballast"
+            with pytest.raises(OSError, match="No space left"):
+                ballast.write_bytes(bytes(2_000_000))
+            async with grpc.aio.insecure_channel(server.address) as channel:
+                stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+                stored = 1
+                for offset in range(2, 400):  # Until what SQLite has in hand is used up.
+                    answer = await stub.OffsetCommit(commit_of(member, offset))
+                    (partition,) = answer.topics[0].partitions
+                    if partition.error_code != ErrorCode.NONE:
+                        break
+                    stored = offset
+                assert partition.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert "full" in answer.error_message
+            assert await member.poll(timeout=1.0) == []
+            ballast.unlink()
+            await member.commit({T0: stored + 1_000})
+        server.kill()
+    with await asyncio.to_thread(Process, *flags) as server:
+        with GroupAdmin(server.address) as admin:
+            assert await asyncio.to_thread(admin.offsets, "g") == {T0: stored + 1_000}
