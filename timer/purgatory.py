@@ -124,6 +124,13 @@ class Purgatory(Generic[K]):
         self._purge_if_due()
         return completed
 
+    def find(self, key: K) -> DelayedOperation | None:
+        """The first operation that waits under a key; None if none does."""
+        for operation in self._watch_lists.get(key, ()):
+            if not operation.gone:
+                return operation
+        return None
+
     def check_and_complete(self, key: K) -> int:
         """Ask every operation watched under `key` again.
 

@@ -176,8 +176,9 @@ class Group:
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        self.pending_joins: set[str] = set()
-        self.pending_syncs: set[str] = set()
+        # Sets, as dicts: an empty one is a third of the size, and there is one for every group.
+        self.pending_joins: dict[str, None] = {}
+        self.pending_syncs: dict[str, None] = {}
         self.parked_joins = 0
         self.protocol_counts: dict[str, int] = {}
         # None: unknown, because the metadata is not ConsumerProtocol.
@@ -233,7 +234,7 @@ class Group:
                 raise InvariantViolated(f"instance {member.instance_id!r} is there already")
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
-        self.pending_joins.discard(member.member_id)
+        self.pending_joins.pop(member.member_id, None)
         self._count_protocols(member.protocols, 1)
         if self.leader_id is None:
             self.leader_id = member.member_id
@@ -250,7 +251,7 @@ class Group:
         if member.parked_join is not None or member.parked_sync is not None:
             raise InvariantViolated(f"member {member_id!r} would leave a call unanswered")
         self._count_protocols(member.protocols, -1)
-        self.pending_syncs.discard(member_id)
+        self.pending_syncs.pop(member_id, None)
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
         if self.leader_id == member_id:
@@ -277,8 +278,8 @@ class Group:
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
         if old_member_id in self.pending_syncs:
-            self.pending_syncs.discard(old_member_id)
-            self.pending_syncs.add(new_member_id)
+            self.pending_syncs.pop(old_member_id, None)
+            self.pending_syncs[new_member_id] = None
         return member
 
     def elect_joined_leader(self) -> bool:

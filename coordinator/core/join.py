@@ -78,7 +78,7 @@ def _hand_out_id(
     group: Group, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
 ) -> None:
     """Phase one: the id is good for one session timeout. The group's state does not change."""
-    group.pending_joins.add(member_id)
+    group.pending_joins[member_id] = None
     deadline_ms = now_ms + command.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
     error = ErrorCode.MEMBER_ID_REQUIRED
@@ -193,7 +193,7 @@ def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) ->
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
     out.reply(command.call_id, JoinReply(error, advice(error)))
-    group.pending_joins.discard(member_id)
+    group.pending_joins.pop(member_id, None)
     member = group.members.get(member_id)
     if member is not None:
         evict(group, member, EvictionCause.SIZE_LIMIT, out)

@@ -59,7 +59,7 @@ def _leave(group: Group, leaving: LeavingMember, out: Outcome) -> Member | None:
     """
     member_id = leaving.member_id
     if member_id and member_id in group.pending_joins:
-        group.pending_joins.discard(member_id)
+        group.pending_joins.pop(member_id, None)
         out.check(MemberKey(group.group_id, member_id))
         return None
     if not member_id and leaving.instance_id is not None:

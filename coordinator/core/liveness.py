@@ -54,7 +54,7 @@ def expire_session(group: Group, command: SessionExpired, now_ms: int, out: Outc
     """A deadline has passed: forget a pending id, remove a silent member, or let it be."""
     member_id = command.member_id
     if member_id in group.pending_joins:
-        group.pending_joins.discard(member_id)
+        group.pending_joins.pop(member_id, None)
         out.check(JoinKey(group.group_id))
         return
     member = group.members.get(member_id)

@@ -64,7 +64,7 @@ from coordinator.core.events import (
     OffsetsExpired,
     RebalanceCause,
 )
-from coordinator.core.group import Group, GroupState, Member, ParkedCalls
+from coordinator.core.group import Group, GroupState, Member, ParkedCalls, Protocols
 from coordinator.core.ids import IdSource
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
@@ -154,8 +154,9 @@ class GroupMachine:
 
     def restore(self, now_ms: int, out: Outcome) -> None:
         """Bring the groups to life from their durable facts, with full session time-outs."""
+        same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
         for group in self.groups.values():
-            self._revive(group, now_ms, out)
+            self._revive(group, now_ms, out, same)
 
     def records(self) -> list[Record]:
         """The durable facts of all groups, as the records that bring them back."""
@@ -321,7 +322,9 @@ class GroupMachine:
 
     # --- Load ---
 
-    def _revive(self, group: Group, now_ms: int, out: Outcome) -> None:
+    def _revive(
+        self, group: Group, now_ms: int, out: Outcome, same: dict[Protocols, Protocols]
+    ) -> None:
         """Members are as their last durable generation had them; a lost one is not reused."""
         committed = group.committed
         group.generation_floor = group.durable_generation + 1
@@ -333,6 +336,7 @@ class GroupMachine:
         group.state_changed_at_ms = committed.state_changed_at_ms
         for stored in committed.members:
             name = committed.protocol_name
+            protocols = () if name is None else ((name, stored.metadata),)
             member = Member(
                 stored.member_id,
                 instance_id=stored.instance_id,
@@ -340,7 +344,7 @@ class GroupMachine:
                 client_host=stored.client_host,
                 rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
                 session_timeout_ms=stored.session_timeout_ms,
-                protocols=() if name is None else ((name, stored.metadata),),
+                protocols=same.setdefault(protocols, protocols),
                 now_ms=now_ms,
             )
             member.is_new = False

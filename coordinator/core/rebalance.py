@@ -257,7 +257,7 @@ def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: Topi
     members = _member_list(group)
     for member in group.members.values():
         member.is_new = False
-        group.pending_syncs.add(member.member_id)
+        group.pending_syncs[member.member_id] = None
         call_id = group.unpark_join(member)
         if call_id is not None:
             _answer_join(group, call_id, _join_reply(group, member, members), out)

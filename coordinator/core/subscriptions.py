@@ -25,13 +25,15 @@ def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] 
         return frozenset()
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol_name is None:
         return None
-    topics: set[str] = set()
-    for member in group.members.values():
-        read = read_topics(member.metadata_for(group.protocol_name))
-        if read is None:
+    name = group.protocol_name
+    read = {read_topics(member.metadata_for(name)) for member in group.members.values()}
+    topics = read.pop()
+    # Most groups read one set of topics: they share it instead of having a copy each.
+    for more in read:
+        if topics is None or more is None:
             return None
-        topics |= read
-    return frozenset(topics)
+        topics |= more
+    return topics
 
 
 def is_subscribed(group: Group, topic: str) -> bool:

@@ -126,26 +126,31 @@ _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
 
 
 def _read_group_metadata(group_id: str, m: pb.GroupMetadata) -> Record:
+    same: dict[bytes, bytes] = {}
+    members = tuple(_read_member(member, same) for member in m.members)
+    leader = m.leader if m.HasField("leader") else None
     return GroupMetadata(
         group_id,
         m.generation,
         intern(m.protocol_type) if m.HasField("protocol_type") else None,
         intern(m.protocol_name) if m.HasField("protocol_name") else None,
-        m.leader if m.HasField("leader") else None,
+        next((member.member_id for member in members if member.member_id == leader), leader),
         m.state_changed_at_ms,
-        tuple(
-            MemberRecord(
-                x.member_id,
-                x.instance_id if x.HasField("instance_id") else None,
-                intern(x.client_id),
-                intern(x.client_host),
-                x.rebalance_timeout_ms,
-                x.session_timeout_ms,
-                x.metadata,
-                x.assignment,
-            )
-            for x in m.members
-        ),
+        members,
+    )
+
+
+def _read_member(m: pb.GroupMetadata.Member, same: dict[bytes, bytes]) -> MemberRecord:
+    metadata = m.metadata
+    return MemberRecord(
+        m.member_id,
+        m.instance_id if m.HasField("instance_id") else None,
+        intern(m.client_id),
+        intern(m.client_host),
+        m.rebalance_timeout_ms,
+        m.session_timeout_ms,
+        same.setdefault(metadata, metadata),
+        m.assignment,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -79,17 +80,23 @@ class ShardRunner:
         self._started = False
         self._stopped = False
 
-    async def start(self) -> None:
+    async def start(self, turn: AbstractAsyncContextManager[object] | None = None) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
         A log that cannot be read now is asked again until it can.
 
+        Args:
+            turn: entered to load; shards that share one load one after the other.
         Raises:
             Damaged: what the log holds is not what was written.
         """
         self._started = True
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
+        async with turn or nullcontext():
+            await self._load()
+
+    async def _load(self) -> None:
         loaded = None
         while loaded is None and not self._stopped:
             try:

@@ -25,32 +25,43 @@ from coordinator.core.commands import (
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group, GroupState
 from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import DeferHeartbeat, DeferInitialJoin, DeferJoin, DeferSync
+from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync
 from coordinator.core.records import Record
 from timer.operation import DelayedOperation
 
-Post = Callable[[Command], None]
+
+class Host:
+    """What the operations of a shard have in common: whom they ask, and whom they tell.
+
+    Args:
+        post: puts a command on the shard's inner queue.
+    """
+
+    __slots__ = ("machine", "post")
+
+    def __init__(self, machine: GroupMachine, post: Callable[[Command], None]) -> None:
+        self.machine = machine
+        self.post = post
 
 
 class DelayedJoin(DelayedOperation):
     """Ends an ordinary join phase when all have joined, or when its time is over."""
 
-    __slots__ = ("_defer", "_machine", "_post")
+    __slots__ = ("_defer", "_host")
 
-    def __init__(self, defer: DeferJoin, machine: GroupMachine, post: Post) -> None:
+    def __init__(self, defer: DeferJoin, host: Host) -> None:
         super().__init__()
         self._defer = defer
-        self._machine = machine
-        self._post = post
+        self._host = host
 
     def try_complete(self) -> bool:
-        group = self._machine.groups.get(self._defer.group_id)
+        group = self._host.machine.groups.get(self._defer.group_id)
         if self._is_moot(group) or (group and rebalance.join_phase_is_complete(group)):
             return self.force_complete()
         return False
 
     def on_complete(self) -> None:
-        self._post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
+        self._host.post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
 
     def _is_moot(self, group: Group | None) -> bool:
         return (
@@ -63,19 +74,19 @@ class DelayedJoin(DelayedOperation):
 class InitialDelayedJoin(DelayedOperation):
     """Ends a slice of the initial delay: by time alone, never early."""
 
-    __slots__ = ("_defer", "_post")
+    __slots__ = ("_defer", "_host")
 
-    def __init__(self, defer: DeferInitialJoin, post: Post) -> None:
+    def __init__(self, defer: DeferInitialJoin, host: Host) -> None:
         super().__init__()
         self._defer = defer
-        self._post = post
+        self._host = host
 
     def try_complete(self) -> bool:
         return False
 
     def on_complete(self) -> None:
         defer = self._defer
-        self._post(
+        self._host.post(
             InitialDelayElapsed(
                 defer.group_id, defer.generation, defer.delay_ms, defer.remaining_ms
             )
@@ -85,16 +96,15 @@ class InitialDelayedJoin(DelayedOperation):
 class DelayedSync(DelayedOperation):
     """Ends silently when everyone has synced; else its expiry removes those who have not."""
 
-    __slots__ = ("_defer", "_machine", "_post")
+    __slots__ = ("_defer", "_host")
 
-    def __init__(self, defer: DeferSync, machine: GroupMachine, post: Post) -> None:
+    def __init__(self, defer: DeferSync, host: Host) -> None:
         super().__init__()
         self._defer = defer
-        self._machine = machine
-        self._post = post
+        self._host = host
 
     def try_complete(self) -> bool:
-        group = self._machine.groups.get(self._defer.group_id)
+        group = self._host.machine.groups.get(self._defer.group_id)
         if rebalance.sync_phase_is_complete(group, self._defer.generation):
             return self.force_complete()
         return False
@@ -103,44 +113,37 @@ class DelayedSync(DelayedOperation):
         pass  # All are served: nothing follows.
 
     def on_expiration(self) -> None:
-        self._post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
+        self._host.post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
 
 
 class DelayedHeartbeat(DelayedOperation):
     """A member's deadline. A member has one, and signs of life move it.
 
-    Moving it to a later time is the hot path: the timer only stores the new deadline.
+    Moving it to a later time is the hot path: the timer only stores the new deadline. There
+    is one for every member, so it holds as little as can be.
     """
 
-    __slots__ = ("_defer", "_forget", "_machine", "_post")
+    __slots__ = ("_group_id", "_host", "_member_id")
 
-    def __init__(
-        self,
-        defer: DeferHeartbeat,
-        machine: GroupMachine,
-        post: Post,
-        forget: Callable[[str, str], None],
-    ) -> None:
+    def __init__(self, group_id: str, member_id: str, host: Host) -> None:
         super().__init__()
-        self._defer = defer
-        self._machine = machine
-        self._post = post
-        self._forget = forget
+        self._group_id = group_id
+        self._member_id = member_id
+        self._host = host
 
     def try_complete(self) -> bool:
         """Asked when the member may have gone; being heard of moves the deadline instead."""
-        group = self._machine.groups.get(self._defer.group_id)
-        member_id = self._defer.member_id
+        group = self._host.machine.groups.get(self._group_id)
+        member_id = self._member_id
         if group is None or not (member_id in group.members or member_id in group.pending_joins):
             return self.force_complete()
         return False
 
     def on_complete(self) -> None:
-        self._forget(self._defer.group_id, self._defer.member_id)
+        pass  # It has gone: nothing follows.
 
     def on_expiration(self) -> None:
-        defer = self._defer
-        self._post(SessionExpired(defer.group_id, defer.member_id, self.deadline_ms))
+        self._host.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
 
 
 class DelayedProduce(DelayedOperation):
@@ -157,7 +160,7 @@ class DelayedProduce(DelayedOperation):
         records: tuple[Record, ...],
         then: WriteFollowUp,
         high_watermark: Callable[[], int],
-        post: Post,
+        post: Callable[[Command], None],
     ) -> None:
         super().__init__()
         self.records = records

@@ -43,6 +43,7 @@ from coordinator.shard.operations import (
     DelayedHeartbeat,
     DelayedJoin,
     DelayedSync,
+    Host,
     InitialDelayedJoin,
 )
 from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Tick, Unload
@@ -98,9 +99,10 @@ class Shard:
         self.timer = Timer(now_ms, wheel_size=wheel_size)
         self._joins: Purgatory[JoinKey] = Purgatory(self.timer)
         self._syncs: Purgatory[SyncKey] = Purgatory(self.timer)
-        self._sessions: Purgatory[MemberKey] = Purgatory(self.timer)
-        self._heartbeats: dict[tuple[str, str], DelayedHeartbeat] = {}
+        # By member id, which no other member has: with it alone a heartbeat is looked up fastest.
+        self._sessions: Purgatory[str] = Purgatory(self.timer)
         self._inner: deque[Command] = deque()
+        self._host = Host(self.machine, self._inner.append)
         self._writes = WriteQueue(
             self.timer,
             apply=lambda record: self.machine.apply(record, self._now_ms),
@@ -232,36 +234,31 @@ class Shard:
     # --- Timers and watches ---
 
     def _defer_heartbeat(self, defer: DeferHeartbeat) -> None:
-        key = (defer.group_id, defer.member_id)
-        operation = self._heartbeats.get(key)
-        if operation is not None:
+        member_id = defer.member_id
+        operation = self._sessions.find(member_id)
+        if operation is None:
+            operation = DelayedHeartbeat(defer.group_id, member_id, self._host)
+            self._sessions.try_complete_else_watch(operation, (member_id,), defer.deadline_ms)
+        else:
             self.timer.rearm(operation, defer.deadline_ms)
-            return
-        operation = DelayedHeartbeat(defer, self.machine, self._inner.append, self._forget)
-        self._heartbeats[key] = operation
-        self._sessions.try_complete_else_watch(
-            operation, (MemberKey(defer.group_id, defer.member_id),), defer.deadline_ms
-        )
-
-    def _forget(self, group_id: str, member_id: str) -> None:
-        self._heartbeats.pop((group_id, member_id), None)
 
     def _defer(self, defer: Defer) -> None:
-        post = self._inner.append
         match defer:
             case DeferJoin():
                 self._joins.try_complete_else_watch(
-                    DelayedJoin(defer, self.machine, post),
+                    DelayedJoin(defer, self._host),
                     (JoinKey(defer.group_id),),
                     defer.deadline_ms,
                 )
             case DeferInitialJoin():
                 self._joins.try_complete_else_watch(
-                    InitialDelayedJoin(defer, post), (JoinKey(defer.group_id),), defer.deadline_ms
+                    InitialDelayedJoin(defer, self._host),
+                    (JoinKey(defer.group_id),),
+                    defer.deadline_ms,
                 )
             case DeferSync():
                 self._syncs.try_complete_else_watch(
-                    DelayedSync(defer, self.machine, post),
+                    DelayedSync(defer, self._host),
                     (SyncKey(defer.group_id),),
                     defer.deadline_ms,
                 )
@@ -275,7 +272,7 @@ class Shard:
             case SyncKey():
                 self._syncs.check_and_complete(key)
             case MemberKey():
-                self._sessions.check_and_complete(key)
+                self._sessions.check_and_complete(key.member_id)
 
     # --- The end ---
 

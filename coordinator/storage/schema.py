@@ -25,8 +25,14 @@ CREATE TABLE fence (
     shard INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE entry (
-    id INTEGER PRIMARY KEY, shard INTEGER NOT NULL, sequence INTEGER NOT NULL, frame BLOB NOT NULL
+    id INTEGER PRIMARY KEY, shard INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL, frame BLOB NOT NULL
 ) STRICT;
+CREATE TRIGGER claim BEFORE INSERT ON entry BEGIN
+    UPDATE fence SET sequence = NEW.sequence
+        WHERE shard = NEW.shard AND epoch = NEW.epoch AND sequence = NEW.sequence - 1;
+    SELECT RAISE(IGNORE) WHERE changes() = 0;
+END;
 CREATE TABLE chunk (
     id INTEGER PRIMARY KEY, shard INTEGER NOT NULL, sequence INTEGER NOT NULL, frame BLOB NOT NULL
 ) STRICT;

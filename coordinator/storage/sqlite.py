@@ -1,18 +1,19 @@
 """The log on one machine: SQLite in WAL mode, every commit synced before it is acknowledged.
 
-An append compares the shard's epoch and claims the next sequence number in one row of
-`fence`, and adds its frame to the end of `entry`, both in one transaction. The lock of
-the folder keeps a second process out; the row would stop it all the same.
+An append adds its frame to the end of `entry`, where a trigger compares the shard's epoch
+and claims the next sequence number. The lock of the folder keeps a second process out;
+the trigger would stop it all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -27,6 +28,7 @@ from coordinator.storage.log import (
     Fence,
     Fenced,
     Loaded,
+    LogError,
     Snapshot,
     TooLarge,
 )
@@ -36,6 +38,8 @@ from coordinator.storage.writer import Writer
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 """A snapshot is written in slices of about this size, with appends in between."""
+CHANGES_AN_ENTRY = 2
+"""SQLite counts the row that is added, and the trigger's update of `fence`."""
 BUSY_MS = 5_000
 """How long to wait for a reader, such as a backup, that is in the way."""
 
@@ -72,7 +76,7 @@ class SqliteLog:
         except CannotOpen as error:
             self._lock.release()
             raise CannotOpen(f"{folder / DATABASE}: {error}") from error
-        self._writer = Writer(self._open, self._cut, on_commit)
+        self._writer = Writer(self._open, _append_all, self._cut, on_commit)
 
     async def fence(self, shard: ShardId) -> Fence:
         def job(connection: apsw.Connection) -> int:
@@ -90,7 +94,7 @@ class SqliteLog:
         frame = frames.encode(fence.shard, entry)
         if len(frame) > FRAME_BYTES_MAX:
             raise TooLarge(f"an entry of {len(frame)} bytes")
-        await self._writer.run(partial(_append, fence, entry.sequence, frame))
+        await self._writer.add((fence.shard, fence.epoch, entry.sequence, frame))
 
     async def load(self, fence: Fence) -> Loaded:
         return await asyncio.to_thread(self._load, fence)
@@ -177,9 +181,12 @@ def read_shard(connection: apsw.Connection, shard: ShardId) -> Loaded:
     before = 0 if snapshot is None else snapshot.sequence
     next_offset = 0 if snapshot is None else snapshot.next_offset
     entries = []
-    for sequence, frame in rows(
-        connection, "SELECT sequence, frame FROM entry WHERE shard = ? ORDER BY id", shard
+    # One at a time: the frames together are as large as all that is made of them.
+    for sequence, frame in connection.execute(
+        "SELECT sequence, frame FROM entry WHERE shard = ? ORDER BY id", (shard,)
     ):
+        assert isinstance(sequence, int)
+        assert isinstance(frame, bytes)
         if sequence != before + 1:
             raise Damaged(f"shard {shard}: entry {sequence} follows entry {before}")
         entry = frames.decode(frame, shard, sequence)
@@ -240,23 +247,32 @@ def _fence_row(connection: apsw.Connection, shard: ShardId) -> tuple[int, int]:
     return (found[0][0], found[0][1]) if found else (0, 0)
 
 
-def _append(fence: Fence, sequence: int, frame: bytes, connection: apsw.Connection) -> None:
-    shard, epoch = fence.shard, fence.epoch
-    connection.execute(
-        "UPDATE fence SET sequence = ? WHERE shard = ? AND epoch = ? AND sequence = ?",
-        (sequence, shard, epoch, sequence - 1),
+def _append_all(
+    connection: apsw.Connection, entries: list[tuple[Any, ...]]
+) -> Sequence[LogError | None]:
+    """Add (shard, epoch, sequence, frame) each; the trigger lets fall what may not be added."""
+    before = connection.total_changes()
+    connection.executemany(
+        "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, ?, ?, ?)", entries
     )
-    if connection.changes() == 1:
-        connection.execute(
-            "INSERT INTO entry (shard, sequence, frame) VALUES (?, ?, ?)", (shard, sequence, frame)
-        )
-        return
-    last = _check_fence(fence, connection)
+    if connection.total_changes() - before == CHANGES_AN_ENTRY * len(entries):
+        return [None] * len(entries)
+    return [_refusal(connection, *entry) for entry in entries]
+
+
+def _refusal(
+    connection: apsw.Connection, shard: ShardId, epoch: int, sequence: int, frame: bytes
+) -> LogError | None:
+    """Why an entry is not there; None: it is, from now or from an earlier attempt."""
+    current, last = _fence_row(connection, shard)
+    if current != epoch:
+        return Fenced(f"epoch {epoch} has been followed by {current}")
     stored = rows(
         connection, "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", shard, sequence
     )
     if sequence != last or stored != [(frame,)]:
-        raise Fenced(f"entry {sequence} follows entry {last}, which somebody else has written")
+        return Fenced(f"entry {sequence} follows entry {last}, which somebody else has written")
+    return None
 
 
 def _check_fence(fence: Fence, connection: apsw.Connection) -> int:

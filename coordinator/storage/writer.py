@@ -12,7 +12,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -22,6 +22,10 @@ from coordinator.storage.log import Ambiguous, LogError, Unavailable
 Job = Callable[[apsw.Connection], Any]
 """Runs inside a transaction that it shares with others. To refuse its part it raises a
 `LogError` before it has written anything."""
+
+Row = tuple[Any, ...]
+AddRows = Callable[[apsw.Connection, list[Row]], Sequence[LogError | None]]
+"""Adds rows in one go, and says of each whether it was refused."""
 
 WAL_HEADER_BYTES = 32
 WAL_FRAME_BYTES = 24
@@ -43,6 +47,7 @@ class Writer:
 
     Args:
         open_connection: called in the thread: at first, and after a commit that has failed.
+        add_rows: adds what `add` was given.
         cut: shortens the write-ahead log to so many bytes and syncs it; raises OSError.
         on_commit: told how many jobs a commit carried and how long it took in seconds; called
             in the thread.
@@ -51,10 +56,12 @@ class Writer:
     def __init__(
         self,
         open_connection: Callable[[], apsw.Connection],
+        add_rows: AddRows,
         cut: Callable[[int], None],
         on_commit: Callable[[int, float], None] | None = None,
     ) -> None:
         self._open = open_connection
+        self._add_rows = add_rows
         self._cut = cut
         self._on_commit = on_commit
         self._connection: apsw.Connection | None = None
@@ -72,9 +79,15 @@ class Writer:
         Raises:
             LogError: what the job raised; `Unavailable` or `Ambiguous` if SQLite failed.
         """
-        asked = _Asked(job, asyncio.get_running_loop())
+        return await self._ask(_Asked(asyncio.get_running_loop(), job=job))
+
+    def add(self, row: Row) -> asyncio.Future[Any]:
+        """Add a row; done when it is durable, and fails as `run` does."""
+        return self._ask(_Asked(asyncio.get_running_loop(), row=row))
+
+    def _ask(self, asked: _Asked) -> asyncio.Future[Any]:
         self._jobs.put(asked)
-        return await asked.future
+        return asked.future
 
     async def close(self) -> None:
         """Finish what was asked for, and close the connection."""
@@ -110,11 +123,7 @@ class Writer:
         try:
             connection = self._connect()
             connection.execute("BEGIN IMMEDIATE")
-            for asked in batch:
-                try:
-                    asked.result = asked.job(connection)
-                except LogError as refused:
-                    asked.error = refused
+            self._carry_out(connection, batch)
         except Exception as error:  # noqa: BLE001  # SQLite's trouble, or a bug: all or none.
             trouble = isinstance(error, apsw.Error | OSError)
             failure = Unavailable(str(error)) if trouble else error
@@ -124,6 +133,20 @@ class Writer:
         if failure is None and self._on_commit is not None:
             self._on_commit(len(batch), time.monotonic() - began)
         _deliver(batch, failure)
+
+    def _carry_out(self, connection: apsw.Connection, batch: list[_Asked]) -> None:
+        adding = [asked for asked in batch if asked.row is not None]
+        if adding:
+            rows = [asked.row for asked in adding if asked.row is not None]
+            refusals = self._add_rows(connection, rows)
+            for asked, refusal in zip(adding, refusals, strict=True):
+                asked.error = refusal
+        for asked in batch:
+            if asked.job is not None:
+                try:
+                    asked.result = asked.job(connection)
+                except LogError as refused:
+                    asked.error = refused
 
     def _end(self, connection: apsw.Connection) -> LogError | None:
         try:
@@ -194,40 +217,35 @@ def _is_incomplete(error: apsw.Error) -> bool:
 
 
 def _deliver(batch: list[_Asked], failure: Exception | None) -> None:
-    """One turn of the loop for all who asked from it. A failure is everybody's."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Asked]] = {}
-    for asked in batch:
-        asked.error = failure or asked.error
-        by_loop.setdefault(asked.loop, []).append(asked)
-    for loop, theirs in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_answer, theirs)
-        except RuntimeError:
-            continue  # The loop is closed: nobody waits any more.
+    """One turn of the loop for all who asked. A failure is everybody's."""
+    if failure is not None:
+        for asked in batch:
+            asked.error = failure
+    # A log is used from one loop. If that is closed, nobody waits any more.
+    with contextlib.suppress(RuntimeError):
+        batch[0].future.get_loop().call_soon_threadsafe(_answer, batch)
 
 
 def _answer(batch: list[_Asked]) -> None:
     for asked in batch:
-        asked.answer()
+        if asked.future.cancelled():
+            continue
+        if asked.error is None:
+            asked.future.set_result(asked.result)
+        else:
+            asked.future.set_exception(asked.error)
 
 
 class _Asked:
-    """A job, and the way back to who asked."""
+    """A job or a row, and the way back to who asked."""
 
-    __slots__ = ("error", "future", "job", "loop", "result")
+    __slots__ = ("error", "future", "job", "result", "row")
 
-    def __init__(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, job: Job | None = None, row: Row | None = None
+    ) -> None:
         self.job = job
-        self.loop = loop
+        self.row = row
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: Exception | None = None
-
-    def answer(self) -> None:
-        """Called in the loop."""
-        if self.future.cancelled():
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)

@@ -14,10 +14,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
 from coordinator.client.admin import GroupAdmin
+from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.serving import Process, running
+from tests.serving import Process, Running, running
 
 
 def join(group="g", member_id="", **more) -> pb.JoinGroupRequest:
@@ -235,3 +236,80 @@ def test_a_port_that_is_taken_is_a_clear_error():
         )
         assert done.returncode == 1
         assert "cannot listen on" in done.stderr
+
+
+async def each_answer(s) -> dict[str, str]:
+    """What every kind of call is told."""
+    commit = {"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+    delete = {"name": "t", "partitions": [{"partition_index": 0}]}
+    codes = {}
+    for name, answer in {
+        "JoinGroup": await s.JoinGroup(join()),
+        "SyncGroup": await s.SyncGroup(pb.SyncGroupRequest(group_id="g", member_id="m")),
+        "Heartbeat": await s.Heartbeat(pb.HeartbeatRequest(group_id="g", member_id="m")),
+        "LeaveGroup": await s.LeaveGroup(
+            pb.LeaveGroupRequest(group_id="g", members=[{"member_id": "m"}])
+        ),
+        "OffsetFetch": await s.OffsetFetch(pb.OffsetFetchRequest(group_id="g")),
+    }.items():
+        codes[name] = ErrorCode.Name(answer.error_code)
+    committed = await s.OffsetCommit(pb.OffsetCommitRequest(group_id="g", topics=[commit]))
+    codes["OffsetCommit"] = ErrorCode.Name(committed.topics[0].partitions[0].error_code)
+    described = await s.DescribeGroups(admin_pb2.DescribeGroupsRequest(groups=["g"]))
+    codes["DescribeGroups"] = ErrorCode.Name(described.groups[0].error_code)
+    deleted = await s.DeleteGroups(admin_pb2.DeleteGroupsRequest(groups_names=["g"]))
+    codes["DeleteGroups"] = ErrorCode.Name(deleted.results[0].error_code)
+    request = admin_pb2.OffsetDeleteRequest(group_id="g", topics=[delete])
+    codes["OffsetDelete"] = ErrorCode.Name((await s.OffsetDelete(request)).error_code)
+    listed = await s.ListGroups(admin_pb2.ListGroupsRequest())
+    codes["ListGroups"] = ErrorCode.Name(listed.error_code)
+    return codes
+
+
+class BothStubs:
+    """The calls of both services."""
+
+    def __init__(self, channel) -> None:
+        self._stubs = (
+            group_pb2_grpc.GroupCoordinatorStub(channel),
+            admin_pb2_grpc.GroupAdminStub(channel),
+        )
+
+    def __getattr__(self, name: str):
+        return next(getattr(stub, name) for stub in self._stubs if hasattr(stub, name))
+
+
+class SlowLog(MemoryLog):
+    """Loads when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_load = asyncio.Event()
+
+    async def load(self, fence):
+        await self.may_load.wait()
+        return self.load_now(fence)
+
+
+async def test_161_before_the_start_and_while_loading_everybody_is_told():
+    log = SlowLog()
+    server = Running(log=log)
+    await server.server.listen()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        stubs = BothStubs(channel)
+        assert set((await each_answer(stubs)).values()) == {"COORDINATOR_NOT_AVAILABLE"}
+        loading = asyncio.create_task(server.server.load())
+        await asyncio.sleep(0)
+        answers = await each_answer(stubs)
+        assert answers.pop("Heartbeat") == "NONE"  # Healthy members are not disturbed.
+        assert answers.pop("SyncGroup") == "REBALANCE_IN_PROGRESS"
+        assert set(answers.values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
+        health = health_pb2_grpc.HealthStub(channel)
+        check = health_pb2.HealthCheckRequest()
+        assert (await health.Check(check)).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        log.may_load.set()
+        await loading
+        assert (await health.Check(check)).status == health_pb2.HealthCheckResponse.SERVING
+        first = await stubs.JoinGroup(join())
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    await server.server.stop()

@@ -96,6 +96,21 @@ async def test_an_entry_that_is_not_the_last_is_not_repeated(log):
         await log.append(fence, entry(1))
 
 
+async def test_of_appends_at_once_only_the_stale_are_refused(log):
+    old = await log.fence(S0)
+    new, other = await log.fence(S0), await log.fence(S1)
+    results = await asyncio.gather(
+        log.append(old, entry(1, b"old", epoch=1)),
+        log.append(new, entry(1, epoch=2)),
+        log.append(new, entry(3, epoch=2)),
+        log.append(other, entry(1)),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [Fenced, type(None), Fenced, type(None)]
+    assert list((await log.load(new)).records()) == [b"r1"]
+    assert list((await log.load(other)).records()) == [b"r1"]
+
+
 async def test_a_snapshot_takes_the_place_of_what_it_covers(log):
     fence = await log.fence(S0)
     await write(log, fence, 1, 2, 3)
