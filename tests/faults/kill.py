@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults.fleet import Fleet
 from tests.serving import Process, free_port
-from tests.workload.fleet import Fleet
 
 SERVED_S_MAX = 1.0
 """A coordinator is killed after it has served for up to so long,"""

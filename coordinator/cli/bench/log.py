@@ -36,7 +36,7 @@ WRITERS = 100
 RECORD_BYTES = 400
 ROUNDS, SECONDS = 5, 1.0
 """So many turns of each, so long; the medians are compared."""
-SYNCS, SYNC_ROUNDS = 200, 3
+SYNCS, SYNC_ROUNDS, SYNC_PAUSE_S = 200, 3, 0.002
 GROUPS, MEMBERS, SHARDS = 100_000, 5, 16
 GROUPS_AN_ENTRY = 500
 BARE_INSERT = "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, 1, ?, ?)"
@@ -177,9 +177,11 @@ def _bare_table(folder: Path) -> apsw.Connection:
 
 
 def _fdatasync_ms(folder: Path) -> float:
+    """At the pace of the SyncGroups: a machine that rests in between takes its time to wake."""
     took = []
     with (folder / "page").open("wb", buffering=0) as file:
         for number in range(300):
+            time.sleep(SYNC_PAUSE_S)
             os.pwrite(file.fileno(), bytes(4096), number * 4096)
             began = time.perf_counter()
             os.fdatasync(file.fileno())
