@@ -18,7 +18,11 @@ from pathlib import Path
 
 PROTOS = Path(__file__).resolve().parent
 ROOT = PROTOS.parent
-PACKAGES = (Path("coordinator/v1"), Path("coordinator/durable/v1"))
+PACKAGES = (
+    Path("coordinator/v1"),
+    Path("coordinator/durable/v1"),
+    Path("coordinator/storage/etcd_api"),
+)
 INIT = '"""The generated contract. Never edit: run `poe protos`."""\n'
 
 

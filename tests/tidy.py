@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 PRODUCT = ("coordinator/", "timer/")
-GENERATED = ("coordinator/v1/", "coordinator/durable/v1/")
+GENERATED = ("coordinator/v1/", "coordinator/durable/v1/", "coordinator/storage/etcd_api/")
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
 FUNCTION_LINES_MAX = 80
 

@@ -77,7 +77,7 @@ class MemoryLog:
         stored = self._frames.setdefault(fence.shard, {})
         frame = frames.encode(fence.shard, entry)
         last = self._last.get(fence.shard, 0)
-        if entry.sequence == last and stored.get(last) == frame:
+        if stored.get(entry.sequence) == frame:
             return
         if entry.sequence != last + 1:
             raise Fenced(f"entry {entry.sequence} follows entry {last}")

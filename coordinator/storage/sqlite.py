@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -33,11 +33,10 @@ from coordinator.storage.log import (
     TooLarge,
 )
 from coordinator.storage.schema import rows
+from coordinator.storage.slices import slices
 from coordinator.storage.writer import Writer
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-CHUNK_BYTES = 256 * 1024
-"""A snapshot is written in slices of about this size, with appends in between."""
 CHANGES_AN_ENTRY = 2
 """SQLite counts the row that is added, and the trigger's update of `fence`."""
 BUSY_MS = 5_000
@@ -102,9 +101,9 @@ class SqliteLog:
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         if not await self._writer.run(partial(_make_room, fence, snapshot.sequence)):
             return
-        slices = _slices(snapshot.records)
+        parts = slices(snapshot.records)
         count = 0
-        while records := await asyncio.to_thread(next, slices, None):
+        while records := await asyncio.to_thread(next, parts, None):
             chunk = Entry(snapshot.sequence, fence.epoch, count, records)
             frame = frames.encode(fence.shard, chunk)
             await self._writer.run(partial(_add_chunk, fence, snapshot.sequence, frame))
@@ -225,19 +224,6 @@ def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | No
     return Snapshot(sequence, next_offset, records)
 
 
-def _slices(records: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
-    part: list[bytes] = []
-    size = 0
-    for record in records:
-        part.append(record)
-        size += len(record)
-        if size >= CHUNK_BYTES:
-            yield tuple(part)
-            part, size = [], 0
-    if part:
-        yield tuple(part)
-
-
 # --- Jobs of the writer -------------------------------------------------------------------------
 
 
@@ -270,8 +256,8 @@ def _refusal(
     stored = rows(
         connection, "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", shard, sequence
     )
-    if sequence != last or stored != [(frame,)]:
-        return Fenced(f"entry {sequence} follows entry {last}, which somebody else has written")
+    if stored != [(frame,)]:
+        return Fenced(f"entry {sequence} does not follow entry {last}")
     return None
 
 

@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import uuid
 from pathlib import Path
 
 import pytest
 
-from coordinator.storage.log import GroupLog
+from coordinator.storage.etcd import EtcdLog
+from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
+from tests.faults.stores import EtcdCluster, missing_etcd
 
 SHARDS = 4
-OPENERS: dict[str, Callable[[Path], GroupLog]] = {
-    "memory": lambda _: MemoryLog(),
-    "sqlite": lambda folder: SqliteLog(folder, shards=SHARDS),
-}
 
 
-@pytest.fixture(params=OPENERS)
+@pytest.fixture(scope="session")
+def etcd():
+    """Three nodes for all tests of the session."""
+    if reason := missing_etcd():
+        pytest.skip(reason)
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def etcd_log(cluster: EtcdCluster, prefix: str = ""):
+    access = EtcdAccess(cluster.endpoints)
+    log = await EtcdLog.open(access, prefix=prefix or uuid.uuid4().hex, shards=SHARDS)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@contextlib.asynccontextmanager
+async def memory_log():
+    yield MemoryLog()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.integration)])
 async def log(request, tmp_path):
-    opened = OPENERS[request.param](tmp_path)
-    yield opened
-    await opened.close()
+    match request.param:
+        case "etcd":
+            opening = etcd_log(request.getfixturevalue("etcd"))
+        case "sqlite":
+            opening = opened(tmp_path)
+        case _:
+            opening = memory_log()
+    async with opening as it:
+        yield it
 
 
 @contextlib.asynccontextmanager

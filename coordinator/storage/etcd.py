@@ -1,0 +1,369 @@
+"""The log in etcd: one key an entry, written only together with a look at the shard's fence.
+
+    PREFIX/meta              format version and number of shards
+    PREFIX/fence/SHARD       the epoch
+    PREFIX/entry/SHARD/N     the entry's frame; numbers have 20 digits, so keys sort as they count
+    PREFIX/snapshot/SHARD    up to which entry, the next offset, how many chunks
+    PREFIX/chunk/SHARD/N/I   slices of the snapshot that goes up to N
+
+An append is one transaction: the fence has our epoch, the entry before is there, and this
+one is not. The entry that a snapshot goes up to stays when those before it are trimmed, so
+there always is one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from itertools import chain, count
+
+from coordinator.core.ids import ShardId
+from coordinator.storage import entry as frames
+from coordinator.storage.etcd_api import rpc_pb2 as pb
+from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.log import (
+    Ambiguous,
+    CannotOpen,
+    Damaged,
+    Entry,
+    Fence,
+    Fenced,
+    Loaded,
+    Snapshot,
+    TooLarge,
+    Unavailable,
+)
+from coordinator.storage.slices import slices
+
+FORMAT = 1
+FRAME_BYTES_MAX = 1024 * 1024
+"""etcd refuses requests above 1.5 MiB."""
+PAGE_ENTRIES = 500
+RESOLVE_ATTEMPTS = 5
+RESOLVE_PAUSE_S = 0.1
+LOOK_EVERY_S = 10.0
+"""How often the store's size is looked at, and what was overwritten is let go of."""
+PRESSURE = 0.6
+"""Of the quota. Beyond it etcd itself would soon take no writes at all, not even those that
+make room."""
+KEPT_REVISIONS = 10_000
+"""A load reads as of one revision, and must end before that one is let go of."""
+
+
+class EtcdLog:
+    """`GroupLog` in an etcd cluster.
+
+    Use `EtcdLog.open`.
+    """
+
+    def __init__(self, client: EtcdClient, prefix: str, quota_bytes: int) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._quota_bytes = quota_bytes
+        self._housekeeping: asyncio.Task[None] | None = None
+        self.size_bytes = 0
+        """What the store holds, with other things in the same cluster."""
+
+    @classmethod
+    async def open(
+        cls, access: EtcdAccess, *, prefix: str, shards: int, quota_bytes: int = 2 * 1024**3
+    ) -> EtcdLog:
+        """Connect, and make the store if it is not there.
+
+        Args:
+            quota_bytes: the cluster's `--quota-backend-bytes`, which it tells nobody.
+        Raises:
+            CannotOpen: no endpoint answers, or a newer version made the store, or it was made
+                for another number of shards.
+        """
+        log = cls(EtcdClient(access), prefix, quota_bytes)
+        try:
+            await log._check_meta(shards)
+            await log.keep_house()
+        except (Unavailable, Ambiguous) as error:
+            await log.close()
+            raise CannotOpen(f"{','.join(access.endpoints)}: {error}") from error
+        except CannotOpen:
+            await log.close()
+            raise
+        log._housekeeping = asyncio.create_task(log._keep_house_for_ever())
+        return log
+
+    async def fence(self, shard: ShardId) -> Fence:
+        key = self._key("fence", shard)
+        for attempt in count(1):
+            found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+            epoch = int(found[0].value) + 1 if found else 1
+            request = pb.TxnRequest(
+                compare=[_unchanged(key, found[0].mod_revision if found else 0)],
+                success=[_put(key, b"%d" % epoch)],
+            )
+            try:
+                if (await self._client.txn(request)).succeeded:
+                    return Fence(shard, epoch)
+            except Ambiguous:
+                # The next round takes the epoch after it: one that nobody holds does no harm.
+                if attempt == RESOLVE_ATTEMPTS:
+                    raise
+            await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
+        raise AssertionError  # It counts for ever.
+
+    async def append(self, fence: Fence, entry: Entry) -> None:
+        frame = frames.encode(fence.shard, entry)
+        if len(frame) > FRAME_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(frame)} bytes")
+        self._check_pressure()
+        # Written already, the same entry is found; else it is written now.
+        response = await self._until_known(self._append_request(fence, entry.sequence, frame))
+        if not response.succeeded:
+            _judge(response, fence, entry.sequence, frame)
+
+    async def load(self, fence: Fence) -> Loaded:
+        # Everything below is read as of one revision, at which the fence still held.
+        response = await self._client.range(pb.RangeRequest(key=self._key("fence", fence.shard)))
+        _check_epoch([kv.value for kv in response.kvs], fence)
+        revision = response.header.revision
+        snapshot = await self._load_snapshot(fence.shard, revision)
+        before = 0 if snapshot is None else snapshot.sequence
+        next_offset = 0 if snapshot is None else snapshot.next_offset
+        entries = []
+        async for sequence, frame in self._read_numbered(
+            "entry", fence.shard, before + 1, revision
+        ):
+            entry = frames.decode(frame, fence.shard, sequence)
+            if sequence != before + 1 or entry.base_offset != next_offset:
+                raise Damaged(
+                    f"etcd, {self._prefix}: shard {fence.shard}: entry {sequence} (offset "
+                    f"{entry.base_offset}) follows entry {before} (offset {next_offset})"
+                )
+            next_offset += len(entry.records)
+            before = sequence
+            entries.append(entry)
+        return Loaded(snapshot, entries)
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        shard, sequence = fence.shard, snapshot.sequence
+        key = self._key("snapshot", shard)
+        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        if found and json.loads(found[0].value)["sequence"] >= sequence:
+            await self._check_fence(fence)
+            return
+        parts = slices(snapshot.records)
+        count = 0
+        while records := await asyncio.to_thread(next, parts, None):
+            chunk = Entry(sequence, fence.epoch, count, records)
+            put = _put(self._key("chunk", shard, sequence, count), frames.encode(shard, chunk))
+            await self._fenced(fence, [], [put])
+            count += 1
+        row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
+        await self._fenced(
+            fence,
+            [_unchanged(key, found[0].mod_revision if found else 0)],
+            [
+                _put(key, json.dumps(row).encode()),
+                _delete(self._key("entry", shard, 0), self._key("entry", shard, sequence)),
+                _delete(self._key("chunk", shard, 0), self._key("chunk", shard, sequence)),
+            ],
+        )
+
+    async def close(self) -> None:
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+        await self._client.close()
+
+    async def keep_house(self) -> None:
+        """Look at the store's size, and let go of what was overwritten a while ago.
+
+        Raises:
+            Unavailable: no endpoint answers.
+        """
+        status = await self._client.status()
+        self.size_bytes = status.dbSizeInUse
+        old = status.header.revision - KEPT_REVISIONS
+        if old > 0:
+            await self._client.compact(old)
+
+    # --- Inside ---
+
+    async def _until_known(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """A transaction that may be sent twice: its second answer tells what the first did.
+
+        Raises:
+            Ambiguous: no answer came, several times over.
+        """
+        for attempt in range(1, RESOLVE_ATTEMPTS):
+            with contextlib.suppress(Ambiguous):
+                return await self._client.txn(request)
+            await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
+        return await self._client.txn(request)
+
+    async def _keep_house_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            with contextlib.suppress(Unavailable):  # It is tried again, and appends will say so.
+                await self.keep_house()
+
+    def _check_pressure(self) -> None:
+        """Snapshots, which make room, are not held up.
+
+        Raises:
+            Unavailable: the store is so full that it has to be kept for them.
+        """
+        if self.size_bytes > PRESSURE * self._quota_bytes:
+            raise Unavailable(
+                f"etcd holds {self.size_bytes:,} bytes, more than {PRESSURE:.0%} of its quota of "
+                f"{self._quota_bytes:,}"
+            )
+
+    def _key(self, kind: str, shard: ShardId, *numbers: int) -> bytes:
+        parts = [self._prefix, kind, str(shard), *(f"{number:020}" for number in numbers)]
+        return "/".join(parts).encode()
+
+    def _append_request(self, fence: Fence, sequence: int, frame: bytes) -> pb.TxnRequest:
+        key = self._key("entry", fence.shard, sequence)
+        compare = [self._holds(fence), _unchanged(key, 0)]
+        if sequence > 1:
+            compare.append(_exists(self._key("entry", fence.shard, sequence - 1)))
+        return pb.TxnRequest(
+            compare=compare,
+            success=[_put(key, frame)],
+            failure=[_get(self._key("fence", fence.shard)), _get(key)],
+        )
+
+    def _holds(self, fence: Fence) -> pb.Compare:
+        return pb.Compare(
+            result=pb.Compare.CompareResult.EQUAL,
+            target=pb.Compare.CompareTarget.VALUE,
+            key=self._key("fence", fence.shard),
+            value=b"%d" % fence.epoch,
+        )
+
+    async def _fenced(
+        self, fence: Fence, more: list[pb.Compare], operations: list[pb.RequestOp]
+    ) -> None:
+        """Carry operations out if the fence holds.
+
+        Raises:
+            Fenced: it does not, or what `more` compares has changed.
+        """
+        request = pb.TxnRequest(compare=[self._holds(fence), *more], success=operations)
+        if not (await self._client.txn(request)).succeeded:
+            await self._check_fence(fence)
+            raise Fenced(f"somebody else has written a snapshot of shard {fence.shard}")
+
+    async def _check_fence(self, fence: Fence) -> None:
+        key = self._key("fence", fence.shard)
+        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        _check_epoch([kv.value for kv in found], fence)
+
+    async def _load_snapshot(self, shard: ShardId, revision: int) -> Snapshot | None:
+        key = self._key("snapshot", shard)
+        found = (await self._client.range(pb.RangeRequest(key=key, revision=revision))).kvs
+        if not found:
+            return None
+        row = json.loads(found[0].value)
+        chunks = [
+            frames.decode(frame, shard, row["sequence"])
+            async for number, frame in self._read_numbered(
+                "chunk", shard, 0, revision, sequence=row["sequence"]
+            )
+            if number < row["chunks"]  # A later attempt of the same snapshot may have left more.
+        ]
+        if [chunk.base_offset for chunk in chunks] != list(range(row["chunks"])):
+            raise Damaged(
+                f"etcd, {self._prefix}: shard {shard}: of the {row['chunks']} slices of snapshot "
+                f"{row['sequence']}, {len(chunks)} are there"
+            )
+        records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
+        return Snapshot(row["sequence"], row["next_offset"], records)
+
+    async def _read_numbered(
+        self, kind: str, shard: ShardId, first: int, revision: int, *, sequence: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """Number and frame of the keys from a number on, a page at a time."""
+        within = () if sequence is None else (sequence,)
+        start = self._key(kind, shard, *within, first)
+        end = self._key(kind, shard, *within) + b"0"  # Behind every key with a slash there.
+        while True:
+            page = await self._client.range(
+                pb.RangeRequest(key=start, range_end=end, limit=PAGE_ENTRIES, revision=revision)
+            )
+            for kv in page.kvs:
+                yield int(kv.key.rpartition(b"/")[2]), kv.value
+            if not page.more:
+                return
+            start = page.kvs[-1].key + b"\0"
+
+    async def _check_meta(self, shards: int) -> None:
+        key = f"{self._prefix}/meta".encode()
+        mine = json.dumps({"format": FORMAT, "shards": shards}).encode()
+        response = await self._until_known(
+            pb.TxnRequest(
+                compare=[_unchanged(key, 0)], success=[_put(key, mine)], failure=[_get(key)]
+            )
+        )
+        if response.succeeded:
+            return
+        found = json.loads(response.responses[0].response_range.kvs[0].value)
+        if found["format"] > FORMAT:
+            raise CannotOpen(
+                f"the store has format {found['format']}, and this version reads up to {FORMAT}: "
+                "a newer version has written it. Run that version"
+            )
+        if found["shards"] != shards:
+            raise CannotOpen(
+                f"the store was made for {found['shards']} shards, which cannot change: "
+                "set shards to that"
+            )
+
+
+def _judge(response: pb.TxnResponse, fence: Fence, sequence: int, frame: bytes) -> None:
+    """Why an append was not carried out; it returns if the entry is there already."""
+    epochs, stored = (
+        [kv.value for kv in operation.response_range.kvs] for operation in response.responses
+    )
+    _check_epoch(epochs, fence)
+    if stored != [frame]:
+        raise Fenced(f"entry {sequence} does not follow what shard {fence.shard} holds")
+
+
+def _check_epoch(values: list[bytes], fence: Fence) -> None:
+    epoch = int(values[0]) if values else 0
+    if epoch != fence.epoch:
+        raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+
+
+# --- What transactions are made of --------------------------------------------------------------
+
+
+def _unchanged(key: bytes, mod_revision: int) -> pb.Compare:
+    """The key was last written at this revision; 0: it is not there."""
+    return pb.Compare(
+        result=pb.Compare.CompareResult.EQUAL,
+        target=pb.Compare.CompareTarget.MOD,
+        key=key,
+        mod_revision=mod_revision,
+    )
+
+
+def _exists(key: bytes) -> pb.Compare:
+    return pb.Compare(
+        result=pb.Compare.CompareResult.GREATER,
+        target=pb.Compare.CompareTarget.CREATE,
+        key=key,
+        create_revision=0,
+    )
+
+
+def _put(key: bytes, value: bytes) -> pb.RequestOp:
+    return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
+
+
+def _get(key: bytes) -> pb.RequestOp:
+    return pb.RequestOp(request_range=pb.RangeRequest(key=key))
+
+
+def _delete(first: bytes, end: bytes) -> pb.RequestOp:
+    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=first, range_end=end))

@@ -1,0 +1,1 @@
+"""The generated contract. Never edit: run `poe protos`."""
