@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import socket
@@ -11,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 from tests.serving import free_port
 
@@ -23,27 +23,33 @@ def missing_etcd() -> str | None:
     return None if shutil.which("etcd") else "etcd is not installed (Debian: etcd-server)"
 
 
-class EtcdCluster:
-    """Three etcd processes. Use it as a context manager.
+ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
+ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-    Args:
-        more: further flags of every node.
-        scheme: of the addresses clients use; `https` needs flags for the certificates.
-    """
 
-    def __init__(self, *more: str, scheme: str = "http") -> None:
-        self._scheme = scheme
-        self.folder = Path(tempfile.mkdtemp(prefix="etcd-"))
+def missing_zookeeper() -> str | None:
+    """Why ZooKeeper cannot be started here; None if it can."""
+    if not ZOOKEEPER_JAR.exists():
+        return "ZooKeeper is not installed (Debian: zookeeper)"
+    return None if shutil.which("java") else "no Java found; ZooKeeper needs one"
+
+
+class Cluster:
+    """Three processes of a store on loopback. Use it as a context manager."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
         self._clients = [free_port() for _ in range(NODES)]
         self._peers = [free_port() for _ in range(NODES)]
-        self._more = more
         self.processes: list[subprocess.Popen | None] = [None] * NODES
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         return tuple(f"127.0.0.1:{port}" for port in self._clients)
 
-    def __enter__(self) -> EtcdCluster:
+    def __enter__(self) -> Self:
         for number in range(NODES):
             self.start(number)
         self.wait()
@@ -56,23 +62,12 @@ class EtcdCluster:
 
     def start(self, number: int) -> None:
         """Start a node, for the first time or on the data it has."""
-        peers = ",".join(f"n{n}=http://127.0.0.1:{port}" for n, port in enumerate(self._peers))
-        client = f"{self._scheme}://127.0.0.1:{self._clients[number]}"
-        peer = f"http://127.0.0.1:{self._peers[number]}"
-        log = (self.folder / f"n{number}.log").open("a")
-        self.processes[number] = subprocess.Popen(
-            [
-                "etcd", "--name", f"n{number}", "--data-dir", str(self.folder / f"n{number}"),
-                "--listen-client-urls", client, "--advertise-client-urls", client,
-                "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                "--initial-cluster", peers, "--initial-cluster-token", self.folder.name,
-                "--heartbeat-interval", "50", "--election-timeout", "500",
-                "--logger", "zap", "--log-level", "warn", *self._more,
-            ],
-            stdout=log, stderr=log,
-            env={**os.environ, "ETCD_UNSUPPORTED_ARCH": ""},
-        )  # fmt: skip
-        log.close()
+        with (self.folder / f"n{number}.log").open("a") as log:
+            command = [str(part) for part in self._command(number)]
+            self.processes[number] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _command(self, number: int) -> list:
+        raise NotImplementedError
 
     def wait(self) -> None:
         """Until every node accepts connections."""
@@ -81,7 +76,7 @@ class EtcdCluster:
             while True:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
-                assert time.monotonic() < until, f"etcd did not start: see {self.folder}"
+                assert time.monotonic() < until, f"{self.name} did not start: see {self.folder}"
                 time.sleep(0.05)
 
     def signal(self, number: int, what: signal.Signals) -> None:
@@ -93,3 +88,63 @@ class EtcdCluster:
         if process is not None:
             process.kill()
             process.wait()
+
+
+class EtcdCluster(Cluster):
+    """Three etcd processes.
+
+    Args:
+        more: further flags of every node.
+        scheme: of the addresses clients use; `https` needs flags for the certificates.
+    """
+
+    name = "etcd"
+
+    def __init__(self, *more: str, scheme: str = "http") -> None:
+        super().__init__()
+        self._more = more
+        self._scheme = scheme
+
+    def _command(self, number: int) -> list:
+        peers = ",".join(f"n{n}=http://127.0.0.1:{port}" for n, port in enumerate(self._peers))
+        client = f"{self._scheme}://127.0.0.1:{self._clients[number]}"
+        peer = f"http://127.0.0.1:{self._peers[number]}"
+        return [
+            "etcd", "--name", f"n{number}", "--data-dir", self.folder / f"n{number}",
+            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", peers, "--initial-cluster-token", self.folder.name,
+            "--heartbeat-interval", "50", "--election-timeout", "500",
+            "--logger", "zap", "--log-level", "warn", *self._more,
+        ]  # fmt: skip
+
+
+class ZooKeeperCluster(Cluster):
+    """Three ZooKeeper servers."""
+
+    name = "zookeeper"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._elections = [free_port() for _ in range(NODES)]
+
+    def _command(self, number: int) -> list:
+        data = self.folder / f"n{number}"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(str(number + 1))
+        servers = [
+            f"server.{n + 1}=127.0.0.1:{peer}:{election}"
+            for n, (peer, election) in enumerate(zip(self._peers, self._elections, strict=True))
+        ]
+        lines = [
+            "tickTime=200", "initLimit=50", "syncLimit=20", f"dataDir={data}",
+            f"clientPort={self._clients[number]}", "clientPortAddress=127.0.0.1",
+            "admin.enableServer=false", "minSessionTimeout=400", "maxSessionTimeout=60000",
+            "4lw.commands.whitelist=*", *servers,
+        ]  # fmt: skip
+        configuration = self.folder / f"n{number}.cfg"
+        configuration.write_text("\n".join(lines) + "\n")
+        return [
+            "java", "-Xmx192m", "-Dzookeeper.admin.enableServer=false",
+            "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}", ZOOKEEPER_MAIN, configuration,
+        ]  # fmt: skip

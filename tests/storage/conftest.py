@@ -12,7 +12,13 @@ from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
-from tests.faults.stores import EtcdCluster, missing_etcd
+from coordinator.storage.zookeeper import ZooKeeperAccess, ZooKeeperLog
+from tests.faults.stores import (
+    EtcdCluster,
+    ZooKeeperCluster,
+    missing_etcd,
+    missing_zookeeper,
+)
 
 SHARDS = 4
 
@@ -36,16 +42,40 @@ async def etcd_log(cluster: EtcdCluster, prefix: str = ""):
         await log.close()
 
 
+@pytest.fixture(scope="session")
+def zookeeper():
+    """Three servers for all tests of the session."""
+    if reason := missing_zookeeper():
+        pytest.skip(reason)
+    with ZooKeeperCluster() as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def zookeeper_log(cluster: ZooKeeperCluster, prefix: str = ""):
+    access = ZooKeeperAccess(cluster.endpoints)
+    log = await ZooKeeperLog.open(access, prefix=prefix or uuid.uuid4().hex, shards=SHARDS)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
 @contextlib.asynccontextmanager
 async def memory_log():
     yield MemoryLog()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.integration)])
+SLOW = [pytest.param(name, marks=pytest.mark.integration) for name in ("etcd", "zookeeper")]
+
+
+@pytest.fixture(params=["memory", "sqlite", *SLOW])
 async def log(request, tmp_path):
     match request.param:
         case "etcd":
             opening = etcd_log(request.getfixturevalue("etcd"))
+        case "zookeeper":
+            opening = zookeeper_log(request.getfixturevalue("zookeeper"))
         case "sqlite":
             opening = opened(tmp_path)
         case _:

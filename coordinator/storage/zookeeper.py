@@ -1,0 +1,387 @@
+"""The log in ZooKeeper: one node an entry, created only together with a look at the fence.
+
+    /PREFIX/meta                 format version and number of shards
+    /PREFIX/fence/SHARD          the epoch; it is also the node's version, which is compared
+    /PREFIX/entry/SHARD/N        the entry's frame; numbers have 20 digits
+    /PREFIX/snapshot/SHARD       up to which entry, the next offset, how many chunks
+    /PREFIX/chunk/SHARD/N-I      slices of the snapshot that goes up to N
+
+An append is one transaction: the fence has our version, the entry before is there, and this
+one is not. The entry that a snapshot goes up to stays when those before it are trimmed.
+
+ZooKeeper answers reads from whichever server one is connected to, which may be behind. So
+each look begins with a `sync`, after which that server is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import make_digest_acl
+
+from coordinator.core.ids import ShardId
+from coordinator.storage import entry as frames
+from coordinator.storage.log import (
+    Ambiguous,
+    CannotOpen,
+    Damaged,
+    Entry,
+    Fence,
+    Fenced,
+    Loaded,
+    Snapshot,
+    TooLarge,
+    Unavailable,
+)
+from coordinator.storage.slices import slices
+
+FORMAT = 1
+FRAME_BYTES_MAX = 512 * 1024
+"""ZooKeeper refuses requests above 1 MiB."""
+START_TIMEOUT_S = 15.0
+SESSION_TIMEOUT_S = 6.0
+CALL_TIMEOUT_S = 3.0
+RESOLVE_ATTEMPTS = 5
+RESOLVE_PAUSE_S = 0.1
+READ_AT_ONCE = 200
+DELETE_AT_ONCE = 100
+KINDS = ("fence", "entry", "snapshot", "chunk")
+
+_DOUBTFUL = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
+_NOT_DONE = (RolledBackError, RuntimeInconsistency)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """How to reach an ensemble and how to log in there.
+
+    Without `ca_file` the connection is plain text. With a user, nodes are readable and
+    writable for that user alone (scheme digest).
+    """
+
+    endpoints: tuple[str, ...]
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    user: str = ""
+    password: str = ""
+
+
+class ZooKeeperLog:
+    """`GroupLog` in a ZooKeeper ensemble.
+
+    Use `ZooKeeperLog.open`. The client's own thread talks to the servers; answers come
+    back to the loop.
+    """
+
+    def __init__(self, access: ZooKeeperAccess, prefix: str) -> None:
+        self._prefix = "/" + prefix.strip("/")
+        self._loop = asyncio.get_running_loop()
+        identity = f"{access.user}:{access.password}"
+        self._client = KazooClient(
+            ",".join(access.endpoints),
+            timeout=SESSION_TIMEOUT_S,
+            auth_data=[("digest", identity)] if access.user else None,
+            default_acl=(
+                [make_digest_acl(access.user, access.password, all=True)] if access.user else None
+            ),
+            use_ssl=access.ca_file is not None,
+            ca=str(access.ca_file) if access.ca_file else None,
+            certfile=str(access.cert_file) if access.cert_file else None,
+            keyfile=str(access.key_file) if access.key_file else None,
+            verify_certs=access.ca_file is not None,
+        )
+
+    @classmethod
+    async def open(cls, access: ZooKeeperAccess, *, prefix: str, shards: int) -> ZooKeeperLog:
+        """Connect, and make the store if it is not there.
+
+        Raises:
+            CannotOpen: no server answers, or a newer version made the store, or it was made
+                for another number of shards.
+        """
+        log = cls(access, prefix)
+        try:
+            await asyncio.to_thread(log._client.start, START_TIMEOUT_S)
+            await asyncio.to_thread(log._make, shards)
+        except (KazooTimeoutError, KazooException, OSError) as error:
+            await log.close()
+            words = str(error) or type(error).__name__
+            raise CannotOpen(f"{','.join(access.endpoints)}: {words}") from error
+        except CannotOpen:
+            await log.close()
+            raise
+        return log
+
+    async def fence(self, shard: ShardId) -> Fence:
+        path = self._path("fence", shard)
+        for attempt in range(1, RESOLVE_ATTEMPTS + 1):
+            version = (await self._read(path))[1].version
+            try:
+                stat = await self._ask(
+                    self._client.set_async, path, b"%d" % (version + 1), version=version
+                )
+            except BadVersionError:
+                continue  # Somebody else was faster: take the epoch after theirs.
+            except Ambiguous:
+                # The next round takes the epoch after it: one that nobody holds does no harm.
+                if attempt == RESOLVE_ATTEMPTS:
+                    raise
+                await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
+            else:
+                return Fence(shard, stat.version)
+        raise Unavailable(f"ZooKeeper: others keep taking shard {shard} over")
+
+    async def append(self, fence: Fence, entry: Entry) -> None:
+        shard, sequence = fence.shard, entry.sequence
+        frame = frames.encode(shard, entry)
+        if len(frame) > FRAME_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(frame)} bytes")
+        path = self._path("entry", shard, sequence)
+        before = [self._path("entry", shard, sequence - 1)] if sequence > 1 else []
+
+        def fill(transaction: Any) -> None:
+            for other in before:
+                transaction.check(other, -1)  # It is there, whatever its version.
+            transaction.create(path, frame)
+
+        failure = await self._until_known(fence, fill)
+        if failure is None:
+            return
+        if isinstance(failure, NodeExistsError) and (await self._read(path))[0] == frame:
+            return  # An earlier attempt has written it after all.
+        raise Fenced(f"entry {sequence} does not follow what shard {shard} holds")
+
+    async def load(self, fence: Fence) -> Loaded:
+        shard = fence.shard
+        await self._check_fence(fence)
+        snapshot = await self._load_snapshot(shard)
+        before = 0 if snapshot is None else snapshot.sequence
+        next_offset = 0 if snapshot is None else snapshot.next_offset
+        names = sorted(await self._ask(self._client.get_children_async, self._path("entry", shard)))
+        # What a trim was too late to delete is not read.
+        names = [name for name in names if int(name) > before]
+        entries = []
+        for sequence, frame in await self._read_all(self._path("entry", shard), names):
+            entry = frames.decode(frame, shard, int(sequence))
+            if entry.sequence != before + 1 or entry.base_offset != next_offset:
+                raise Damaged(
+                    f"ZooKeeper, {self._prefix}: shard {shard}: entry {entry.sequence} (offset "
+                    f"{entry.base_offset}) follows entry {before} (offset {next_offset})"
+                )
+            next_offset += len(entry.records)
+            before = entry.sequence
+            entries.append(entry)
+        # Whoever took the shard over while it was read has it now.
+        await self._check_fence(fence)
+        return Loaded(snapshot, entries)
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        shard, sequence = fence.shard, snapshot.sequence
+        path = self._path("snapshot", shard)
+        data, stat = await self._read(path)
+        if data and json.loads(data)["sequence"] >= sequence:
+            await self._check_fence(fence)
+            return
+        parts = slices(snapshot.records)
+        count = 0
+        while records := await asyncio.to_thread(next, parts, None):
+            chunk = Entry(sequence, fence.epoch, count, records)
+            await self._write_chunk(fence, sequence, count, frames.encode(shard, chunk))
+            count += 1
+        row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
+
+        def seal(transaction: Any) -> None:
+            transaction.set_data(path, json.dumps(row).encode(), version=stat.version)
+
+        if await self._until_known(fence, seal) is not None:
+            # An attempt that was in doubt has sealed it, or somebody else has.
+            data, _ = await self._read(path)
+            if json.loads(data) != row:
+                raise Fenced(f"somebody else has written a snapshot of shard {shard}")
+        await self._trim(fence, sequence)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._client.stop)
+        await asyncio.to_thread(self._client.close)
+
+    # --- Inside ---
+
+    def _path(self, kind: str, shard: ShardId, number: int | None = None) -> str:
+        path = f"{self._prefix}/{kind}/{shard}"
+        return path if number is None else f"{path}/{number:020}"
+
+    def _make(self, shards: int) -> None:
+        """In another thread, before anything else is asked."""
+        client = self._client
+        client.ensure_path(self._prefix)
+        mine = {"format": FORMAT, "shards": shards}
+        with contextlib.suppress(NodeExistsError):
+            client.create(f"{self._prefix}/meta", json.dumps(mine).encode())
+        found = json.loads(client.get(f"{self._prefix}/meta")[0])
+        if found["format"] > FORMAT:
+            raise CannotOpen(
+                f"the store has format {found['format']}, and this version reads up to {FORMAT}: "
+                "a newer version has written it. Run that version"
+            )
+        if found["shards"] != shards:
+            raise CannotOpen(
+                f"the store was made for {found['shards']} shards, which cannot change: "
+                "set shards to that"
+            )
+        for kind in KINDS:
+            for shard in range(shards):
+                client.ensure_path(self._path(kind, ShardId(shard)))
+
+    async def _ask(self, method: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """The answer to an asynchronous call of the client, back in the loop.
+
+        Raises:
+            Unavailable: it was not sent. Ambiguous: it was, and there is no answer.
+            KazooException: ZooKeeper said no.
+        """
+        if self._client.state != KazooState.CONNECTED:
+            raise Unavailable(f"ZooKeeper: the connection is {self._client.state.lower()}")
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def answered(result: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has been closed.
+                self._loop.call_soon_threadsafe(_hand_over, result, future)
+
+        method(*arguments, **more).rawlink(answered)
+        try:
+            return await asyncio.wait_for(future, CALL_TIMEOUT_S)
+        except _DOUBTFUL as error:
+            raise Ambiguous(f"ZooKeeper: {type(error).__name__}") from error
+        except TimeoutError as error:
+            raise Ambiguous(f"ZooKeeper: no answer for {CALL_TIMEOUT_S:.0f} s") from error
+        except AuthFailedError as error:
+            raise Unavailable("ZooKeeper: the login was refused") from error
+
+    async def _read(self, path: str) -> tuple[bytes, Any]:
+        """What a node holds now, and its versions."""
+        try:
+            await self._ask(self._client.sync_async, path)
+            found: tuple[bytes, Any] = await self._ask(self._client.get_async, path)
+        except Ambiguous as error:
+            raise Unavailable(str(error)) from error  # A read has changed nothing.
+        return found
+
+    async def _read_all(self, folder: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
+        found = []
+        for start in range(0, len(names), READ_AT_ONCE):
+            some = names[start : start + READ_AT_ONCE]
+            asked = (self._ask(self._client.get_async, f"{folder}/{name}") for name in some)
+            try:
+                answers = await asyncio.gather(*asked)
+            except Ambiguous as error:
+                raise Unavailable(str(error)) from error
+            found += [(name, data) for name, (data, _) in zip(some, answers, strict=True)]
+        return found
+
+    async def _until_known(
+        self, fence: Fence, fill: Callable[[Any], None]
+    ) -> KazooException | None:
+        """A transaction behind the fence, sent again while its fate is open.
+
+        Returns:
+            Why it was not carried out; None if it was.
+        Raises:
+            Fenced: the fence does not hold. Ambiguous: no answer came, several times over.
+        """
+        for attempt in range(1, RESOLVE_ATTEMPTS + 1):
+            transaction = self._client.transaction()
+            transaction.check(self._path("fence", fence.shard), fence.epoch)
+            fill(transaction)
+            try:
+                fenced, *others = await self._ask(transaction.commit_async)
+            except Ambiguous:
+                if attempt == RESOLVE_ATTEMPTS:
+                    raise
+                await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
+                continue
+            if isinstance(fenced, BadVersionError | NoNodeError):
+                raise Fenced(f"epoch {fence.epoch} has been followed by another")
+            reasons = [r for r in (fenced, *others) if isinstance(r, KazooException)]
+            # The one that failed; the rest were rolled back with it.
+            return next((r for r in reasons if not isinstance(r, _NOT_DONE)), None)
+        raise AssertionError  # The last attempt has raised.
+
+    async def _check_fence(self, fence: Fence) -> None:
+        _, stat = await self._read(self._path("fence", fence.shard))
+        if stat.version != fence.epoch:
+            raise Fenced(f"epoch {fence.epoch} has been followed by {stat.version}")
+
+    async def _load_snapshot(self, shard: ShardId) -> Snapshot | None:
+        data, _ = await self._read(self._path("snapshot", shard))
+        if not data:
+            return None
+        row = json.loads(data)
+        names = [f"{row['sequence']:020}-{number:06}" for number in range(row["chunks"])]
+        try:
+            found = await self._read_all(self._path("chunk", shard), names)
+        except NoNodeError as error:
+            raise Damaged(
+                f"ZooKeeper, {self._prefix}: shard {shard}: of the {row['chunks']} slices of "
+                f"snapshot {row['sequence']} some are missing"
+            ) from error
+        chunks = [frames.decode(frame, shard, row["sequence"]) for _, frame in found]
+        records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
+        return Snapshot(row["sequence"], row["next_offset"], records)
+
+    async def _write_chunk(self, fence: Fence, sequence: int, number: int, frame: bytes) -> None:
+        path = f"{self._path('chunk', fence.shard)}/{sequence:020}-{number:06}"
+        failure = await self._until_known(fence, lambda t: t.create(path, frame))
+        if isinstance(failure, NodeExistsError):  # Of an attempt that was given up.
+            failure = await self._until_known(fence, lambda t: t.set_data(path, frame))
+        if failure is not None:
+            raise Unavailable(f"ZooKeeper: {type(failure).__name__} of {path}")
+
+    async def _trim(self, fence: Fence, sequence: int) -> None:
+        """Delete what the snapshot covers, and the slices of older ones."""
+        for kind in ("entry", "chunk"):
+            folder = self._path(kind, fence.shard)
+            names = await self._ask(self._client.get_children_async, folder)
+            old = sorted(name for name in names if int(name.partition("-")[0]) < sequence)
+            for start in range(0, len(old), DELETE_AT_ONCE):
+                some = old[start : start + DELETE_AT_ONCE]
+                await self._until_known(fence, _deletion(folder, some))
+
+
+def _deletion(folder: str, names: Sequence[str]) -> Callable[[Any], None]:
+    def fill(transaction: Any) -> None:
+        for name in names:
+            transaction.delete(f"{folder}/{name}")
+
+    return fill
+
+
+def _hand_over(result: Any, future: asyncio.Future[Any]) -> None:
+    if future.done():
+        return
+    if result.exception is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(result.exception)
