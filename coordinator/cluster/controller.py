@@ -1,0 +1,225 @@
+"""The controller's decisions: an event goes in, the shard states that follow from it come out.
+
+It waits for nothing and writes nothing. Whoever runs it feeds events one after the other,
+and writes each state over the version it was made from, under the controller's own epoch.
+If that fails, somebody else is the controller: this one is thrown away, and the next one
+starts from what the store holds.
+
+Source: Kafka `KafkaController`: `onBrokerFailure`, `onBrokerStartup`, `doControlledShutdown`,
+`checkAndTriggerAutoLeaderRebalance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from coordinator.cluster import elections, placement
+from coordinator.cluster.elections import Elected
+from coordinator.core.ids import ShardId
+from coordinator.storage.coordination import NOBODY, ShardState
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """These nodes are live now."""
+
+    live: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """A node wants to stop: lead its shards elsewhere. It is live until it is gone."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncChanged:
+    """A leader says who is in sync with it. Said under an older epoch, it counts for nothing."""
+
+    shard: ShardId
+    epoch: int
+    in_sync: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRequested:
+    """An operator wants other replicas for a shard, the first of them preferred."""
+
+    shard: ShardId
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectRequested:
+    """An operator wants the preferred leader of a shard to lead it."""
+
+    shard: ShardId
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceTick:
+    """Time to look whether the preferred leaders lead."""
+
+
+Event = (
+    NodesChanged | ShutdownRequested | InSyncChanged | MoveRequested | ElectRequested | BalanceTick
+)
+
+
+class Controller:
+    """All shards of a cluster.
+
+    Args:
+        states: of every shard, as the store holds them; shards that never had a leader have a
+            state without replicas.
+        factor: replicas of a shard, as far as there are live nodes.
+        imbalance: the part of the shards, 0 to 1, that may be led by others than their
+            preferred leaders before that is mended.
+        moves_at_once: shards that change hands at one tick at the most.
+    """
+
+    def __init__(
+        self,
+        states: Iterable[ShardState],
+        *,
+        factor: int = 2,
+        imbalance: float = 0.1,
+        moves_at_once: int = 4,
+    ) -> None:
+        self.shards = {state.shard: state for state in states}
+        self.live: frozenset[int] = frozenset()
+        self.stopping: frozenset[int] = frozenset()
+        self._factor = factor
+        self._imbalance = imbalance
+        self._moves_at_once = moves_at_once
+
+    def step(self, event: Event) -> list[ShardState]:
+        """The states that change, in the order of their shards."""
+        before = dict(self.shards)
+        match event:
+            case NodesChanged():
+                self._nodes_changed(event.live)
+            case ShutdownRequested():
+                self._shutdown_requested(event.node)
+            case InSyncChanged():
+                self._in_sync_changed(event)
+            case MoveRequested():
+                self._move_requested(event)
+            case ElectRequested():
+                self._elect(event.shard, elections.preferred)
+            case BalanceTick():
+                self._balance()
+        return [self.shards[s] for s in sorted(before) if self.shards[s] != before[s]]
+
+    def written(self, state: ShardState) -> None:
+        """The store has taken a state; `state.version` is the one it has now."""
+        self.shards[state.shard] = state
+
+    def led_by(self, node: int) -> list[ShardId]:
+        """The shards a node leads."""
+        return [s for s, state in sorted(self.shards.items()) if state.leader == node]
+
+    # --- Events ---
+
+    def _nodes_changed(self, live: frozenset[int]) -> None:
+        self.live = live
+        self.stopping &= live
+        self._place()
+        for shard in sorted(self.shards):
+            state = self.shards[shard]
+            staying = tuple(node for node in state.in_sync if node in live)
+            if staying and staying != state.in_sync:
+                self.shards[shard] = state = replace(state, in_sync=staying)
+            if state.leader not in live:
+                self._elect(shard, elections.offline, otherwise_nobody=True)
+
+    def _shutdown_requested(self, node: int) -> None:
+        self.stopping |= {node}
+        self._place()
+        staying = self.live - self.stopping
+        for shard in self.led_by(node):
+            state = self.shards[shard]
+            elected = elections.controlled_shutdown(
+                state.replicas, state.in_sync, self.live, self.stopping
+            )
+            # With nobody in sync, a live replica loads while this node still serves.
+            self._lead(shard, elected or elections.offline(state.replicas, (), staying))
+
+    def _in_sync_changed(self, event: InSyncChanged) -> None:
+        state = self.shards[event.shard]
+        if event.epoch != state.epoch:
+            return
+        # In the order of the replicas; a leader that is none of them any more comes last.
+        order = (*state.replicas, state.leader)
+        in_sync = tuple(
+            dict.fromkeys(
+                node
+                for node in order
+                if node == state.leader or (node in event.in_sync and node in self.live)
+            )
+        )
+        self.shards[event.shard] = replace(state, in_sync=in_sync)
+        if state.leader not in state.replicas:
+            self._elect(event.shard, elections.reassignment)
+
+    def _move_requested(self, event: MoveRequested) -> None:
+        self.shards[event.shard] = replace(self.shards[event.shard], replicas=event.replicas)
+        if self.shards[event.shard].leader not in event.replicas:
+            # If none of the new ones is in sync yet, the leader stays until one is.
+            self._elect(event.shard, elections.reassignment)
+
+    def _balance(self) -> None:
+        astray = [
+            shard
+            for shard, state in sorted(self.shards.items())
+            if state.replicas
+            and state.leader != state.replicas[0]
+            and state.replicas[0] in self.live - self.stopping
+        ]
+        if len(astray) <= self._imbalance * len(self.shards):
+            return
+        moved = 0
+        for shard in astray:
+            if moved < self._moves_at_once:
+                moved += self._elect(shard, elections.preferred)
+
+    # --- Inside ---
+
+    def _place(self) -> None:
+        """Replicas for shards that lack live ones."""
+        current = {int(s): state.replicas for s, state in self.shards.items()}
+        staying = self.live - self.stopping
+        placed = placement.complete(current, staying, self._factor)
+        if not any(current.values()):
+            placed = placement.level(placed, staying)
+        for shard, state in self.shards.items():
+            if placed[shard] != state.replicas:
+                self.shards[shard] = replace(state, replicas=placed[shard])
+
+    def _elect(
+        self,
+        shard: ShardId,
+        strategy: Callable[..., Elected | None],
+        *,
+        otherwise_nobody: bool = False,
+    ) -> bool:
+        state = self.shards[shard]
+        elected = strategy(state.replicas, state.in_sync, self.live - self.stopping)
+        if elected is None and strategy is elections.offline:
+            # Better one that is about to stop than none.
+            elected = strategy(state.replicas, state.in_sync, self.live)
+        if elected is None and otherwise_nobody and state.leader != NOBODY:
+            # Who was in sync is remembered: it may come back first.
+            self.shards[shard] = replace(state, leader=NOBODY, epoch=state.epoch + 1)
+        return self._lead(shard, elected)
+
+    def _lead(self, shard: ShardId, elected: Elected | None) -> bool:
+        state = self.shards[shard]
+        if elected is None or elected.leader == state.leader:
+            return False
+        self.shards[shard] = replace(
+            state, leader=elected.leader, in_sync=elected.in_sync, epoch=state.epoch + 1
+        )
+        return True

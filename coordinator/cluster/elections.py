@@ -1,0 +1,75 @@
+"""Who is to lead a shard: four strategies, and nothing else.
+
+A shard has replicas, an ordered list of nodes of which the first is preferred, and the
+in-sync ones among them. All are node numbers. The log is in a shared store, so any node may
+lead; one that is in sync has the shard's state in memory and need not load it.
+
+Source: Kafka `PartitionLeaderElectionAlgorithms` and `Election` (offline, reassign, preferred,
+controlled shutdown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The new leader, and who is in sync with it."""
+
+    leader: int
+    in_sync: tuple[int, ...]
+
+
+def offline(
+    replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
+) -> Elected | None:
+    """The leader has gone: the first live replica that is in sync, else the first live one.
+
+    The latter costs the time of a load, no data: the store has the log.
+    """
+    for node in replicas:
+        if node in live and node in in_sync:
+            return Elected(node, _those(replicas, in_sync, live))
+    for node in replicas:
+        if node in live:
+            return Elected(node, (node,))
+    return None
+
+
+def reassignment(
+    replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
+) -> Elected | None:
+    """The replicas have changed: the first of the new ones that is live and in sync."""
+    for node in replicas:
+        if node in live and node in in_sync:
+            return Elected(node, _those(replicas, in_sync, live))
+    return None
+
+
+def preferred(
+    replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
+) -> Elected | None:
+    """Back to the preferred leader, if it is live and in sync; nobody else will do."""
+    return reassignment(replicas[:1], in_sync, live) and Elected(
+        replicas[0], _those(replicas, in_sync, live)
+    )
+
+
+def controlled_shutdown(
+    replicas: Sequence[int],
+    in_sync: Collection[int],
+    live: Collection[int],
+    stopping: Collection[int],
+) -> Elected | None:
+    """The leader wants to stop: the first live and in-sync replica that does not."""
+    staying = [node for node in live if node not in stopping]
+    return reassignment(replicas, in_sync, staying)
+
+
+def _those(
+    replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
+) -> tuple[int, ...]:
+    """The replicas that are in sync and live, in their order."""
+    return tuple(node for node in replicas if node in in_sync and node in live)
