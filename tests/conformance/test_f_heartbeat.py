@@ -286,3 +286,13 @@ def test_timeline_4_a_member_that_never_rejoins_is_removed_and_gets_no_answer():
     s.until(20 * S)
     assert c2 not in s.members()
     assert c1_call.response.generation_id == c3_call.response.generation_id == 2
+
+
+def test_heartbeats_write_nothing(s):
+    a, b = s.f2()
+    before = s.c.stored().sequence
+    for _ in range(20):
+        s.advance(100)
+        assert s.beat(a, 2) == s.beat(b, 2) == "NONE"
+    assert s.beat("stranger", 2) == "UNKNOWN_MEMBER_ID"
+    assert s.c.stored().sequence == before
