@@ -1,12 +1,52 @@
-"""Who is alive, who is the controller, who leads each shard: what a shared store keeps of it."""
+"""The seam to what nodes agree on: who is alive, who is the controller, who leads each shard.
+
+A node joins with a session and is seen by the others until the session ends. One of the
+nodes holds a term as the controller; terms are numbered, and a shard's state is written
+only under the newest term and only over the version it was made from. Sessions decide when
+somebody tries; the two comparisons decide who is right.
+
+It fails as a log does: `Unavailable` and `Ambiguous`, and with what is below.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from coordinator.core.ids import ShardId
 
 NOBODY = -1
+
+
+class Deposed(Exception):
+    """Somebody else is the controller now: stop deciding."""
+
+
+class Conflict(Exception):
+    """The shard's state is not the one that was thought: read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node and where it is reached. `incarnation` differs between its starts."""
+
+    node_id: int
+    host: str
+    port: int
+    incarnation: str
+
+    def to_bytes(self) -> bytes:
+        """As stores keep it."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> NodeInfo:
+        """What `to_bytes` made."""
+        return cls(**json.loads(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +55,7 @@ class ShardState:
 
     `leader` is `NOBODY` while no replica is live. `epoch` grows with each leader, and is the
     one the leader fences the shard's log with. `version` is the store's, of this very state:
-    the next one is written only over it.
+    the next one is written only over it; 0: it was never written.
     """
 
     shard: ShardId
@@ -24,3 +64,87 @@ class ShardState:
     in_sync: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
     version: int = 0
+
+    def to_bytes(self) -> bytes:
+        """As stores keep it; the version is the store's own."""
+        kept = asdict(self)
+        del kept["version"]
+        return json.dumps(kept).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, version: int) -> ShardState:
+        """What `to_bytes` made."""
+        kept: dict[str, Any] = json.loads(data)
+        kept["in_sync"], kept["replicas"] = tuple(kept["in_sync"]), tuple(kept["replicas"])
+        return cls(**kept, version=version)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """All of it, as of one moment at which it was true."""
+
+    nodes: dict[int, NodeInfo] = field(default_factory=dict)
+    controller: int = NOBODY
+    controller_epoch: int = 0
+    shards: dict[ShardId, ShardState] = field(default_factory=dict)
+
+
+class Session:
+    """A node's being seen.
+
+    `lost` is set when it may have ended. `renewed_at` is when the last renewal that succeeded
+    was *sent*, on this node's monotonic clock in seconds: others wait for a whole `timeout_s`
+    after that before they take anything over.
+    """
+
+    def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float | None = None) -> None:
+        self.node = node
+        self.timeout_s = timeout_s
+        self.renewed_at = time.monotonic() if renewed_at is None else renewed_at
+        self.lost = asyncio.Event()
+
+
+class Coordination(Protocol):
+    """What a shared store does for the nodes of one cluster."""
+
+    async def join(self, node: NodeInfo) -> Session:
+        """Be seen. A session of an earlier start of the same node ends at once."""
+        ...
+
+    async def campaign(self, session: Session) -> int | None:
+        """Become the controller if there is none: the new term's number, one more than the last.
+
+        None: somebody else is. The term ends with the session.
+        """
+        ...
+
+    async def resign(self, session: Session) -> None:
+        """Give the term up, if it is this session's."""
+        ...
+
+    async def read(self) -> ClusterView:
+        """Linearizable."""
+        ...
+
+    async def write(self, term: int, state: ShardState) -> ShardState:
+        """Write a shard's state over `state.version`; the state with its new version.
+
+        Raises:
+            Deposed: the term is not the newest. Conflict: the version is another one.
+        """
+        ...
+
+    def changes(self) -> AsyncIterator[None]:
+        """Something may have changed: read again. Once at the beginning; never one too few.
+
+        Changes that come close together are told once.
+        """
+        ...
+
+    async def leave(self, session: Session) -> None:
+        """End a session now."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up. Sessions end by themselves."""
+        ...

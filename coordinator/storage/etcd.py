@@ -23,6 +23,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_txn import delete, exists, get, put, unchanged
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
@@ -97,8 +98,8 @@ class EtcdLog:
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
             epoch = int(found[0].value) + 1 if found else 1
             request = pb.TxnRequest(
-                compare=[_unchanged(key, found[0].mod_revision if found else 0)],
-                success=[_put(key, b"%d" % epoch)],
+                compare=[unchanged(key, found[0].mod_revision if found else 0)],
+                success=[put(key, b"%d" % epoch)],
             )
             try:
                 if (await self._client.txn(request)).succeeded:
@@ -154,17 +155,17 @@ class EtcdLog:
         count = 0
         while records := await asyncio.to_thread(next, parts, None):
             chunk = Entry(sequence, fence.epoch, count, records)
-            put = _put(self._key("chunk", shard, sequence, count), frames.encode(shard, chunk))
-            await self._fenced(fence, [], [put])
+            key_of_chunk = self._key("chunk", shard, sequence, count)
+            await self._fenced(fence, [], [put(key_of_chunk, frames.encode(shard, chunk))])
             count += 1
         row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
         await self._fenced(
             fence,
-            [_unchanged(key, found[0].mod_revision if found else 0)],
+            [unchanged(key, found[0].mod_revision if found else 0)],
             [
-                _put(key, json.dumps(row).encode()),
-                _delete(self._key("entry", shard, 0), self._key("entry", shard, sequence)),
-                _delete(self._key("chunk", shard, 0), self._key("chunk", shard, sequence)),
+                put(key, json.dumps(row).encode()),
+                delete(self._key("entry", shard, 0), self._key("entry", shard, sequence)),
+                delete(self._key("chunk", shard, 0), self._key("chunk", shard, sequence)),
             ],
         )
 
@@ -223,13 +224,13 @@ class EtcdLog:
 
     def _append_request(self, fence: Fence, sequence: int, frame: bytes) -> pb.TxnRequest:
         key = self._key("entry", fence.shard, sequence)
-        compare = [self._holds(fence), _unchanged(key, 0)]
+        compare = [self._holds(fence), unchanged(key, 0)]
         if sequence > 1:
-            compare.append(_exists(self._key("entry", fence.shard, sequence - 1)))
+            compare.append(exists(self._key("entry", fence.shard, sequence - 1)))
         return pb.TxnRequest(
             compare=compare,
-            success=[_put(key, frame)],
-            failure=[_get(self._key("fence", fence.shard)), _get(key)],
+            success=[put(key, frame)],
+            failure=[get(self._key("fence", fence.shard)), get(key)],
         )
 
     def _holds(self, fence: Fence) -> pb.Compare:
@@ -300,9 +301,7 @@ class EtcdLog:
         key = f"{self._prefix}/meta".encode()
         mine = json.dumps({"format": FORMAT, "shards": shards}).encode()
         response = await self._until_known(
-            pb.TxnRequest(
-                compare=[_unchanged(key, 0)], success=[_put(key, mine)], failure=[_get(key)]
-            )
+            pb.TxnRequest(compare=[unchanged(key, 0)], success=[put(key, mine)], failure=[get(key)])
         )
         if response.succeeded:
             return
@@ -333,37 +332,3 @@ def _check_epoch(values: list[bytes], fence: Fence) -> None:
     epoch = int(values[0]) if values else 0
     if epoch != fence.epoch:
         raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
-
-
-# --- What transactions are made of --------------------------------------------------------------
-
-
-def _unchanged(key: bytes, mod_revision: int) -> pb.Compare:
-    """The key was last written at this revision; 0: it is not there."""
-    return pb.Compare(
-        result=pb.Compare.CompareResult.EQUAL,
-        target=pb.Compare.CompareTarget.MOD,
-        key=key,
-        mod_revision=mod_revision,
-    )
-
-
-def _exists(key: bytes) -> pb.Compare:
-    return pb.Compare(
-        result=pb.Compare.CompareResult.GREATER,
-        target=pb.Compare.CompareTarget.CREATE,
-        key=key,
-        create_revision=0,
-    )
-
-
-def _put(key: bytes, value: bytes) -> pb.RequestOp:
-    return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
-
-
-def _get(key: bytes) -> pb.RequestOp:
-    return pb.RequestOp(request_range=pb.RangeRequest(key=key))
-
-
-def _delete(first: bytes, end: bytes) -> pb.RequestOp:
-    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=first, range_end=end))

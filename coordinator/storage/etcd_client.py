@@ -7,7 +7,7 @@ who is told `Ambiguous`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,65 @@ class EtcdClient:
         response: pb.AlarmResponse = await self._repeat("Maintenance", "Alarm", request)
         return [pb.AlarmType.Name(member.alarm) for member in response.alarms]
 
+    async def grant(self, timeout_s: int) -> int:
+        """A new lease.
+
+        Raises:
+            Unavailable: no endpoint answers.
+        """
+        response = await self._repeat("Lease", "LeaseGrant", pb.LeaseGrantRequest(TTL=timeout_s))
+        return int(response.ID)
+
+    async def revoke(self, lease: int) -> None:
+        """End a lease, and all keys on it.
+
+        Raises:
+            Unavailable: no endpoint answers.
+        """
+        await self._repeat("Lease", "LeaseRevoke", pb.LeaseRevokeRequest(ID=lease))
+
+    async def keep_alive(self, lease: int) -> bool:
+        """Begin a lease's time anew; False if it is gone.
+
+        Raises:
+            Unavailable: the endpoint does not answer.
+        """
+        stub: Any = rpc_pb2_grpc.LeaseStub(self._connect())
+        call = stub.LeaseKeepAlive(timeout=CALL_TIMEOUT_S, metadata=await self._metadata())
+        try:
+            await call.write(pb.LeaseKeepAliveRequest(ID=lease))
+            response = await call.read()
+        except grpc.aio.AioRpcError as error:
+            await self._go_elsewhere()
+            raise Unavailable(f"etcd: {error.details()}") from error
+        finally:
+            call.cancel()
+        return response is not grpc.aio.EOF and response.TTL > 0
+
+    async def watch(self, first: bytes, end: bytes) -> AsyncIterator[pb.WatchResponse]:
+        """Changes of the keys from one on to before another, once the watch stands.
+
+        Raises:
+            grpc.aio.AioRpcError: the watch has broken; what happened since is not told.
+        """
+        stub: Any = rpc_pb2_grpc.WatchStub(self._connect())
+        call = stub.Watch(metadata=await self._metadata())
+        create = pb.WatchCreateRequest(key=first, range_end=end)
+        try:
+            await call.write(pb.WatchRequest(create_request=create))
+            async for response in call:
+                if response.canceled:
+                    return
+                yield response
+        finally:
+            call.cancel()
+
     # --- Inside ---
+
+    async def _metadata(self) -> Sequence[tuple[str, str]]:
+        if not self._access.user:
+            return ()
+        return (("token", await self._log_in(self._connect())),)
 
     async def _repeat(self, service: str, method: str, request: Any) -> Any:
         """A call that may be made twice: every endpoint is asked in turn."""
@@ -155,9 +213,7 @@ class EtcdClient:
 
     async def _call_once(self, service: str, method: str, request: Any) -> Any:
         channel = self._connect()
-        metadata: Sequence[tuple[str, str]] = ()
-        if self._access.user:
-            metadata = (("token", await self._log_in(channel)),)
+        metadata = await self._metadata()
         stub = getattr(rpc_pb2_grpc, f"{service}Stub")(channel)
         return await getattr(stub, method)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 

@@ -19,27 +19,18 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    AuthFailedError,
     BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
     KazooException,
     NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
-    SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import make_digest_acl
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
@@ -56,63 +47,30 @@ from coordinator.storage.log import (
     Unavailable,
 )
 from coordinator.storage.slices import slices
+from coordinator.storage.zookeeper_client import ZooKeeperAccess, ZooKeeperClient
 
 FORMAT = 1
 FRAME_BYTES_MAX = 512 * 1024
 """ZooKeeper refuses requests above 1 MiB."""
-START_TIMEOUT_S = 15.0
 SESSION_TIMEOUT_S = 6.0
-CALL_TIMEOUT_S = 3.0
 RESOLVE_ATTEMPTS = 5
 RESOLVE_PAUSE_S = 0.1
 READ_AT_ONCE = 200
 DELETE_AT_ONCE = 100
 KINDS = ("fence", "entry", "snapshot", "chunk")
 
-_DOUBTFUL = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 _NOT_DONE = (RolledBackError, RuntimeInconsistency)
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperAccess:
-    """How to reach an ensemble and how to log in there.
-
-    Without `ca_file` the connection is plain text. With a user, nodes are readable and
-    writable for that user alone (scheme digest).
-    """
-
-    endpoints: tuple[str, ...]
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    user: str = ""
-    password: str = ""
 
 
 class ZooKeeperLog:
     """`GroupLog` in a ZooKeeper ensemble.
 
-    Use `ZooKeeperLog.open`. The client's own thread talks to the servers; answers come
-    back to the loop.
+    Use `ZooKeeperLog.open`.
     """
 
-    def __init__(self, access: ZooKeeperAccess, prefix: str) -> None:
+    def __init__(self, client: ZooKeeperClient, prefix: str) -> None:
+        self._client = client
         self._prefix = "/" + prefix.strip("/")
-        self._loop = asyncio.get_running_loop()
-        identity = f"{access.user}:{access.password}"
-        self._client = KazooClient(
-            ",".join(access.endpoints),
-            timeout=SESSION_TIMEOUT_S,
-            auth_data=[("digest", identity)] if access.user else None,
-            default_acl=(
-                [make_digest_acl(access.user, access.password, all=True)] if access.user else None
-            ),
-            use_ssl=access.ca_file is not None,
-            ca=str(access.ca_file) if access.ca_file else None,
-            certfile=str(access.cert_file) if access.cert_file else None,
-            keyfile=str(access.key_file) if access.key_file else None,
-            verify_certs=access.ca_file is not None,
-        )
 
     @classmethod
     async def open(cls, access: ZooKeeperAccess, *, prefix: str, shards: int) -> ZooKeeperLog:
@@ -122,27 +80,16 @@ class ZooKeeperLog:
             CannotOpen: no server answers, or a newer version made the store, or it was made
                 for another number of shards.
         """
-        log = cls(access, prefix)
-        try:
-            await asyncio.to_thread(log._client.start, START_TIMEOUT_S)
-            await asyncio.to_thread(log._make, shards)
-        except (KazooTimeoutError, KazooException, OSError) as error:
-            await log.close()
-            words = str(error) or type(error).__name__
-            raise CannotOpen(f"{','.join(access.endpoints)}: {words}") from error
-        except CannotOpen:
-            await log.close()
-            raise
+        log = cls(ZooKeeperClient(access, SESSION_TIMEOUT_S), prefix)
+        await log._client.start(lambda kazoo: log._make(kazoo, shards))
         return log
 
     async def fence(self, shard: ShardId) -> Fence:
         path = self._path("fence", shard)
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
-            version = (await self._read(path))[1].version
+            version = (await self._client.read(path))[1].version
             try:
-                stat = await self._ask(
-                    self._client.set_async, path, b"%d" % (version + 1), version=version
-                )
+                stat = await self._client.ask("set", path, b"%d" % (version + 1), version=version)
             except BadVersionError:
                 continue  # Somebody else was faster: take the epoch after theirs.
             except Ambiguous:
@@ -170,7 +117,7 @@ class ZooKeeperLog:
         failure = await self._until_known(fence, fill)
         if failure is None:
             return
-        if isinstance(failure, NodeExistsError) and (await self._read(path))[0] == frame:
+        if isinstance(failure, NodeExistsError) and (await self._client.read(path))[0] == frame:
             return  # An earlier attempt has written it after all.
         raise Fenced(f"entry {sequence} does not follow what shard {shard} holds")
 
@@ -180,7 +127,7 @@ class ZooKeeperLog:
         snapshot = await self._load_snapshot(shard)
         before = 0 if snapshot is None else snapshot.sequence
         next_offset = 0 if snapshot is None else snapshot.next_offset
-        names = sorted(await self._ask(self._client.get_children_async, self._path("entry", shard)))
+        names = sorted(await self._client.ask("get_children", self._path("entry", shard)))
         # What a trim was too late to delete is not read.
         names = [name for name in names if int(name) > before]
         entries = []
@@ -201,7 +148,7 @@ class ZooKeeperLog:
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
         path = self._path("snapshot", shard)
-        data, stat = await self._read(path)
+        data, stat = await self._client.read(path)
         if data and json.loads(data)["sequence"] >= sequence:
             await self._check_fence(fence)
             return
@@ -218,14 +165,13 @@ class ZooKeeperLog:
 
         if await self._until_known(fence, seal) is not None:
             # An attempt that was in doubt has sealed it, or somebody else has.
-            data, _ = await self._read(path)
+            data, _ = await self._client.read(path)
             if json.loads(data) != row:
                 raise Fenced(f"somebody else has written a snapshot of shard {shard}")
         await self._trim(fence, sequence)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._client.stop)
-        await asyncio.to_thread(self._client.close)
+        await self._client.close()
 
     # --- Inside ---
 
@@ -233,9 +179,7 @@ class ZooKeeperLog:
         path = f"{self._prefix}/{kind}/{shard}"
         return path if number is None else f"{path}/{number:020}"
 
-    def _make(self, shards: int) -> None:
-        """In another thread, before anything else is asked."""
-        client = self._client
+    def _make(self, client: KazooClient, shards: int) -> None:
         client.ensure_path(self._prefix)
         mine = {"format": FORMAT, "shards": shards}
         with contextlib.suppress(NodeExistsError):
@@ -255,45 +199,11 @@ class ZooKeeperLog:
             for shard in range(shards):
                 client.ensure_path(self._path(kind, ShardId(shard)))
 
-    async def _ask(self, method: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """The answer to an asynchronous call of the client, back in the loop.
-
-        Raises:
-            Unavailable: it was not sent. Ambiguous: it was, and there is no answer.
-            KazooException: ZooKeeper said no.
-        """
-        if self._client.state != KazooState.CONNECTED:
-            raise Unavailable(f"ZooKeeper: the connection is {self._client.state.lower()}")
-        future: asyncio.Future[Any] = self._loop.create_future()
-
-        def answered(result: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # The loop has been closed.
-                self._loop.call_soon_threadsafe(_hand_over, result, future)
-
-        method(*arguments, **more).rawlink(answered)
-        try:
-            return await asyncio.wait_for(future, CALL_TIMEOUT_S)
-        except _DOUBTFUL as error:
-            raise Ambiguous(f"ZooKeeper: {type(error).__name__}") from error
-        except TimeoutError as error:
-            raise Ambiguous(f"ZooKeeper: no answer for {CALL_TIMEOUT_S:.0f} s") from error
-        except AuthFailedError as error:
-            raise Unavailable("ZooKeeper: the login was refused") from error
-
-    async def _read(self, path: str) -> tuple[bytes, Any]:
-        """What a node holds now, and its versions."""
-        try:
-            await self._ask(self._client.sync_async, path)
-            found: tuple[bytes, Any] = await self._ask(self._client.get_async, path)
-        except Ambiguous as error:
-            raise Unavailable(str(error)) from error  # A read has changed nothing.
-        return found
-
     async def _read_all(self, folder: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
         found = []
         for start in range(0, len(names), READ_AT_ONCE):
             some = names[start : start + READ_AT_ONCE]
-            asked = (self._ask(self._client.get_async, f"{folder}/{name}") for name in some)
+            asked = (self._client.ask("get", f"{folder}/{name}") for name in some)
             try:
                 answers = await asyncio.gather(*asked)
             except Ambiguous as error:
@@ -312,11 +222,11 @@ class ZooKeeperLog:
             Fenced: the fence does not hold. Ambiguous: no answer came, several times over.
         """
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
-            transaction = self._client.transaction()
+            transaction = self._client.kazoo.transaction()
             transaction.check(self._path("fence", fence.shard), fence.epoch)
             fill(transaction)
             try:
-                fenced, *others = await self._ask(transaction.commit_async)
+                fenced, *others = await self._client.commit(transaction)
             except Ambiguous:
                 if attempt == RESOLVE_ATTEMPTS:
                     raise
@@ -330,12 +240,12 @@ class ZooKeeperLog:
         raise AssertionError  # The last attempt has raised.
 
     async def _check_fence(self, fence: Fence) -> None:
-        _, stat = await self._read(self._path("fence", fence.shard))
+        _, stat = await self._client.read(self._path("fence", fence.shard))
         if stat.version != fence.epoch:
             raise Fenced(f"epoch {fence.epoch} has been followed by {stat.version}")
 
     async def _load_snapshot(self, shard: ShardId) -> Snapshot | None:
-        data, _ = await self._read(self._path("snapshot", shard))
+        data, _ = await self._client.read(self._path("snapshot", shard))
         if not data:
             return None
         row = json.loads(data)
@@ -363,7 +273,7 @@ class ZooKeeperLog:
         """Delete what the snapshot covers, and the slices of older ones."""
         for kind in ("entry", "chunk"):
             folder = self._path(kind, fence.shard)
-            names = await self._ask(self._client.get_children_async, folder)
+            names = await self._client.ask("get_children", folder)
             old = sorted(name for name in names if int(name.partition("-")[0]) < sequence)
             for start in range(0, len(old), DELETE_AT_ONCE):
                 some = old[start : start + DELETE_AT_ONCE]
@@ -376,12 +286,3 @@ def _deletion(folder: str, names: Sequence[str]) -> Callable[[Any], None]:
             transaction.delete(f"{folder}/{name}")
 
     return fill
-
-
-def _hand_over(result: Any, future: asyncio.Future[Any]) -> None:
-    if future.done():
-        return
-    if result.exception is None:
-        future.set_result(result.value)
-    else:
-        future.set_exception(result.exception)

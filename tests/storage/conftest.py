@@ -10,9 +10,13 @@ import pytest
 
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_client import EtcdAccess
+from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.memory import MemoryLog
+from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.sqlite import SqliteLog
-from coordinator.storage.zookeeper import ZooKeeperAccess, ZooKeeperLog
+from coordinator.storage.zookeeper import ZooKeeperLog
+from coordinator.storage.zookeeper_client import ZooKeeperAccess
+from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import (
     EtcdCluster,
     ZooKeeperCluster,
@@ -67,6 +71,32 @@ async def memory_log():
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.integration) for name in ("etcd", "zookeeper")]
+
+
+@pytest.fixture(params=["memory", *SLOW])
+async def meeting(request):
+    """Makes as many `Coordination`s of one cluster as are asked for."""
+    prefix, made = uuid.uuid4().hex, []
+    one = MemoryCoordination()
+
+    def make():
+        match request.param:
+            case "etcd":
+                endpoints = request.getfixturevalue("etcd").endpoints
+                made.append(EtcdCoordination(EtcdAccess(endpoints), prefix=prefix, timeout_s=1))
+            case "zookeeper":
+                endpoints = request.getfixturevalue("zookeeper").endpoints
+                access = ZooKeeperAccess(endpoints)
+                made.append(ZooKeeperCoordination(access, prefix=prefix, timeout_s=1))
+            case _:
+                made.append(one)
+        return made[-1]
+
+    if request.param != "memory":
+        request.getfixturevalue(request.param)
+    yield make
+    for coordination in made:
+        await coordination.close()
 
 
 @pytest.fixture(params=["memory", "sqlite", *SLOW])

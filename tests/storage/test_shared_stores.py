@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import re
 import signal
+import time
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +16,12 @@ import pytest
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import etcd as etcd_module
-from coordinator.storage import etcd_client
+from coordinator.storage import etcd_client, zookeeper_client
 from coordinator.storage import zookeeper as zookeeper_module
+from coordinator.storage.coordination import NOBODY, Conflict, NodeInfo, ShardState
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_client import EtcdAccess
+from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
@@ -28,7 +32,9 @@ from coordinator.storage.log import (
     Snapshot,
     Unavailable,
 )
-from coordinator.storage.zookeeper import ZooKeeperAccess, ZooKeeperLog
+from coordinator.storage.zookeeper import ZooKeeperLog
+from coordinator.storage.zookeeper_client import ZooKeeperAccess
+from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import (
     Cluster,
     EtcdCluster,
@@ -52,6 +58,7 @@ class Kind:
     log: Any
     access: Any
     missing: Any
+    coordination: Any
 
     @contextlib.asynccontextmanager
     async def opened(self, endpoints: tuple[str, ...], prefix: str, shards: int = SHARDS):
@@ -64,16 +71,21 @@ class Kind:
     async def damage(self, log, sequence: int) -> None:
         """Write rubbish in the place of an entry of shard 0."""
         if self.log is EtcdLog:
-            put = etcd_module._put(log._key("entry", S0, sequence), b"x" * 100)
+            put = etcd_module.put(log._key("entry", S0, sequence), b"x" * 100)
             await log._client.txn(etcd_module.pb.TxnRequest(success=[put]))
         else:
-            await log._ask(log._client.set_async, log._path("entry", S0, sequence), b"x" * 100)
+            await log._client.ask("set", log._path("entry", S0, sequence), b"x" * 100)
 
 
 KINDS = {
-    "etcd": Kind("etcd", EtcdCluster, EtcdLog, EtcdAccess, missing_etcd),
+    "etcd": Kind("etcd", EtcdCluster, EtcdLog, EtcdAccess, missing_etcd, EtcdCoordination),
     "zookeeper": Kind(
-        "zookeeper", ZooKeeperCluster, ZooKeeperLog, ZooKeeperAccess, missing_zookeeper
+        "zookeeper",
+        ZooKeeperCluster,
+        ZooKeeperLog,
+        ZooKeeperAccess,
+        missing_zookeeper,
+        ZooKeeperCoordination,
     ),
 }
 
@@ -84,7 +96,7 @@ def kind(request, monkeypatch):
     if reason := chosen.missing():
         pytest.skip(reason)
     monkeypatch.setattr(etcd_client, "CALL_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(zookeeper_module, "CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(zookeeper_client, "CALL_TIMEOUT_S", 1.0)
     monkeypatch.setattr(zookeeper_module, "SESSION_TIMEOUT_S", 2.0)
     return chosen
 
@@ -169,7 +181,7 @@ async def test_a_store_of_another_size_is_refused(kind, cluster, prefix):
 
 
 async def test_no_endpoint_is_said(kind, monkeypatch):
-    monkeypatch.setattr(zookeeper_module, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(zookeeper_client, "START_TIMEOUT_S", 1.0)
     with pytest.raises(CannotOpen, match=re.escape("127.0.0.1:1")):
         async with kind.opened(("127.0.0.1:1",), "p"):
             pass
@@ -273,3 +285,64 @@ async def test_a_stopped_owner_cannot_write_once_another_has_taken_over(kind, cl
         with pytest.raises(Fenced):
             await sleeping
         assert [e.epoch for e in (await heir.load(new)).entries] == [1, 2]
+
+
+@contextlib.asynccontextmanager
+async def met(kind, endpoints, prefix):
+    coordination = kind.coordination(kind.access(endpoints), prefix=prefix, timeout_s=1)
+    try:
+        yield coordination
+    finally:
+        await coordination.close()
+
+
+async def test_a_node_that_is_cut_off_knows_before_the_others_do(kind, cluster, prefix):
+    async with (
+        Proxy(cluster.endpoints[0]) as proxy,
+        met(kind, (proxy.address,), prefix) as cut_off,
+        met(kind, cluster.endpoints, prefix) as there,
+    ):
+        session = await cut_off.join(NodeInfo(1, "h", 1, "a"))
+        assert await cut_off.campaign(session) == 1
+        other = await there.join(NodeInfo(2, "h", 2, "b"))
+        await asyncio.sleep(1.5)  # Longer than a session: it is renewed.
+        assert not session.lost.is_set()
+        assert 1 in (await there.read()).nodes
+        proxy.cut()
+        async with asyncio.timeout(20), contextlib.aclosing(there.changes()) as changes:
+            async for _ in changes:
+                view = await there.read()
+                if 1 not in view.nodes and view.controller == NOBODY:
+                    break
+        # Answers from memory are given for 0.8 of a session after the last renewal at most.
+        assert time.monotonic() - session.renewed_at > 0.8 * session.timeout_s
+        async with asyncio.timeout(10):
+            await session.lost.wait()
+        assert await there.campaign(other) == 2
+        proxy.mend()
+
+
+async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
+    async with met(kind, own_cluster.endpoints, "p") as one:
+        session = await one.join(NodeInfo(1, "h", 1, "a"))
+        term = await one.campaign(session)
+        state = ShardState(S0, 1, 1, (1,), (1,))
+        state = await one.write(term, state)
+        own_cluster.kill(1)
+        for epoch in (2, 3, 4):
+            state = await write_or_find(one, term, dataclasses.replace(state, epoch=epoch))
+        assert state.epoch == 4
+
+
+async def write_or_find(one, term, wanted: ShardState) -> ShardState:
+    """As a controller does that has no answer: look what is there."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await one.write(term, wanted)
+            except (Ambiguous, Unavailable, Conflict):
+                await asyncio.sleep(0.1)
+                with contextlib.suppress(Unavailable, Ambiguous):
+                    found = (await one.read()).shards[wanted.shard]
+                    if found.epoch == wanted.epoch:
+                        return found

@@ -1,0 +1,155 @@
+"""kazoo's client, asked from the event loop.
+
+kazoo has threads of its own, which talk to the servers; answers come back to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import make_digest_acl
+
+from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+
+START_TIMEOUT_S = 15.0
+CALL_TIMEOUT_S = 3.0
+
+_DOUBTFUL = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """How to reach an ensemble and how to log in there.
+
+    Without `ca_file` the connection is plain text. With a user, nodes are readable and
+    writable for that user alone (scheme digest).
+    """
+
+    endpoints: tuple[str, ...]
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    user: str = ""
+    password: str = ""
+
+
+class ZooKeeperClient:
+    """One session with an ensemble.
+
+    Args:
+        session_timeout_s: how long the servers wait for a silent client.
+    """
+
+    def __init__(self, access: ZooKeeperAccess, session_timeout_s: float) -> None:
+        self.endpoints = access.endpoints
+        identity = f"{access.user}:{access.password}"
+        self.kazoo = KazooClient(
+            ",".join(access.endpoints),
+            timeout=session_timeout_s,
+            auth_data=[("digest", identity)] if access.user else None,
+            default_acl=(
+                [make_digest_acl(access.user, access.password, all=True)] if access.user else None
+            ),
+            use_ssl=access.ca_file is not None,
+            ca=str(access.ca_file) if access.ca_file else None,
+            certfile=str(access.cert_file) if access.cert_file else None,
+            keyfile=str(access.key_file) if access.key_file else None,
+            verify_certs=access.ca_file is not None,
+        )
+
+    async def start(self, prepare: Callable[[KazooClient], None]) -> None:
+        """Connect, and prepare what has to be there; that may wait, in another thread.
+
+        Raises:
+            CannotOpen: no server answers, or `prepare` says so.
+        """
+        try:
+            await asyncio.to_thread(self.kazoo.start, START_TIMEOUT_S)
+            await asyncio.to_thread(prepare, self.kazoo)
+        except (KazooTimeoutError, KazooException, OSError) as error:
+            await self.close()
+            words = str(error) or type(error).__name__
+            raise CannotOpen(f"{','.join(self.endpoints)}: {words}") from error
+        except CannotOpen:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the session."""
+        await asyncio.to_thread(self.kazoo.stop)
+        await asyncio.to_thread(self.kazoo.close)
+
+    async def ask(self, method: str, *arguments: Any, **more: Any) -> Any:
+        """The answer to a call of the client, such as `get` or `create`.
+
+        Raises:
+            Unavailable: it was not sent. Ambiguous: it was, and there is no answer.
+            KazooException: ZooKeeper said no.
+        """
+        return await self._answer_of(getattr(self.kazoo, f"{method}_async"), *arguments, **more)
+
+    async def commit(self, transaction: Any) -> list[Any]:
+        """What became of each part of a transaction: a result, or an exception.
+
+        Raises:
+            Unavailable, Ambiguous: as `ask`.
+        """
+        results: list[Any] = await self._answer_of(transaction.commit_async)
+        return results
+
+    async def read(self, path: str) -> tuple[bytes, Any]:
+        """What a node holds now, and its versions.
+
+        Raises:
+            Unavailable: there is no answer. KazooException: ZooKeeper said no.
+        """
+        try:
+            await self.ask("sync", path)
+            found: tuple[bytes, Any] = await self.ask("get", path)
+        except Ambiguous as error:
+            raise Unavailable(str(error)) from error  # A read has changed nothing.
+        return found
+
+    async def _answer_of(self, method: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        if self.kazoo.state != KazooState.CONNECTED:
+            raise Unavailable(f"ZooKeeper: the connection is {self.kazoo.state.lower()}")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def answered(result: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has been closed.
+                loop.call_soon_threadsafe(_hand_over, result, future)
+
+        method(*arguments, **more).rawlink(answered)
+        try:
+            return await asyncio.wait_for(future, CALL_TIMEOUT_S)
+        except _DOUBTFUL as error:
+            raise Ambiguous(f"ZooKeeper: {type(error).__name__}") from error
+        except TimeoutError as error:
+            raise Ambiguous(f"ZooKeeper: no answer for {CALL_TIMEOUT_S:.0f} s") from error
+        except AuthFailedError as error:
+            raise Unavailable("ZooKeeper: the login was refused") from error
+
+
+def _hand_over(result: Any, future: asyncio.Future[Any]) -> None:
+    if future.done():
+        return
+    if result.exception is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(result.exception)
