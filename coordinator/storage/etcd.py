@@ -35,6 +35,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
+    next_epoch,
 )
 from coordinator.storage.slices import slices
 
@@ -92,11 +93,11 @@ class EtcdLog:
         log._housekeeping = asyncio.create_task(log._keep_house_for_ever())
         return log
 
-    async def fence(self, shard: ShardId) -> Fence:
+    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
         key = self._key("fence", shard)
         for attempt in count(1):
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-            epoch = int(found[0].value) + 1 if found else 1
+            epoch = next_epoch(int(found[0].value) if found else 0, term)
             request = pb.TxnRequest(
                 compare=[unchanged(key, found[0].mod_revision if found else 0)],
                 success=[put(key, b"%d" % epoch)],

@@ -36,6 +36,22 @@ class TooLarge(LogError):
     """Nothing was written, and an entry of this size never will be. Split it."""
 
 
+EPOCHS_A_TERM = 1 << 20
+"""Epochs of a later term are above all those of an earlier one."""
+
+
+def next_epoch(stored: int, term: int) -> int:
+    """The epoch that follows the one a store holds, within a term.
+
+    Raises:
+        Fenced: a later term has begun, or this one has run out of epochs.
+    """
+    epoch = max(stored, term * EPOCHS_A_TERM) + 1
+    if epoch // EPOCHS_A_TERM != term:
+        raise Fenced(f"term {term} has been followed by {stored // EPOCHS_A_TERM}")
+    return epoch
+
+
 class CannotOpen(Exception):
     """The store cannot be used as it is. The message says why, and what to do."""
 
@@ -46,10 +62,14 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher epoch."""
+    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher epoch.
+
+    `token` is the log's own mark of it.
+    """
 
     shard: ShardId
     epoch: int
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +132,14 @@ class GroupLog(Protocol):
     Every method may raise any of the four `LogError`s.
     """
 
-    async def fence(self, shard: ShardId) -> Fence:
-        """Take the shard over under an epoch higher than every one before."""
+    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+        """Take the shard over under an epoch higher than every one before.
+
+        Args:
+            term: of whoever granted the shard; without a controller there is only term 0.
+        Raises:
+            Fenced: somebody has taken it over in a later term.
+        """
         ...
 
     async def append(self, fence: Fence, entry: Entry) -> None:

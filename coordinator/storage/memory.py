@@ -21,6 +21,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
+    next_epoch,
 )
 
 FAILURES: dict[str, type[LogError]] = {
@@ -61,10 +62,10 @@ class MemoryLog:
         """Nothing fails from here on."""
         self._failures.clear()
 
-    def fence_now(self, shard: ShardId) -> Fence:
+    def fence_now(self, shard: ShardId, term: int = 0) -> Fence:
         """See `GroupLog.fence`."""
         ambiguous = self._failure("fence")
-        epoch = self._epochs.get(shard, 0) + 1
+        epoch = next_epoch(self._epochs.get(shard, 0), term)
         self._epochs[shard] = epoch
         if ambiguous:
             raise Ambiguous
@@ -110,8 +111,8 @@ class MemoryLog:
         if ambiguous:
             raise Ambiguous
 
-    async def fence(self, shard: ShardId) -> Fence:
-        return self.fence_now(shard)
+    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+        return self.fence_now(shard, term)
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         self.append_now(fence, entry)

@@ -31,6 +31,7 @@ from coordinator.storage.log import (
     LogError,
     Snapshot,
     TooLarge,
+    next_epoch,
 )
 from coordinator.storage.schema import rows
 from coordinator.storage.slices import slices
@@ -77,15 +78,15 @@ class SqliteLog:
             raise CannotOpen(f"{folder / DATABASE}: {error}") from error
         self._writer = Writer(self._open, _append_all, self._cut, on_commit)
 
-    async def fence(self, shard: ShardId) -> Fence:
+    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
-            ((epoch,),) = rows(
-                connection,
-                "INSERT INTO fence VALUES (?, 1, 0) "
-                "ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
-                shard,
+            stored, _ = _fence_row(connection, shard)
+            epoch = next_epoch(stored, term)
+            connection.execute(
+                "INSERT INTO fence VALUES (?1, ?2, 0) ON CONFLICT DO UPDATE SET epoch = ?2",
+                (shard, epoch),
             )
-            return int(epoch)
+            return epoch
 
         return Fence(shard, await self._writer.run(job))
 

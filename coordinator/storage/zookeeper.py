@@ -1,7 +1,7 @@
 """The log in ZooKeeper: one node an entry, created only together with a look at the fence.
 
     /PREFIX/meta                 format version and number of shards
-    /PREFIX/fence/SHARD          the epoch; it is also the node's version, which is compared
+    /PREFIX/fence/SHARD          the epoch; the node's version is what is compared
     /PREFIX/entry/SHARD/N        the entry's frame; numbers have 20 digits
     /PREFIX/snapshot/SHARD       up to which entry, the next offset, how many chunks
     /PREFIX/chunk/SHARD/N-I      slices of the snapshot that goes up to N
@@ -45,6 +45,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
+    next_epoch,
 )
 from coordinator.storage.slices import slices
 from coordinator.storage.zookeeper_client import ZooKeeperAccess, ZooKeeperClient
@@ -84,12 +85,13 @@ class ZooKeeperLog:
         await log._client.start(lambda kazoo: log._make(kazoo, shards))
         return log
 
-    async def fence(self, shard: ShardId) -> Fence:
+    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
         path = self._path("fence", shard)
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
-            version = (await self._client.read(path))[1].version
+            data, stat = await self._client.read(path)
+            epoch = next_epoch(int(data or b"0"), term)
             try:
-                stat = await self._client.ask("set", path, b"%d" % (version + 1), version=version)
+                stat = await self._client.ask("set", path, b"%d" % epoch, version=stat.version)
             except BadVersionError:
                 continue  # Somebody else was faster: take the epoch after theirs.
             except Ambiguous:
@@ -98,7 +100,7 @@ class ZooKeeperLog:
                     raise
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
             else:
-                return Fence(shard, stat.version)
+                return Fence(shard, epoch, stat.version)
         raise Unavailable(f"ZooKeeper: others keep taking shard {shard} over")
 
     async def append(self, fence: Fence, entry: Entry) -> None:
@@ -223,7 +225,7 @@ class ZooKeeperLog:
         """
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
             transaction = self._client.kazoo.transaction()
-            transaction.check(self._path("fence", fence.shard), fence.epoch)
+            transaction.check(self._path("fence", fence.shard), fence.token)
             fill(transaction)
             try:
                 fenced, *others = await self._client.commit(transaction)
@@ -240,9 +242,9 @@ class ZooKeeperLog:
         raise AssertionError  # The last attempt has raised.
 
     async def _check_fence(self, fence: Fence) -> None:
-        _, stat = await self._client.read(self._path("fence", fence.shard))
-        if stat.version != fence.epoch:
-            raise Fenced(f"epoch {fence.epoch} has been followed by {stat.version}")
+        data, stat = await self._client.read(self._path("fence", fence.shard))
+        if stat.version != fence.token:
+            raise Fenced(f"epoch {fence.epoch} has been followed by {data.decode()}")
 
     async def _load_snapshot(self, shard: ShardId) -> Snapshot | None:
         data, _ = await self._client.read(self._path("snapshot", shard))

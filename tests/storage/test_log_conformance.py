@@ -57,6 +57,20 @@ async def test_epochs_grow(log):
     assert (await log.fence(S1)).epoch == 1
 
 
+async def test_a_later_term_is_above_all_of_an_earlier_one(log):
+    first = await log.fence(S0, term=1)
+    again = await log.fence(S0, term=1)
+    later = await log.fence(S0, term=7)
+    assert first.epoch < again.epoch < later.epoch
+    for term in (0, 1, 6):
+        with pytest.raises(Fenced, match=f"term {term} has been followed by 7"):
+            await log.fence(S0, term=term)
+    await write(log, later, 1)
+    with pytest.raises(Fenced):
+        await log.append(again, entry(2, epoch=again.epoch))
+    assert (await log.fence(S0, term=7)).epoch == later.epoch + 1
+
+
 async def test_an_old_owner_can_neither_write_nor_read(log):
     old = await log.fence(S0)
     await write(log, old, 1)
