@@ -78,6 +78,8 @@ class Controller:
         imbalance: the part of the shards, 0 to 1, that may be led by others than their
             preferred leaders before that is mended.
         moves_at_once: shards that change hands at one tick at the most.
+        standbys: replicas follow their leaders, so that some are in sync; without, whoever is
+            live is as good as another.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Controller:
         factor: int = 2,
         imbalance: float = 0.1,
         moves_at_once: int = 4,
+        standbys: bool = True,
     ) -> None:
         self.shards = {state.shard: state for state in states}
         self.live: frozenset[int] = frozenset()
@@ -94,6 +97,7 @@ class Controller:
         self._factor = factor
         self._imbalance = imbalance
         self._moves_at_once = moves_at_once
+        self._standbys = standbys
 
     def step(self, event: Event) -> list[ShardState]:
         """The states that change, in the order of their shards."""
@@ -171,6 +175,7 @@ class Controller:
             self._elect(event.shard, elections.reassignment)
 
     def _balance(self) -> None:
+        self._level()
         astray = [
             shard
             for shard, state in sorted(self.shards.items())
@@ -186,6 +191,17 @@ class Controller:
                 moved += self._elect(shard, elections.preferred)
 
     # --- Inside ---
+
+    def _level(self) -> None:
+        """Replicas for nodes that have fewer than others, a few shards at a time."""
+        current = {int(s): state.replicas for s, state in self.shards.items()}
+        placed = placement.level(current, self.live - self.stopping)
+        moved = 0
+        for shard in sorted(self.shards):
+            state = self.shards[shard]
+            if placed[shard] != state.replicas and moved < self._moves_at_once:
+                moved += 1
+                self._move_requested(MoveRequested(shard, placed[shard]))
 
     def _place(self) -> None:
         """Replicas for shards that lack live ones."""
@@ -206,7 +222,8 @@ class Controller:
         otherwise_nobody: bool = False,
     ) -> bool:
         state = self.shards[shard]
-        elected = strategy(state.replicas, state.in_sync, self.live - self.stopping)
+        in_sync = state.in_sync if self._standbys else tuple(self.live)
+        elected = strategy(state.replicas, in_sync, self.live - self.stopping)
         if elected is None and strategy is elections.offline:
             # Better one that is about to stop than none.
             elected = strategy(state.replicas, state.in_sync, self.live)
@@ -219,7 +236,8 @@ class Controller:
         state = self.shards[shard]
         if elected is None or elected.leader == state.leader:
             return False
+        in_sync = elected.in_sync if self._standbys else (elected.leader,)
         self.shards[shard] = replace(
-            state, leader=elected.leader, in_sync=elected.in_sync, epoch=state.epoch + 1
+            state, leader=elected.leader, in_sync=in_sync, epoch=state.epoch + 1
         )
         return True

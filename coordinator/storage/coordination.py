@@ -32,12 +32,16 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node and where it is reached. `incarnation` differs between its starts."""
+    """A node and where it is reached. `incarnation` differs between its starts.
+
+    `stopping` asks the controller to lead the node's shards elsewhere.
+    """
 
     node_id: int
     host: str
     port: int
     incarnation: str
+    stopping: bool = False
 
     def to_bytes(self) -> bytes:
         """As stores keep it."""
@@ -109,6 +113,10 @@ class Coordination(Protocol):
 
     async def join(self, node: NodeInfo) -> Session:
         """Be seen. A session of an earlier start of the same node ends at once."""
+        ...
+
+    async def announce(self, session: Session, node: NodeInfo) -> None:
+        """Say something else of a session's node."""
         ...
 
     async def campaign(self, session: Session) -> int | None:

@@ -61,6 +61,11 @@ class EtcdCoordination:
         self._renewing[session] = asyncio.create_task(self._renew(session, lease))
         return session
 
+    async def announce(self, session: Session, node: NodeInfo) -> None:
+        request = put(self._node_key(node.node_id), node.to_bytes(), self._leases[session])
+        await self._client.txn(pb.TxnRequest(success=[request]))
+        session.node = node
+
     async def campaign(self, session: Session) -> int | None:
         epochs = (await self._client.range(pb.RangeRequest(key=self._key("epoch")))).kvs
         epoch = int(epochs[0].value) + 1 if epochs else 1

@@ -40,6 +40,10 @@ class MemoryCoordination:
         self._tell()
         return session
 
+    async def announce(self, session: Session, node: NodeInfo) -> None:
+        session.node = node
+        self._tell()
+
     async def campaign(self, session: Session) -> int | None:
         if self._controller is not None or session.lost.is_set():
             return None

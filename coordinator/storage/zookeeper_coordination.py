@@ -66,6 +66,10 @@ class ZooKeeperCoordination:
         self._renewing[session] = asyncio.create_task(self._renew(session, path))
         return session
 
+    async def announce(self, session: Session, node: NodeInfo) -> None:
+        await self._client.ask("set", f"{self._root}/node/{node.node_id}", node.to_bytes())
+        session.node = node
+
     async def campaign(self, session: Session) -> int | None:
         await self._start()
         _, stat = await self._client.read(f"{self._root}/epoch")
@@ -195,7 +199,7 @@ class ZooKeeperCoordination:
             sent_at = time.monotonic()
             try:
                 data, _ = await self._client.read(path)
-                if data == session.node.to_bytes():
+                if NodeInfo.from_bytes(data).incarnation == session.node.incarnation:
                     session.renewed_at = sent_at
                     continue
                 session.lost.set()

@@ -117,24 +117,43 @@ def test_the_preferred_leader_is_asked_for():
 
 
 def many(count: int, astray: int) -> list[ShardState]:
-    return [ShardState(ShardId(n), 1 if n < astray else 0, 1, (0, 1), (0, 1)) for n in range(count)]
+    """Evenly placed; the first ones are led by who is not preferred."""
+    states = []
+    for n in range(count):
+        replicas = (0, 1) if n % 2 else (1, 0)
+        states.append(ShardState(ShardId(n), replicas[n < astray], 1, (0, 1), replicas))
+    return states
 
 
 def test_preferred_leaders_come_back_when_too_many_are_astray_and_a_few_at_a_time():
-    assert of(*many(20, 2)).step(BalanceTick()) == []
-    controller = of(*many(20, 10), moves_at_once=4)
+    assert of(*many(20, 2), live=(0, 1)).step(BalanceTick()) == []
+    controller = of(*many(20, 10), live=(0, 1), moves_at_once=4)
     assert [s.shard for s in controller.step(BalanceTick())] == [0, 1, 2, 3]
     assert [s.shard for s in controller.step(BalanceTick())] == [4, 5, 6, 7]
     assert controller.step(BalanceTick()) == []  # The rest is within bounds.
 
 
+def test_a_node_that_comes_gets_its_share_a_few_shards_at_a_time():
+    controller = Controller(
+        [ShardState(ShardId(n)) for n in range(12)], factor=1, standbys=False, moves_at_once=2
+    )
+    controller.step(nodes(0, 1))
+    controller.step(nodes(0, 1, 2))
+    assert controller.led_by(2) == []
+    moved = [len(controller.step(BalanceTick())) for _ in range(4)]
+    assert moved == [2, 2, 0, 0]
+    assert [len(controller.led_by(n)) for n in (0, 1, 2)] == [4, 4, 4]
+
+
 class AnyEvents(RuleBasedStateMachine):
     """Nodes come, go and stop; leaders report; operators move: the laws hold."""
 
+    standbys = True
+
     def __init__(self) -> None:
         super().__init__()
-        self.controller = Controller([ShardState(ShardId(n)) for n in range(6)])
-        self.epochs: dict[ShardId, tuple[int, int]] = {}
+        states = [ShardState(ShardId(n)) for n in range(6)]
+        self.controller = Controller(states, standbys=self.standbys)
 
     def step(self, event) -> None:
         before = dict(self.controller.shards)
@@ -192,8 +211,14 @@ class AnyEvents(RuleBasedStateMachine):
                 assert state.leader != NOBODY
 
 
+class AnyEventsWithoutStandbys(AnyEvents):
+    standbys = False
+
+
 TestAnyEvents = AnyEvents.TestCase
-TestAnyEvents.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestAnyEventsWithoutStandbys = AnyEventsWithoutStandbys.TestCase
+for case in (TestAnyEvents, TestAnyEventsWithoutStandbys):
+    case.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize("factor", [1, 3])

@@ -53,6 +53,16 @@ async def test_nodes_see_each_other_until_they_leave(meeting):
     assert not first.lost.is_set()
 
 
+async def test_a_node_may_say_that_it_wants_to_stop(meeting):
+    one, two = meeting(), meeting()
+    session = await one.join(node(1))
+    await one.announce(session, replace(node(1), stopping=True))
+    view = await until(two, lambda view: view.nodes[1].stopping)
+    assert view.nodes == {1: replace(node(1), stopping=True)}
+    await asyncio.sleep(0.6)  # It is renewed as before.
+    assert not session.lost.is_set()
+
+
 async def test_a_node_that_starts_anew_takes_its_own_place(meeting):
     one, again = meeting(), meeting()
     old = await one.join(node(1))

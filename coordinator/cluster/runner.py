@@ -1,0 +1,229 @@
+"""One node's place in its cluster: it is seen, it follows what is decided, and it may decide.
+
+Each node reads for itself what the controller has written. So there is one way for a
+decision to travel, which works while the controller is away, and nobody is told anything
+that is not in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from coordinator.cluster.controller import (
+    BalanceTick,
+    Controller,
+    Event,
+    NodesChanged,
+    ShutdownRequested,
+)
+from coordinator.core.ids import ShardId
+from coordinator.storage.coordination import (
+    NOBODY,
+    ClusterView,
+    Conflict,
+    Coordination,
+    Deposed,
+    NodeInfo,
+    Session,
+    ShardState,
+)
+from coordinator.storage.log import Ambiguous, Unavailable
+
+SELF_FENCE = 0.8
+"""Of a session's timeout after its last renewal nothing is answered from memory any more:
+others may have taken over soon after."""
+RETRY_S = 0.3
+LOOK_S = 0.02
+BALANCE_EVERY_S = 300.0
+BALANCE_SOON_S = 2.0
+"""After nodes have come or gone, and while moves are under way."""
+
+
+class ClusterRunner:
+    """Runs on the loop of its node.
+
+    Args:
+        shards: all there are.
+        take: told of a shard to lead, and the term that orders its owners; also again, when the
+            term is a new one.
+        release: told of a shard that somebody else is to lead.
+        report: told in words what does not work.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        node: NodeInfo,
+        shards: Iterable[ShardId],
+        *,
+        take: Callable[[ShardId, int], None],
+        release: Callable[[ShardId], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self.node = node
+        self.view = ClusterView()
+        self._coordination = coordination
+        self._all = tuple(shards)
+        self._take = take
+        self._release = release
+        self._report = report
+        self._session: Session | None = None
+        self._mine: dict[ShardId, int] = {}
+        self._controller: Controller | None = None
+        self._term = 0
+        self._balance_at = 0.0
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def may_answer(self) -> bool:
+        """True while nobody else can have been given this node's shards."""
+        session = self._session
+        if session is None or session.lost.is_set():
+            return False
+        return time.monotonic() - session.renewed_at < SELF_FENCE * session.timeout_s
+
+    def leader_of(self, shard: ShardId) -> NodeInfo | None:
+        """Where a shard is led, as far as this node has heard: a hint."""
+        state = self.view.shards.get(shard)
+        return None if state is None else self.view.nodes.get(state.leader)
+
+    async def start(self) -> None:
+        """Join, and begin to follow.
+
+        Raises:
+            Unavailable, Ambiguous: the store does not answer.
+        """
+        self._session = await self._coordination.join(self.node)
+        self._tasks = [asyncio.create_task(work()) for work in (self._listen, self._follow)]
+
+    async def stop(self, patience_s: float) -> None:
+        """Have the shards led elsewhere, if there are others; then leave.
+
+        Args:
+            patience_s: how long to wait for that.
+        """
+        session = self._session
+        if session is not None and not session.lost.is_set():
+            with contextlib.suppress(Unavailable, Ambiguous, TimeoutError):
+                await self._coordination.announce(session, replace(self.node, stopping=True))
+                async with asyncio.timeout(patience_s):
+                    await self._hand_over()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for shard in tuple(self._mine):
+            self._give_up(shard)
+        if session is not None:
+            with contextlib.suppress(Unavailable, Ambiguous):
+                await self._coordination.leave(session)
+        await self._coordination.close()
+
+    # --- Inside ---
+
+    async def _hand_over(self) -> None:
+        """Until this node leads nothing, or there is nobody to lead it instead."""
+        while True:
+            others = [node for node in self.view.nodes.values() if not node.stopping]
+            if not self._mine or not others:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _listen(self) -> None:
+        async with contextlib.aclosing(self._coordination.changes()) as changes:  # type: ignore[type-var]  # Every one of them is a generator.
+            async for _ in changes:
+                self._wake.set()
+
+    async def _follow(self) -> None:
+        """Look at what is there whenever it may have changed, and every now and then."""
+        while True:
+            try:
+                await self._look()
+                pause_s = BALANCE_SOON_S
+            except (Unavailable, Ambiguous) as error:
+                self._report(f"the cluster's store does not answer: {error}")
+                pause_s = RETRY_S
+            if not self.may_answer():
+                for shard in tuple(self._mine):
+                    self._give_up(shard)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
+            self._wake.clear()
+
+    async def _look(self) -> None:
+        assert self._session is not None
+        if self._session.lost.is_set():
+            self._report("this node's session has ended; it joins again")
+            self._controller = None
+            self._session = await self._coordination.join(self.node)
+        self.view = view = await self._coordination.read()
+        self._obey(view)
+        if view.controller == NOBODY:
+            await self._campaign()
+        elif view.controller != self.node.node_id or view.controller_epoch != self._term:
+            self._controller = None
+        if self._controller is not None:
+            await self._decide(self._controller)
+
+    def _obey(self, view: ClusterView) -> None:
+        """Lead what this node is to lead, and nothing else."""
+        here = view.nodes.get(self.node.node_id)
+        if here is None or here.incarnation != self.node.incarnation:
+            return  # The session has ended; it is noticed in its time.
+        wanted = {s.shard: s.epoch for s in view.shards.values() if s.leader == self.node.node_id}
+        for shard in tuple(self._mine):
+            if self._mine[shard] != wanted.get(shard):
+                self._give_up(shard)
+        for shard, epoch in wanted.items():
+            if shard not in self._mine and self.may_answer():
+                self._mine[shard] = epoch
+                self._take(shard, epoch)
+
+    def _give_up(self, shard: ShardId) -> None:
+        del self._mine[shard]
+        self._release(shard)
+
+    async def _campaign(self) -> None:
+        assert self._session is not None
+        term = await self._coordination.campaign(self._session)
+        self._wake.set()  # Whoever has won: look again.
+        if term is None:
+            return
+        self._term = term
+        # A new controller knows only what is written.
+        self.view = view = await self._coordination.read()
+        states = [view.shards.get(shard, ShardState(shard)) for shard in self._all]
+        self._controller = Controller(states, factor=1, standbys=False)
+        self._balance_at = time.monotonic() + BALANCE_SOON_S
+
+    async def _decide(self, controller: Controller) -> None:
+        view = self.view
+        try:
+            live = frozenset(view.nodes)
+            if live != controller.live:
+                self._balance_at = time.monotonic() + BALANCE_SOON_S
+            await self._step(controller, NodesChanged(live))
+            for number, info in sorted(view.nodes.items()):
+                if info.stopping and controller.led_by(number):
+                    await self._step(controller, ShutdownRequested(number))
+            if time.monotonic() >= self._balance_at:
+                moved = await self._step(controller, BalanceTick())
+                pause_s = BALANCE_SOON_S if moved else BALANCE_EVERY_S
+                self._balance_at = time.monotonic() + pause_s
+        except (Deposed, Conflict):
+            # Somebody else decides, or has decided before: begin with what is written.
+            self._controller = None
+            if self._session is not None:
+                await self._coordination.resign(self._session)
+
+    async def _step(self, controller: Controller, event: Event) -> bool:
+        """Carry an event's decisions out; True if there were any."""
+        changed = controller.step(event)
+        for state in changed:
+            controller.written(await self._coordination.write(self._term, state))
+        if changed:
+            self._wake.set()
+        return bool(changed)

@@ -1,0 +1,151 @@
+"""Nodes of one cluster in one process: who leads what when nodes come, go and fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from coordinator.cluster import runner as runner_module
+from coordinator.cluster.runner import ClusterRunner
+from coordinator.core.ids import ShardId
+from coordinator.storage.coordination import NodeInfo, ShardState
+from coordinator.storage.memory_coordination import MemoryCoordination
+
+SHARDS = 8
+pytestmark = pytest.mark.integration  # Elections take their time.
+
+
+class Place:
+    """A node's runner, and what it leads."""
+
+    def __init__(self, coordination: MemoryCoordination, number: int) -> None:
+        self.leads: dict[int, int] = {}
+        self.reports: list[str] = []
+        self.history: list[tuple] = []
+        self.runner = ClusterRunner(
+            coordination,
+            NodeInfo(number, "h", number, f"start of {number}"),
+            [ShardId(n) for n in range(SHARDS)],
+            take=self.take,
+            release=self.release,
+            report=self.reports.append,
+        )
+
+    def take(self, shard, term):
+        assert shard not in self.leads
+        self.leads[shard] = term
+        self.history.append(("take", shard, term))
+
+    def release(self, shard):
+        self.history.append(("release", shard, self.leads.pop(shard)))
+
+
+@contextlib.asynccontextmanager
+async def places(*numbers: int):
+    coordination = MemoryCoordination()
+    some = [Place(coordination, number) for number in numbers]
+    for place in some:
+        await place.runner.start()
+    try:
+        yield coordination, some
+    finally:
+        for place in some:
+            await place.runner.stop(0.1)
+
+
+async def until(is_so) -> None:
+    async with asyncio.timeout(15):
+        while True:
+            if is_so():
+                return
+            await asyncio.sleep(0.01)
+
+
+def all_led_once(*some: Place) -> bool:
+    led = [shard for place in some for shard in place.leads]
+    return sorted(led) == list(range(SHARDS))
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    monkeypatch.setattr(runner_module, "BALANCE_SOON_S", 0.1)
+
+
+async def test_one_node_leads_everything():
+    async with places(1) as (_, (one,)):
+        await until(lambda: all_led_once(one))
+        assert set(one.leads.values()) == {1}
+        assert one.runner.may_answer()
+        assert one.runner.leader_of(ShardId(3)).node_id == 1
+
+
+async def test_nodes_that_come_get_their_share():
+    async with places(1) as (coordination, (one,)):
+        await until(lambda: all_led_once(one))
+        two = Place(coordination, 2)
+        await two.runner.start()
+        await until(lambda: len(one.leads) == len(two.leads) == SHARDS // 2)
+        assert all_led_once(one, two)
+        await two.runner.stop(1.0)
+
+
+async def test_a_node_that_falls_silent_is_succeeded_in_a_later_term():
+    async with places(1, 2, 3) as (coordination, some):
+        await until(lambda: all(p.leads for p in some) and all_led_once(*some))
+        (one, two, three), before = some, dict(some[0].leads)
+        # Nothing of it is heard any more, and it hears nothing.
+        for task in one.runner._tasks:
+            task.cancel()
+        coordination.expire(one.runner._session)
+        await until(lambda: all_led_once(two, three))
+        assert not one.runner.may_answer()
+        for shard, term in before.items():
+            heir = two if shard in two.leads else three
+            assert heir.leads[shard] > term
+
+
+async def test_a_node_that_stops_hands_its_shards_over_before_it_goes():
+    async with places(1, 2) as (_, (one, two)):
+        await until(lambda: one.leads and two.leads and all_led_once(one, two))
+        await one.runner.stop(5.0)
+        await until(lambda: all_led_once(two))
+        assert not one.leads
+        # It released each shard because it was led elsewhere, while it was still there.
+        assert 1 not in (await two.runner._coordination.read()).nodes
+
+
+async def test_a_session_that_ends_is_begun_again():
+    async with places(1, 2) as (coordination, (one, two)):
+        await until(lambda: one.leads and two.leads and all_led_once(one, two))
+        coordination.expire(one.runner._session)
+        await until(lambda: one.runner.may_answer() and one.leads and all_led_once(one, two))
+        assert any("session has ended" in report for report in one.reports)
+
+
+async def test_the_controller_that_goes_is_succeeded_and_nothing_else_moves():
+    async with places(1, 2) as (coordination, (one, two)):
+        await until(lambda: one.leads and two.leads and all_led_once(one, two))
+        leads = dict(one.leads), dict(two.leads)
+        view = await coordination.read()
+        chief = one if view.controller == 1 else two
+        await coordination.resign(chief.runner._session)
+        await until(lambda: max(p.runner.view.controller_epoch for p in (one, two)) == 2)
+        await asyncio.sleep(0.3)
+        assert (one.leads, two.leads) == leads
+
+
+async def test_a_controller_whose_view_is_old_gives_way_to_what_is_written():
+    async with places(1) as (coordination, (one,)):
+        await until(lambda: all_led_once(one))
+        state = (await coordination.read()).shards[ShardId(0)]
+        # Somebody repairs by hand, under the same term.
+        await coordination.write(
+            1, ShardState(ShardId(0), 1, state.epoch + 5, (1,), (1,), state.version)
+        )
+        two = Place(coordination, 2)
+        await two.runner.start()
+        await until(lambda: two.leads and all_led_once(one, two))
+        assert (one.leads | two.leads)[0] >= state.epoch + 5
+        await two.runner.stop(1.0)
