@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
@@ -24,6 +25,15 @@ ENVIRONMENT_PREFIX = "COORDINATOR_"
 
 class InvalidSetting(ValueError):
     """A setting that does not exist, or a value it cannot have. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStore:
+    """`kind` is etcd or zookeeper; `name` is what everything of this cluster begins with there."""
+
+    kind: str
+    endpoints: tuple[str, ...]
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +53,32 @@ class Settings(GroupConfig):
     """Port that FindCoordinator names; 0: the one bound."""
 
     node_id: int = 0
-    """This node's number, as FindCoordinator names it."""
+    """This node's number. Nodes that share a store need different ones; 0: chosen at random."""
 
     store: str = "sqlite"
-    """Where groups are durable: sqlite, in data_dir; or memory, which ends with the process."""
+    """Where groups are durable: sqlite, in data_dir; memory, which ends with the process; or a
+    store shared by several nodes, etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://…"""
+
+    store_session_timeout_ms: int = 2_000
+    """How long the nodes of a shared store wait for a silent one before they take over."""
+
+    store_ca_file: str = ""
+    """PEM file of the authority that signed the shared store's certificates; empty: no TLS."""
+
+    store_cert_file: str = ""
+    """PEM file of this node's certificate for the shared store; empty: none."""
+
+    store_key_file: str = ""
+    """PEM file of the key to store_cert_file."""
+
+    store_user: str = ""
+    """User at the shared store; empty: no login."""
+
+    store_password_file: str = ""
+    """File with that user's password."""
+
+    store_quota_mib: int = 2_048
+    """The quota of etcd, which it does not tell: no appends beyond 60 % of it."""
 
     data_dir: str = "coordinator-data"
     """Folder of the sqlite store. One process at a time serves from it."""
@@ -83,8 +115,24 @@ class Settings(GroupConfig):
             raise InvalidSetting(
                 "group_min_session_timeout_ms is larger than group_max_session_timeout_ms"
             )
+        if self.store not in ("sqlite", "memory"):
+            self.shared_store  # noqa: B018  # Raises if it cannot be read.
         for name in ("listen", "metrics_listen"):
             _address(name, getattr(self, name))
+
+    @property
+    def shared_store(self) -> SharedStore | None:
+        """The store shared with other nodes, taken apart; None if there is none."""
+        if self.store in ("sqlite", "memory"):
+            return None
+        found = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", self.store)
+        if found is None:
+            raise InvalidSetting(
+                f"store is {self.store!r}; it may be sqlite, memory, "
+                "etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://HOST:PORT,HOST:PORT/NAME"
+            )
+        kind, endpoints, name = found.groups()
+        return SharedStore(kind, tuple(endpoints.split(",")), name)
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -113,12 +161,13 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "advertised_port": (0, 65_535),
     "node_id": (0, _MAX),
     "shards": (1, 1024),
+    "store_session_timeout_ms": (1_000, 600_000),
+    "store_quota_mib": (1, 1_048_576),
     "max_message_bytes": (1024, _MAX),
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }
 _CHOICES = {
-    "store": ("sqlite", "memory"),
     "log_format": ("auto", "json", "console"),
     "log_level": ("debug", "info", "warning", "error"),
 }

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.node import Node
-from coordinator.runtime.stores import open_log
+from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
-from coordinator.storage.log import CannotOpen, Damaged
+from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 CANNOT_START = 1
 
@@ -52,12 +54,14 @@ async def _serve(settings: Settings) -> int:
         failure=lambda what, error: logger.error("trouble", what=what, exc_info=error),
         recovery=lambda what: logger.info("recovered", what=what),
     )
+    if settings.shared_store is not None and settings.node_id == 0:
+        settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
     try:
-        log = open_log(settings)
+        stores = await open_stores(settings)
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    node = Node(settings, watchers=watchers, log=log)
+    node = Node(settings, watchers=watchers, log=stores.log, coordination=stores.coordination)
     server = CoordinatorServer(node, on_malformed=on_malformed)
     metrics = Metrics(
         stats=node.stats, loop_lag_s=lambda: node.loop_lag_s, calls=lambda: server.rpc.calls
@@ -79,7 +83,7 @@ async def _serve(settings: Settings) -> int:
             metrics_host, _ = settings.metrics_address
             metrics_port, stop_metrics = metrics.serve(*settings.metrics_address)
             metrics_url = f"http://{metrics_host}:{metrics_port}/metrics"
-    except (OSError, Damaged) as error:
+    except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START

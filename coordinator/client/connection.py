@@ -36,6 +36,7 @@ class Connection:
     """At most one channel, to the coordinator of one group.
 
     Args:
+        find_timeout_s: how long one address may take to say where the coordinator is.
         clock: epoch milliseconds. random: from 0 to 1, below 1.
     """
 
@@ -44,13 +45,16 @@ class Connection:
         bootstrap: Sequence[str],
         group_id: str,
         *,
+        find_timeout_s: float,
         clock: Callable[[], int],
         random: Callable[[], float],
     ) -> None:
-        self._bootstrap = bootstrap
+        self._bootstrap = list(bootstrap)
+        self._find_timeout_s = find_timeout_s
         self._group_id = group_id
         self._clock = clock
         self._random = random
+        self._finding = asyncio.Lock()
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
@@ -59,23 +63,48 @@ class Connection:
         """True if a coordinator was found and not lost since."""
         return self._stub is not None
 
-    async def stub(self) -> Any:
-        """A stub of the group's coordinator.
+    async def call(self, method: str, request: Any, timeout_s: float) -> Any:
+        """One attempt at the group's coordinator. One that fails looks for it anew the next time.
 
+        Args:
+            method: the stub's.
         Raises:
-            grpc.aio.AioRpcError: no bootstrap address answers.
+            grpc.aio.AioRpcError: as gRPC says, or UNAVAILABLE if somebody hung up meanwhile.
         """
+        async with self._finding:
+            stub = await self._found()
+        try:
+            return await getattr(stub, method)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            if stub is self._stub and error.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+                await self.close()
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if stub is self._stub or (task is not None and task.cancelling()):
+                raise
+            # Another call of this member found the coordinator gone, and hung up.
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(
+                grpc.StatusCode.UNAVAILABLE, nothing, nothing, "the connection was closed meanwhile"
+            ) from None
+
+    async def _found(self) -> Any:
         if self._stub is not None:
             return self._stub
         failure: grpc.aio.AioRpcError | None = None
-        for address in self._bootstrap:
+        for address in tuple(self._bootstrap):
             channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
             try:
                 found = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
-                    pb.FindCoordinatorRequest(group_id=self._group_id), timeout=CALL_TIMEOUT_S
+                    pb.FindCoordinatorRequest(group_id=self._group_id),
+                    timeout=self._find_timeout_s,
                 )
             except grpc.aio.AioRpcError as error:
                 failure = error
+                # Asked last from now on: it may hang for as long as anybody waits.
+                self._bootstrap.remove(address)
+                self._bootstrap.append(address)
                 await channel.close()
                 continue
             target = f"{found.host}:{found.port}"
@@ -113,14 +142,13 @@ class Connection:
         repeated = False
         while True:
             try:
-                response = await getattr(await self.stub(), method)(request, timeout=CALL_TIMEOUT_S)
+                response = await self.call(method, request, CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     raise CommitFailed(error.details() or "", "INVALID_ARGUMENT") from error
                 if self._clock() >= give_up_ms:
                     raise Unavailable(f"no coordinator answered: {error.details()}") from error
                 repeated = True
-                await self.close()
             else:
                 codes = codes_of(response)
                 if not codes & _RETRIABLE:

@@ -33,6 +33,9 @@ from coordinator.client.offsets import (
 from coordinator.client.retry import BackOff
 from coordinator.v1 import group_pb2 as pb
 
+BEATS_A_SESSION, FINDS_A_SESSION = 4, 10
+"""How many of them may fail, one after the other, before the session ends."""
+LEAVE_TIMEOUT_S = 2.0
 JOIN_GRACE_S = 5.0
 """Beyond the rebalance timeout; as Kafka's client."""
 
@@ -85,6 +88,9 @@ class GroupMember:
         self._connection = Connection(
             [bootstrap] if isinstance(bootstrap, str) else list(bootstrap),
             group_id,
+            find_timeout_s=min(
+                CALL_TIMEOUT_S, self._machine.config.session_timeout_ms / 1000 / FINDS_A_SESSION
+            ),
             clock=clock,
             random=random,
         )
@@ -145,8 +151,7 @@ class GroupMember:
             leave = self._machine.config.instance_id is None
         if leave and request is not None and self._connection.is_open:
             with contextlib.suppress(grpc.aio.AioRpcError):
-                stub = await self._connection.stub()
-                await stub.LeaveGroup(request, timeout=2.0)
+                await self._connection.call("LeaveGroup", request, LEAVE_TIMEOUT_S)
         self._machine.stop(reason)
         self._told.set()
         await self._connection.close()
@@ -306,17 +311,15 @@ class GroupMember:
             await self._sleep(self._back_off.next_s())
 
     async def _join(self) -> Next:
-        stub = await self._connection.stub()
         # The initial delay of a new group comes on top where it is the longer one.
         wait_s = self._machine.config.rebalance_timeout_ms / 1000 + JOIN_GRACE_S
-        response = await stub.JoinGroup(self._machine.join_request(), timeout=wait_s)
+        response = await self._connection.call("JoinGroup", self._machine.join_request(), wait_s)
         return self._machine.join_answered(response)
 
     async def _sync(self) -> Next:
-        stub = await self._connection.stub()
         wait_s = self._machine.config.rebalance_timeout_ms / 1000 + JOIN_GRACE_S
         sent_at_ms = self._clock()
-        response = await stub.SyncGroup(self._machine.sync_request(), timeout=wait_s)
+        response = await self._connection.call("SyncGroup", self._machine.sync_request(), wait_s)
         return self._machine.sync_answered(response, sent_at_ms, self._clock())
 
     async def _serve(self) -> Next:
@@ -328,11 +331,11 @@ class GroupMember:
             await self._sleep(self._pause_s())
         if await self._look_at_the_clock():
             return Next.GO_ON
-        stub = await self._connection.stub()
         sent_at_ms = self._clock()
-        wait_s = max(0.1, (self._machine.session_ends_ms - sent_at_ms) / 1000)
-        response = await stub.Heartbeat(
-            self._machine.heartbeat_request(), timeout=min(wait_s, CALL_TIMEOUT_S)
+        # A node that was stopped answers never: leave time to find its successor.
+        wait_s = self._machine.config.session_timeout_ms / 1000 / BEATS_A_SESSION
+        response = await self._connection.call(
+            "Heartbeat", self._machine.heartbeat_request(), min(wait_s, CALL_TIMEOUT_S)
         )
         return self._machine.beat_answered(response, sent_at_ms, self._clock())
 
@@ -358,7 +361,7 @@ class GroupMember:
             request = self._machine.leave_request(reason)
             if request is not None:
                 with contextlib.suppress(grpc.aio.AioRpcError):
-                    await (await self._connection.stub()).LeaveGroup(request, timeout=2.0)
+                    await self._connection.call("LeaveGroup", request, LEAVE_TIMEOUT_S)
             self._machine.left()
         return self._machine.phase not in (Phase.STABLE, Phase.REVOKING)
 

@@ -35,19 +35,35 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
     )
+    common: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    _adopt_libraries(common, renderer, log_level)
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*common, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, log_level.upper())),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     logger: structlog.stdlib.BoundLogger = structlog.get_logger()
     return logger
+
+
+def _adopt_libraries(
+    common: list[structlog.typing.Processor], renderer: structlog.typing.Processor, log_level: str
+) -> None:
+    """Lines of libraries (asyncio, grpc, kazoo) look like ours, and only trouble is among them."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *common],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    level = max(logging.WARNING, logging.getLevelNamesMapping()[log_level.upper()])
+    logging.basicConfig(handlers=[handler], level=level, force=True)
 
 
 class EventLog:

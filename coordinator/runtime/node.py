@@ -1,18 +1,21 @@
 """A node: everything that one process runs, built from its settings.
 
-Groups belong to shards, shards to nodes, and a group never crosses a process. Here
-every shard is this node's; the log is the one it was given.
+Groups belong to shards, shards to nodes, and a group never crosses a process. A node on its
+own leads every shard; one of several leads those that the controller gives it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+import uuid
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import Any
 
+from coordinator.cluster.runner import ClusterRunner
 from coordinator.core.commands import Heartbeat, ListGroups, Request
-from coordinator.core.errors import ErrorCode
+from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
@@ -21,7 +24,8 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.placement import shard_of
 from coordinator.shard.shard import ShardStats
-from coordinator.storage.log import GroupLog
+from coordinator.storage.coordination import Coordination, NodeInfo
+from coordinator.storage.log import Damaged, GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
@@ -30,10 +34,11 @@ LAG_PROBE_S = 0.5
 
 
 class Node:
-    """All shards of one process.
+    """The shards of one process.
 
     Args:
         log: where groups are durable; in memory by default. It is closed at the end.
+        coordination: what it agrees on with other nodes; None: there are no others.
     """
 
     def __init__(
@@ -42,42 +47,63 @@ class Node:
         *,
         watchers: Watchers,
         log: GroupLog | None = None,
+        coordination: Coordination | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
         self.settings = settings
         self.loop_lag_s = 0.0
+        self._watchers = watchers
         self._log = log or MemoryLog()
+        self._coordination = coordination
+        self._clock = clock or AnchoredClock()
+        self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
-        self._runners = [
-            ShardRunner(
-                ShardId(number),
-                config=settings,
-                ids=ids or RandomIds(),
-                log=self._log,
-                clock=clock or AnchoredClock(),
-                watchers=watchers,
-            )
-            for number in range(settings.shards)
-        ]
+        self._here: NodeInfo | None = None
+        self._cluster: ClusterRunner | None = None
+        self._runners: dict[ShardId, ShardRunner] = {}
+        self._work: set[asyncio.Task[None]] = set()
         self._lag_probe: asyncio.Task[None] | None = None
+        # Two loads at once would not be faster, and hold twice the bytes.
+        self._turn = asyncio.Semaphore(1)
+        if coordination is None:
+            self._runners = {shard: self._new_runner(shard) for shard in self._all_shards()}
 
-    async def start(self) -> None:
-        """Load every shard and serve; those that are loaded do so while others load.
+    async def start(self, host: str, port: int) -> None:
+        """Load, and serve; shards that are loaded do so while others load.
 
+        Args:
+            host, port: where clients and other nodes reach this one.
         Raises:
             Damaged: what the log holds is not what was written.
+            Unavailable, Ambiguous: the store shared with other nodes does not answer.
         """
-        turn = asyncio.Semaphore(1)  # Two at once would not be faster, and hold twice the bytes.
-        await asyncio.gather(*(runner.start(turn) for runner in self._runners))
+        number = self.settings.node_id
+        self._here = NodeInfo(number, host, port, uuid.uuid4().hex)
         self._lag_probe = asyncio.create_task(self._measure_lag())
+        if self._coordination is None:
+            loading = (runner.start(self._turn) for runner in self._runners.values())
+            await asyncio.gather(*loading)
+            return
+        self._cluster = ClusterRunner(
+            self._coordination,
+            self._here,
+            self._all_shards(),
+            take=self._take,
+            release=self._release,
+            report=lambda what: self._watchers.failure(what, None),
+        )
+        await self._cluster.start()
 
     async def stop(self) -> None:
-        """Answer every parked call so that its client looks for another node; then close."""
+        """Hand the shards over, answer every parked call so that its client looks elsewhere."""
+        if self._cluster is not None:
+            await self._cluster.stop(self.settings.drain_timeout_ms / 1000)
         if self._lag_probe is not None:
             self._lag_probe.cancel()
-        stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in self._runners]
-        await asyncio.gather(*stopping)
+        runners, self._runners = self._runners, {}
+        stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners.values()]
+        await asyncio.gather(*stopping, *self._work)
         await self._log.close()
 
     def new_call_id(self) -> CallId:
@@ -86,42 +112,108 @@ class Node:
 
     def beat(self, heartbeat: Heartbeat) -> Reply:
         """The answer to a heartbeat, in the same turn of the loop."""
-        return self._runner_of(heartbeat.group_id).submit_now(heartbeat)
+        runner = self._runners.get(self._shard_of(heartbeat.group_id))
+        if runner is None or not self._may_answer():
+            return self._elsewhere(heartbeat)
+        return runner.submit_now(heartbeat)
 
     async def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """The answers to requests, in their order. A ListGroups is answered by every shard.
 
         Given up while it waits, it tells the groups that their client has gone.
         """
-        calls: list[tuple[ShardRunner, CallId, Reply | asyncio.Future[Reply]]] = []
+        calls: list[tuple[ShardRunner, Request, Reply | asyncio.Future[Reply]]] = []
+        answers: list[Reply | asyncio.Future[Reply]] = []
         for request in requests:
             if isinstance(request, ListGroups):
-                for runner in self._runners:
+                for runner in self._runners.values():
                     part = replace(request, call_id=self.new_call_id())
-                    calls.append((runner, part.call_id, runner.submit(part)))
+                    answers.append(runner.submit(part))
+                    calls.append((runner, part, answers[-1]))
+                continue
+            here = self._runners.get(self._shard_of(request.group_id))
+            if here is None:
+                answers.append(self._elsewhere(request))
             else:
-                runner = self._runner_of(request.group_id)
-                calls.append((runner, request.call_id, runner.submit(request)))
+                answers.append(here.submit(request))
+                calls.append((here, request, answers[-1]))
         replies: list[Reply] = []
         try:
-            for _, _, answer in calls:
+            for answer in answers:
                 replies.append(await answer if isinstance(answer, asyncio.Future) else answer)
         except asyncio.CancelledError:
-            for runner, call_id, _ in calls:
-                runner.cancel(call_id)
+            for runner, request, _ in calls:
+                runner.cancel(request.call_id)
             raise
+        if not self._may_answer():
+            # Somebody else may have the groups by now, and know better.
+            return [self._elsewhere(request) for request in requests]
         return replies
 
+    def coordinator_of(self, group_id: str) -> NodeInfo | None:
+        """Where a group is coordinated, as far as this node has heard: a hint."""
+        if self._cluster is None:
+            return self._here
+        return self._cluster.leader_of(self._shard_of(group_id))
+
     def is_loaded(self, group_id: str) -> bool:
-        """True if the shard of a group is loaded and serves."""
-        return self._runner_of(group_id).is_loaded
+        """True if the shard of a group is loaded and serves here."""
+        runner = self._runners.get(self._shard_of(group_id))
+        return runner is not None and runner.is_loaded
 
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
-        return [runner.stats() for runner in self._runners]
+        return [runner.stats() for runner in self._runners.values()]
 
-    def _runner_of(self, group_id: str) -> ShardRunner:
-        return self._runners[shard_of(group_id, len(self._runners))]
+    # --- Inside ---
+
+    def _all_shards(self) -> list[ShardId]:
+        return [ShardId(number) for number in range(self.settings.shards)]
+
+    def _shard_of(self, group_id: str) -> ShardId:
+        return shard_of(group_id, self.settings.shards)
+
+    def _new_runner(self, shard: ShardId) -> ShardRunner:
+        return ShardRunner(
+            shard,
+            config=self.settings,
+            ids=self._ids,
+            log=self._log,
+            clock=self._clock,
+            watchers=self._watchers,
+        )
+
+    def _may_answer(self) -> bool:
+        return self._cluster is None or self._cluster.may_answer()
+
+    def _elsewhere(self, request: Request) -> Reply:
+        found = (
+            None
+            if self._cluster is None
+            else self._cluster.leader_of(self._shard_of(getattr(request, "group_id", "")))
+        )
+        words = advice(ErrorCode.NOT_COORDINATOR)
+        if found is not None and found != self._here:
+            words = f"{words} ({found.host}:{found.port})"
+        return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
+
+    def _take(self, shard: ShardId, term: int) -> None:
+        runner = self._runners[shard] = self._new_runner(shard)
+        self._begin(self._load(runner, term))
+
+    def _release(self, shard: ShardId) -> None:
+        self._begin(self._runners.pop(shard).stop(ErrorCode.NOT_COORDINATOR))
+
+    async def _load(self, runner: ShardRunner, term: int) -> None:
+        try:
+            await runner.start(self._turn, term=term)
+        except Damaged as error:
+            self._watchers.failure(str(error), None)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     async def _measure_lag(self) -> None:
         loop = asyncio.get_running_loop()

@@ -32,6 +32,7 @@ from coordinator.storage.log import (
     Damaged,
     Entry,
     Fence,
+    Fenced,
     GroupLog,
     Loaded,
     LogError,
@@ -77,20 +78,25 @@ class ShardRunner:
         self._snapshots = SnapshotPolicy(0, 0, 0)
         self._snapshot_task: asyncio.Task[None] | None = None
         self._trouble = ""  # What is wrong with the log, in its own words.
+        self._term = 0
         self._started = False
         self._stopped = False
 
-    async def start(self, turn: AbstractAsyncContextManager[object] | None = None) -> None:
+    async def start(
+        self, turn: AbstractAsyncContextManager[object] | None = None, *, term: int = 0
+    ) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
         A log that cannot be read now is asked again until it can.
 
         Args:
             turn: entered to load; shards that share one load one after the other.
+            term: in which the shard was granted; without a controller there is only term 0.
         Raises:
             Damaged: what the log holds is not what was written.
         """
         self._started = True
+        self._term = term
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
         async with turn or nullcontext():
@@ -100,8 +106,13 @@ class ShardRunner:
         loaded = None
         while loaded is None and not self._stopped:
             try:
-                self._fence = await self._log.fence(self.shard_id)
+                self._fence = await self._log.fence(self.shard_id, self._term)
                 loaded = await self._log.load(self._fence)
+            except Fenced as error:
+                if self._term:
+                    # Whoever granted it has granted it to somebody else meanwhile.
+                    self._report(f"shard {self.shard_id} is led elsewhere: {error}")
+                    self._stopped = True
             except LogError as error:
                 self._report(f"the log cannot be read: {error}")
                 await asyncio.sleep(RELOAD_BACKOFF_S)
@@ -109,6 +120,8 @@ class ShardRunner:
             return
         # In a thread: a hundred thousand groups take seconds, and other shards serve.
         shard, outbox, self._snapshots = await asyncio.to_thread(self._build, loaded)
+        if self._stopped:
+            return
         self._recovered()
         self._shard = shard
         self._take(outbox)
@@ -319,7 +332,7 @@ class ShardRunner:
         while not self._stopped:
             await asyncio.sleep(RELOAD_BACKOFF_S)
             try:
-                await self.start()
+                await self.start(term=self._term)
             except Damaged as error:
                 self._report(str(error))
             else:

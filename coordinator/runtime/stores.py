@@ -1,21 +1,97 @@
-"""The log that the settings ask for."""
+"""The stores that the settings ask for."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coordinator.settings import Settings
-from coordinator.storage.log import GroupLog
+from coordinator.storage.coordination import Coordination
+from coordinator.storage.log import CannotOpen, GroupLog
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
 
+MIB = 1024 * 1024
 
-def open_log(settings: Settings) -> GroupLog:
-    """Open it; whoever asked closes it.
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where groups are durable, and where nodes agree; None: there is one node."""
+
+    log: GroupLog
+    coordination: Coordination | None = None
+
+
+async def open_stores(settings: Settings) -> Stores:
+    """Open what there is; whoever asked closes it.
 
     Raises:
-        CannotOpen: it is in use, was made by a newer version, or cannot be written.
+        CannotOpen: it is in use, was made by a newer version, cannot be reached or written.
     """
+    shared = settings.shared_store
+    if shared is not None:
+        if shared.kind == "etcd":
+            return await _open_etcd(settings)
+        return await _open_zookeeper(settings)
     if settings.store == "memory":
-        return MemoryLog()
-    return SqliteLog(Path(settings.data_dir), shards=settings.shards)
+        return Stores(MemoryLog())
+    return Stores(SqliteLog(Path(settings.data_dir), shards=settings.shards))
+
+
+async def _open_etcd(settings: Settings) -> Stores:
+    from coordinator.storage.etcd import EtcdLog
+    from coordinator.storage.etcd_client import EtcdAccess
+    from coordinator.storage.etcd_coordination import EtcdCoordination
+
+    shared = settings.shared_store
+    assert shared is not None
+    access = EtcdAccess(shared.endpoints, **_access(settings))
+    log = await EtcdLog.open(
+        access,
+        prefix=shared.name,
+        shards=settings.shards,
+        quota_bytes=settings.store_quota_mib * MIB,
+    )
+    # etcd's leases last whole seconds.
+    timeout_s = max(1, round(settings.store_session_timeout_ms / 1000))
+    return Stores(log, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+
+
+async def _open_zookeeper(settings: Settings) -> Stores:
+    try:
+        from coordinator.storage.zookeeper import ZooKeeperLog
+    except ImportError as error:
+        raise CannotOpen(
+            "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
+        ) from error
+    from coordinator.storage.zookeeper_client import ZooKeeperAccess
+    from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+
+    shared = settings.shared_store
+    assert shared is not None
+    access = ZooKeeperAccess(shared.endpoints, **_access(settings))
+    log = await ZooKeeperLog.open(access, prefix=shared.name, shards=settings.shards)
+    timeout_s = settings.store_session_timeout_ms / 1000
+    return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+
+
+def _access(settings: Settings) -> dict[str, Any]:
+    """How to log in, the same for every kind. Any: the types of its fields."""
+    password = ""
+    if settings.store_password_file:
+        try:
+            password = Path(settings.store_password_file).read_text().strip()
+        except OSError as error:
+            raise CannotOpen(f"store_password_file: {error}") from error
+    return {
+        "ca_file": _file(settings.store_ca_file),
+        "cert_file": _file(settings.store_cert_file),
+        "key_file": _file(settings.store_key_file),
+        "user": settings.store_user,
+        "password": password,
+    }
+
+
+def _file(name: str) -> Path | None:
+    return Path(name) if name else None

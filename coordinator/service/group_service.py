@@ -14,21 +14,18 @@ _BEAT_OK = ("Heartbeat", "OK")
 
 
 class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
-    """Membership, assignments, liveness and progress.
+    """Membership, assignments, liveness and progress."""
 
-    Args:
-        address: host and port that FindCoordinator names.
-    """
-
-    def __init__(self, rpc: Rpc, address: tuple[str, int]) -> None:
+    def __init__(self, rpc: Rpc) -> None:
         self._rpc = rpc
-        self.address = address
 
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, context: Context
     ) -> pb.FindCoordinatorResponse:
-        host, port = self.address
-        return translate.find_response(request, self._rpc.node.settings.node_id, host, port)
+        found = self._rpc.node.coordinator_of(request.group_id)
+        if found is None:
+            return translate.nowhere_response()
+        return translate.find_response(request, found.node_id, found.host, found.port)
 
     async def JoinGroup(
         self, request: pb.JoinGroupRequest, context: Context

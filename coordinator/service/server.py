@@ -49,6 +49,7 @@ class CoordinatorServer:
         self.node = node
         self.rpc = Rpc(node, on_malformed)
         self.port = 0
+        self._advertised = ("", 0)
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
 
@@ -67,10 +68,8 @@ class CoordinatorServer:
             self.port = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
             raise OSError(f"cannot listen on {settings.listen}: {error}") from error
-        advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
-        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(
-            GroupService(self.rpc, advertised), server
-        )
+        self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
+        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), server)
         admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -80,12 +79,12 @@ class CoordinatorServer:
         return self.port
 
     async def load(self) -> None:
-        """Load every shard; healthy once that is done.
+        """Load every shard, or join the other nodes; healthy once that is done.
 
         Raises:
-            Damaged: what the log holds is not what was written.
+            Damaged, Unavailable, Ambiguous: see `Node.start`.
         """
-        await self.node.start()
+        await self.node.start(*self._advertised)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     async def stop(self) -> None:

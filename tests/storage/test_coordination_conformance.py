@@ -53,6 +53,7 @@ async def test_nodes_see_each_other_until_they_leave(meeting):
     assert not first.lost.is_set()
 
 
+@pytest.mark.integration
 async def test_a_node_may_say_that_it_wants_to_stop(meeting):
     one, two = meeting(), meeting()
     session = await one.join(node(1))

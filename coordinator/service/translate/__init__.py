@@ -14,6 +14,7 @@ from coordinator.service.translate.responses import (
     error_code,
     find_response,
     heartbeat_response,
+    nowhere_response,
     response_of,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "find_response",
     "heartbeat_command",
     "heartbeat_response",
+    "nowhere_response",
     "response_of",
 ]

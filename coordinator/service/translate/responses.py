@@ -238,6 +238,14 @@ def find_response(
     return group_pb2.FindCoordinatorResponse(node_id=node_id, host=host, port=port)
 
 
+def nowhere_response() -> group_pb2.FindCoordinatorResponse:
+    """Nobody coordinates the group at the moment."""
+    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group_pb2.FindCoordinatorResponse(
+        error_code=error_code(error), error_message=advice(error), node_id=-1, port=-1
+    )
+
+
 _RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
     group_pb2.FindCoordinatorRequest: _here,
     group_pb2.JoinGroupRequest: _join_response,

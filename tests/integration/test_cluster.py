@@ -1,0 +1,145 @@
+"""Three real nodes on a real store: members do not notice who coordinates them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import GroupMember
+from tests.faults.stores import (
+    EtcdCluster,
+    ZooKeeperCluster,
+    missing_etcd,
+    missing_zookeeper,
+)
+from tests.serving import Process, free_port
+
+pytestmark = pytest.mark.timeout(240)
+GROUPS = 8
+KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
+
+
+@pytest.fixture(params=KINDS)
+def store(request):
+    cluster, missing = KINDS[request.param]
+    if reason := missing():
+        pytest.skip(reason)
+    with cluster() as running:
+        yield f"{request.param}://{','.join(running.endpoints)}/test"
+
+
+class Nodes:
+    """Coordinators by number, each at an address of its own."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._ports: dict[int, int] = {}
+        self.running: dict[int, Process] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self._ports.values()]
+
+    async def start(self, number: int) -> None:
+        port = self._ports.setdefault(number, free_port())
+        flags = (
+            "--store", self._store, "--node-id", str(number), "--shards", "8",
+            "--listen", f"127.0.0.1:{port}", "--metrics-listen", "",
+            "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "1000",
+        )  # fmt: skip
+        self.running[number] = await asyncio.to_thread(Process, *flags)
+
+    async def stop(self, number: int) -> None:
+        process = self.running.pop(number)
+        process.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait) == 0
+
+    async def kill(self, number: int) -> None:
+        await asyncio.to_thread(self.running.pop(number).kill)
+
+    def kill_all(self) -> None:
+        for process in self.running.values():
+            process.kill()
+
+
+@contextlib.asynccontextmanager
+async def three_nodes(store: str):
+    nodes = Nodes(store)
+    try:
+        for number in (1, 2, 3):
+            await nodes.start(number)
+        yield nodes
+    finally:
+        nodes.kill_all()
+
+
+@contextlib.asynccontextmanager
+async def members(addresses: list[str]):
+    """One member in each of some groups, which are spread over the nodes."""
+    async with contextlib.AsyncExitStack() as stack:
+        some = [
+            await stack.enter_async_context(
+                GroupMember(
+                    addresses,
+                    f"group-{n}",
+                    {"t": 2},
+                    session_timeout_ms=10_000,
+                    heartbeat_interval_ms=500,
+                )
+            )
+            for n in range(GROUPS)
+        ]
+        async with asyncio.timeout(60):
+            while not all(m.assignment for m in some):
+                await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
+        yield some
+
+
+async def nothing_happens(some, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while loop.time() < until:
+        events = await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
+        assert events == [[]] * len(some)
+
+
+async def commit_everywhere(some, offset: int) -> None:
+    async with asyncio.timeout(40):
+        await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
+        found = await asyncio.gather(*(m.committed() for m in some))
+    assert found == [{TopicPartition("t", 0): offset}] * len(some)
+
+
+async def test_members_notice_neither_kills_nor_restarts_of_nodes(store):
+    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+        before = [(m.member_id, m.generation) for m in some]
+        await commit_everywhere(some, 1)
+        await nodes.kill(1)
+        await nothing_happens(some, 4.0)
+        await commit_everywhere(some, 2)
+        await nodes.start(1)
+        await nothing_happens(some, 6.0)  # It gets its share back.
+        await commit_everywhere(some, 3)
+        await nodes.stop(2)
+        await nothing_happens(some, 2.0)
+        await commit_everywhere(some, 4)
+        await nodes.kill(3)
+        await nothing_happens(some, 4.0)
+        await commit_everywhere(some, 5)
+        assert [(m.member_id, m.generation) for m in some] == before
+
+
+async def test_a_stopped_node_that_wakes_up_cannot_do_harm(store):
+    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+        await commit_everywhere(some, 1)
+        nodes.running[1].signal(signal.SIGSTOP)
+        await commit_everywhere(some, 2)
+        await nothing_happens(some, 2.0)
+        nodes.running[1].signal(signal.SIGCONT)
+        await commit_everywhere(some, 3)
+        await nothing_happens(some, 4.0)
+        await commit_everywhere(some, 4)
