@@ -80,6 +80,20 @@ class Settings(GroupConfig):
     store_quota_mib: int = 2_048
     """The quota of etcd, which it does not tell: no appends beyond 60 % of it."""
 
+    replicas: int = 2
+    """Nodes that have a shard in memory, its leader among them: those who follow take over without
+    a load. Only with a shared store."""
+
+    acks: str = "store"
+    """When a write counts as done: store, when the shared store has it; all, when the replicas in
+    sync have it too."""
+
+    min_insync_replicas: int = 1
+    """With acks all: so many replicas, the leader among them, must be in sync for a write."""
+
+    replica_lag_time_max_ms: int = 10_000
+    """A replica that has not been at the end of its leader's log for so long is not in sync."""
+
     data_dir: str = "coordinator-data"
     """Folder of the sqlite store. One process at a time serves from it."""
 
@@ -162,12 +176,16 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "node_id": (0, _MAX),
     "shards": (1, 1024),
     "store_session_timeout_ms": (1_000, 600_000),
+    "replicas": (1, 16),
+    "min_insync_replicas": (1, 16),
+    "replica_lag_time_max_ms": (100, 600_000),
     "store_quota_mib": (1, 1_048_576),
     "max_message_bytes": (1024, _MAX),
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }
 _CHOICES = {
+    "acks": ("store", "all"),
     "log_format": ("auto", "json", "console"),
     "log_level": ("debug", "info", "warning", "error"),
 }

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-import grpc
-
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
 from coordinator.cli import log_offsets, reset
-from coordinator.cli.output import FORMATS, Row
+from coordinator.cli.output import Row, add_common_flags, show
 from coordinator.client.admin import GroupAdmin
 
-FAILED = 1
 ABSENT = "-"
 OWNER = ("CONSUMER-ID", "HOST", "CLIENT-ID")
 _TOPIC_HELP = "may be given again; without it, every partition with an offset"
@@ -40,8 +36,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
         command.set_defaults(run=run, action=action)
         if name != "list":
             command.add_argument("group", help="the group's id")
-        command.add_argument("--bootstrap", default="127.0.0.1:7400", metavar="HOST:PORT")
-        command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+        add_common_flags(command)
         if name == "list":
             for filtered, example in (("state", "Stable"), ("type", "classic")):
                 command.add_argument(
@@ -83,18 +78,8 @@ def _add_reset_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry an action out and print its rows; the exit status."""
-    try:
-        with GroupAdmin(options.bootstrap) as admin:
-            rows = options.action(admin, options)
-    except grpc.RpcError as error:
-        what = f"no answer from {options.bootstrap}: {error.details()}"
-        print(f"coordinator: {what}", file=sys.stderr)
-        return FAILED
-    except (LookupError, ValueError, OSError) as error:
-        print(f"coordinator: {error.args[-1]}", file=sys.stderr)
-        return FAILED
-    print(FORMATS[options.output](rows))
-    return 0
+    with GroupAdmin(options.bootstrap) as admin:
+        return show(options, lambda: options.action(admin, options))
 
 
 # --- Actions ------------------------------------------------------------------------------------
@@ -117,7 +102,7 @@ def _state(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     return [
         {
             "GROUP": group.group_id,
-            "COORDINATOR": options.bootstrap,
+            "COORDINATOR": admin.coordinator_of(options.group),
             "ASSIGNMENT-STRATEGY": group.protocol_data or ABSENT,
             "STATE": group.group_state,
             "#MEMBERS": str(len(group.members)),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator import __version__
+from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.log import add_parsers as add_log_parsers
 from coordinator.settings import InvalidSetting, Settings, load, meanings
@@ -48,6 +49,10 @@ def _parser() -> argparse.ArgumentParser:
             )
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
+    cluster = commands.add_parser(
+        "cluster", help="look at nodes, and move shards", description="Look at nodes, move shards."
+    )
+    add_cluster_parsers(cluster)
     log = commands.add_parser(
         "log", help="look into a data folder", description="Look into a data folder."
     )

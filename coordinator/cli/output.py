@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Callable
 
+import grpc
+
 Row = dict[str, str]
+FAILED = 1
 
 
 def _table(rows: list[Row]) -> str:
@@ -34,3 +39,29 @@ def _yaml(rows: list[Row]) -> str:
 
 FORMATS: dict[str, Callable[[list[Row]], str]] = {"table": _table, "json": _json, "yaml": _yaml}
 """By the names of `--output`."""
+
+
+def add_common_flags(command: argparse.ArgumentParser) -> None:
+    """Whom to ask, and how to say it."""
+    command.add_argument(
+        "--bootstrap",
+        default="127.0.0.1:7400",
+        metavar="HOST:PORT[,…]",
+        help="any node; several with commas between",
+    )
+    command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+
+
+def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
+    """Print the rows of an action, or what was wrong; the exit status."""
+    try:
+        rows = action()
+    except grpc.RpcError as error:
+        what = f"no answer from {options.bootstrap}: {error.details()}"
+        print(f"coordinator: {what}", file=sys.stderr)
+        return FAILED
+    except (LookupError, ValueError, OSError) as error:
+        print(f"coordinator: {error.args[-1]}", file=sys.stderr)
+        return FAILED
+    print(FORMATS[options.output](rows))
+    return 0

@@ -16,6 +16,7 @@ from coordinator.observe.metrics import Metrics
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
+from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
 from coordinator.storage.log import CannotOpen, Damaged, LogError
@@ -61,7 +62,14 @@ async def _serve(settings: Settings) -> int:
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    node = Node(settings, watchers=watchers, log=stores.log, coordination=stores.coordination)
+    peers = Peers(settings.node_id)
+    node = Node(
+        settings,
+        watchers=watchers,
+        log=stores.log,
+        coordination=stores.coordination,
+        fetch=peers.fetch,
+    )
     server = CoordinatorServer(node, on_malformed=on_malformed)
     metrics = Metrics(
         stats=node.stats, loop_lag_s=lambda: node.loop_lag_s, calls=lambda: server.rpc.calls
@@ -91,6 +99,7 @@ async def _serve(settings: Settings) -> int:
     await stopping.wait()
     logger.info("stopping")
     await server.stop()
+    await peers.close()
     if stop_metrics is not None:
         stop_metrics()
     logger.info("stopped")

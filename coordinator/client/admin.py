@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
-import grpc
-
 from coordinator.assignors import TopicPartition
+from coordinator.client.nodes import TIMEOUT_S, Nodes
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
-
-TIMEOUT_S = 10.0
 
 
 class GroupAdmin:
     """Questions about groups, blocking. Use it as a context manager.
 
-    Every method raises grpc.RpcError when the coordinator cannot be reached.
+    Every method raises grpc.RpcError when the coordinator cannot be reached, and LookupError
+    when nobody coordinates the group.
+
+    Args:
+        bootstrap: HOST:PORT of any node, or of several with commas between.
     """
 
     def __init__(self, bootstrap: str) -> None:
-        self._channel = grpc.insecure_channel(bootstrap)
-        self._stub = admin_pb2_grpc.GroupAdminStub(self._channel)
-        self._groups = group_pb2_grpc.GroupCoordinatorStub(self._channel)
+        self._nodes = Nodes(bootstrap)
 
     def __enter__(self) -> GroupAdmin:
         return self
@@ -35,19 +34,27 @@ class GroupAdmin:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._channel.close()
+        self._nodes.__exit__(kind, error, trace)
+
+    def coordinator_of(self, group_id: str) -> str:
+        """HOST:PORT of the node that coordinates a group."""
+        return self._nodes.coordinator_of(group_id)
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[pb.ListGroupsResponse.Group]:
-        """Groups by id: all, or those in one of the states and of one of the types."""
+        """Groups by id, from every node: all, or those in one of the states and types."""
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
-        return list(self._stub.ListGroups(request, timeout=TIMEOUT_S).groups)
+        groups: list[pb.ListGroupsResponse.Group] = []
+        for address in self._nodes.addresses().values():
+            stub = admin_pb2_grpc.GroupAdminStub(self._nodes.channel(address))
+            groups += stub.ListGroups(request, timeout=TIMEOUT_S).groups
+        return sorted(groups, key=lambda group: group.group_id)
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """One group with its members; state Dead if there is none."""
         request = pb.DescribeGroupsRequest(groups=[group_id])
-        return self._stub.DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
+        return self._admin(group_id).DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
 
     def existing_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """As `describe_group`.
@@ -63,7 +70,7 @@ class GroupAdmin:
     def delete_group(self, group_id: str) -> str:
         """Delete a group without members; the name of its error code, NONE if it is gone."""
         request = pb.DeleteGroupsRequest(groups_names=[group_id])
-        result = self._stub.DeleteGroups(request, timeout=TIMEOUT_S).results[0]
+        result = self._admin(group_id).DeleteGroups(request, timeout=TIMEOUT_S).results[0]
         return ErrorCode.Name(result.error_code)
 
     def commit(
@@ -95,7 +102,7 @@ class GroupAdmin:
                 for key, offset in offsets.items()
             ],
         )
-        response = self._groups.OffsetCommit(request, timeout=TIMEOUT_S)
+        response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
         return {
             TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
             for t in response.topics
@@ -121,7 +128,7 @@ class GroupAdmin:
                 for key in partitions
             ],
         )
-        response = self._stub.OffsetDelete(request, timeout=TIMEOUT_S)
+        response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
         if response.error_code != ErrorCode.NONE:
             refusal = ErrorCode.Name(response.error_code)
             raise LookupError(f"Group '{group_id}' keeps its offsets: {refusal}.")
@@ -134,9 +141,18 @@ class GroupAdmin:
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""
         request = group_pb2.OffsetFetchRequest(group_id=group_id)
-        response = self._groups.OffsetFetch(request, timeout=TIMEOUT_S)
+        response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
         return {
             TopicPartition(t.name, p.partition_index): p.committed_offset
             for t in response.topics
             for p in t.partitions
         }
+
+    # --- Inside ---
+
+    def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
+        return admin_pb2_grpc.GroupAdminStub(self._nodes.channel(self.coordinator_of(group_id)))
+
+    def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
+        channel = self._nodes.channel(self.coordinator_of(group_id))
+        return group_pb2_grpc.GroupCoordinatorStub(channel)

@@ -35,6 +35,13 @@ class ShutdownRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ShutdownCancelled:
+    """A node goes on after all: it may lead again."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class InSyncChanged:
     """A leader says who is in sync with it. Said under an older epoch, it counts for nothing."""
 
@@ -64,7 +71,13 @@ class BalanceTick:
 
 
 Event = (
-    NodesChanged | ShutdownRequested | InSyncChanged | MoveRequested | ElectRequested | BalanceTick
+    NodesChanged
+    | ShutdownRequested
+    | ShutdownCancelled
+    | InSyncChanged
+    | MoveRequested
+    | ElectRequested
+    | BalanceTick
 )
 
 
@@ -107,6 +120,9 @@ class Controller:
                 self._nodes_changed(event.live)
             case ShutdownRequested():
                 self._shutdown_requested(event.node)
+            case ShutdownCancelled():
+                self.stopping -= {event.node}
+                self._place()
             case InSyncChanged():
                 self._in_sync_changed(event)
             case MoveRequested():
@@ -124,6 +140,11 @@ class Controller:
     def led_by(self, node: int) -> list[ShardId]:
         """The shards a node leads."""
         return [s for s, state in sorted(self.shards.items()) if state.leader == node]
+
+    @property
+    def is_astray(self) -> bool:
+        """True if more shards than are tolerated are led by others than their preferred leaders."""
+        return len(self._astray()) > self._imbalance * len(self.shards)
 
     # --- Events ---
 
@@ -176,21 +197,23 @@ class Controller:
 
     def _balance(self) -> None:
         self._level()
-        astray = [
+        if not self.is_astray:
+            return
+        moved = 0
+        for shard in self._astray():
+            if moved < self._moves_at_once:
+                moved += self._elect(shard, elections.preferred)
+
+    # --- Inside ---
+
+    def _astray(self) -> list[ShardId]:
+        return [
             shard
             for shard, state in sorted(self.shards.items())
             if state.replicas
             and state.leader != state.replicas[0]
             and state.replicas[0] in self.live - self.stopping
         ]
-        if len(astray) <= self._imbalance * len(self.shards):
-            return
-        moved = 0
-        for shard in astray:
-            if moved < self._moves_at_once:
-                moved += self._elect(shard, elections.preferred)
-
-    # --- Inside ---
 
     def _level(self) -> None:
         """Replicas for nodes that have fewer than others, a few shards at a time."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coordinator.cluster.controller import (
     BalanceTick,
     Controller,
     Event,
+    InSyncChanged,
     NodesChanged,
+    ShutdownCancelled,
     ShutdownRequested,
 )
 from coordinator.core.ids import ShardId
@@ -43,15 +46,36 @@ BALANCE_SOON_S = 2.0
 """After nodes have come or gone, and while moves are under way."""
 
 
+class NotController(Exception):
+    """Another node decides, or none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What a node is told to do; each is called on its loop.
+
+    Args:
+        take: lead a shard, in the term that orders its owners; also told again, when the term is
+            a new one.
+        release: somebody else is to lead it.
+        follow: be ready to lead a shard; with who leads it now, None: nobody, and the term.
+        unfollow: somebody else is to be ready.
+        report: what does not work, in words.
+    """
+
+    take: Callable[[ShardId, int], None]
+    release: Callable[[ShardId], None]
+    follow: Callable[[ShardId, NodeInfo | None, int], None]
+    unfollow: Callable[[ShardId], None]
+    report: Callable[[str], None]
+
+
 class ClusterRunner:
     """Runs on the loop of its node.
 
     Args:
         shards: all there are.
-        take: told of a shard to lead, and the term that orders its owners; also again, when the
-            term is a new one.
-        release: told of a shard that somebody else is to lead.
-        report: told in words what does not work.
+        replicas: of each shard, as far as there are nodes; the leader is one.
     """
 
     def __init__(
@@ -59,20 +83,21 @@ class ClusterRunner:
         coordination: Coordination,
         node: NodeInfo,
         shards: Iterable[ShardId],
+        duties: Duties,
         *,
-        take: Callable[[ShardId, int], None],
-        release: Callable[[ShardId], None],
-        report: Callable[[str], None],
+        replicas: int = 2,
     ) -> None:
         self.node = node
         self.view = ClusterView()
         self._coordination = coordination
         self._all = tuple(shards)
-        self._take = take
-        self._release = release
-        self._report = report
+        self._duties = duties
+        self._replicas = replicas
         self._session: Session | None = None
         self._mine: dict[ShardId, int] = {}
+        self._followed: set[ShardId] = set()
+        self._announced = node
+        self._requests: deque[tuple[Event, asyncio.Future[None]]] = deque()
         self._controller: Controller | None = None
         self._term = 0
         self._balance_at = 0.0
@@ -91,6 +116,42 @@ class ClusterRunner:
         state = self.view.shards.get(shard)
         return None if state is None else self.view.nodes.get(state.leader)
 
+    @property
+    def is_controller(self) -> bool:
+        """True if this node decides, as far as it knows."""
+        return self._controller is not None
+
+    async def decide(self, event: Event) -> None:
+        """Have an operator's wish carried out; returns when it is written.
+
+        Raises:
+            NotController: this node does not decide.
+        """
+        if self._controller is None:
+            raise NotController
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests.append((event, done))
+        self._wake.set()
+        await done
+
+    def drain(self, *, undo: bool = False) -> None:
+        """Lead nothing any more while others can; or lead again."""
+        self.node = replace(self.node, stopping=not undo)
+        self._wake.set()
+
+    def keep_up(self, shard: ShardId, in_sync: Iterable[int]) -> None:
+        """Tell the controller which nodes keep up with this one, which leads the shard."""
+        if shard in self._mine:
+            others = {s: (s, epoch, nodes) for s, epoch, nodes in self.node.in_sync}
+            others[shard] = (shard, self._mine[shard], tuple(sorted(in_sync)))
+            self.node = replace(self.node, in_sync=tuple(others.values()))
+            self._wake.set()
+
+    def replicas_of(self, shard: ShardId) -> tuple[int, ...]:
+        """The nodes that a shard is led or followed by, as far as this one has heard."""
+        state = self.view.shards.get(shard)
+        return () if state is None else state.replicas
+
     async def start(self) -> None:
         """Join, and begin to follow.
 
@@ -108,8 +169,8 @@ class ClusterRunner:
         """
         session = self._session
         if session is not None and not session.lost.is_set():
-            with contextlib.suppress(Unavailable, Ambiguous, TimeoutError):
-                await self._coordination.announce(session, replace(self.node, stopping=True))
+            self.drain()
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await self._hand_over()
         for task in self._tasks:
@@ -117,6 +178,8 @@ class ClusterRunner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for shard in tuple(self._mine):
             self._give_up(shard)
+        self._follow_only(set())
+        self._refuse_requests()
         if session is not None:
             with contextlib.suppress(Unavailable, Ambiguous):
                 await self._coordination.leave(session)
@@ -144,7 +207,7 @@ class ClusterRunner:
                 await self._look()
                 pause_s = BALANCE_SOON_S
             except (Unavailable, Ambiguous) as error:
-                self._report(f"the cluster's store does not answer: {error}")
+                self._duties.report(f"the cluster's store does not answer: {error}")
                 pause_s = RETRY_S
             if not self.may_answer():
                 for shard in tuple(self._mine):
@@ -156,9 +219,14 @@ class ClusterRunner:
     async def _look(self) -> None:
         assert self._session is not None
         if self._session.lost.is_set():
-            self._report("this node's session has ended; it joins again")
+            self._duties.report("this node's session has ended; it joins again")
             self._controller = None
             self._session = await self._coordination.join(self.node)
+            self._announced = self.node
+        elif self._announced != self.node:
+            node = self.node
+            await self._coordination.announce(self._session, node)
+            self._announced = node
         self.view = view = await self._coordination.read()
         self._obey(view)
         if view.controller == NOBODY:
@@ -167,6 +235,7 @@ class ClusterRunner:
             self._controller = None
         if self._controller is not None:
             await self._decide(self._controller)
+        self._refuse_requests()
 
     def _obey(self, view: ClusterView) -> None:
         """Lead what this node is to lead, and nothing else."""
@@ -177,14 +246,31 @@ class ClusterRunner:
         for shard in tuple(self._mine):
             if self._mine[shard] != wanted.get(shard):
                 self._give_up(shard)
+        standing_by = {
+            s.shard
+            for s in view.shards.values()
+            if self.node.node_id in s.replicas and s.shard not in wanted
+        }
         for shard, epoch in wanted.items():
             if shard not in self._mine and self.may_answer():
                 self._mine[shard] = epoch
-                self._take(shard, epoch)
+                self._followed.discard(shard)  # What it has gathered goes to who takes.
+                self._duties.take(shard, epoch)
+        self._follow_only(standing_by)
+
+    def _follow_only(self, shards: set[ShardId]) -> None:
+        for shard in self._followed - shards:
+            self._duties.unfollow(shard)
+        self._followed = shards
+        for shard in sorted(shards):
+            state = self.view.shards[shard]
+            self._duties.follow(shard, self.view.nodes.get(state.leader), state.epoch)
 
     def _give_up(self, shard: ShardId) -> None:
         del self._mine[shard]
-        self._release(shard)
+        kept = tuple(said for said in self.node.in_sync if said[0] != shard)
+        self.node = replace(self.node, in_sync=kept)
+        self._duties.release(shard)
 
     async def _campaign(self) -> None:
         assert self._session is not None
@@ -196,7 +282,7 @@ class ClusterRunner:
         # A new controller knows only what is written.
         self.view = view = await self._coordination.read()
         states = [view.shards.get(shard, ShardState(shard)) for shard in self._all]
-        self._controller = Controller(states, factor=1, standbys=False)
+        self._controller = Controller(states, factor=self._replicas, standbys=self._replicas > 1)
         self._balance_at = time.monotonic() + BALANCE_SOON_S
 
     async def _decide(self, controller: Controller) -> None:
@@ -209,15 +295,36 @@ class ClusterRunner:
             for number, info in sorted(view.nodes.items()):
                 if info.stopping and controller.led_by(number):
                     await self._step(controller, ShutdownRequested(number))
+                elif number in controller.stopping and not info.stopping:
+                    await self._step(controller, ShutdownCancelled(number))
+                    self._balance_at = time.monotonic()
+                for shard, epoch, nodes in info.in_sync:
+                    if controller.shards[ShardId(shard)].leader == number:
+                        said = InSyncChanged(ShardId(shard), epoch, frozenset(nodes))
+                        await self._step(controller, said)
+            while self._requests:
+                event, done = self._requests[0]
+                await self._step(controller, event)
+                self._requests.popleft()
+                if not done.done():
+                    done.set_result(None)
             if time.monotonic() >= self._balance_at:
                 moved = await self._step(controller, BalanceTick())
-                pause_s = BALANCE_SOON_S if moved else BALANCE_EVERY_S
+                # Whoever is not in sync yet may be soon.
+                pause_s = BALANCE_SOON_S if moved or controller.is_astray else BALANCE_EVERY_S
                 self._balance_at = time.monotonic() + pause_s
         except (Deposed, Conflict):
             # Somebody else decides, or has decided before: begin with what is written.
             self._controller = None
             if self._session is not None:
                 await self._coordination.resign(self._session)
+
+    def _refuse_requests(self) -> None:
+        if self._controller is None:
+            while self._requests:
+                _, done = self._requests.popleft()
+                if not done.done():
+                    done.set_exception(NotController())
 
     async def _step(self, controller: Controller, event: Event) -> bool:
         """Carry an event's decisions out; True if there were any."""

@@ -31,6 +31,7 @@ class ErrorCode(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     GROUP_AUTHORIZATION_FAILED = 30
     UNSUPPORTED_VERSION = 35
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     KAFKA_STORAGE_ERROR = 56
     NON_EMPTY_GROUP = 68
@@ -60,6 +61,7 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "ask for a session timeout within the coordinator's bounds",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again with this member id",
     ErrorCode.UNSUPPORTED_VERSION: "this coordinator does not offer that yet",
+    ErrorCode.NOT_CONTROLLER: "another node is the controller; ask that one",
     ErrorCode.INVALID_REQUEST: "correct the request",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
     ErrorCode.GROUP_ID_NOT_FOUND: "no group has this id",

@@ -2,7 +2,8 @@
 
     handle(command, now_ms) -> Outcome        live
     apply(record)                             a record was acknowledged, or is read back
-    restore(now_ms) -> Outcome                all records have been read back: serve
+    restore()                                 all records have been read back: serve
+    revive_some(count, now_ms) -> Outcome     bring so many of the restored groups to life
     records() -> [Record]                     what is durable, in as few records as there are facts
     unload(error) -> Outcome                  give every group up
 
@@ -13,6 +14,7 @@ to be undone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from coordinator.core import (
@@ -87,6 +89,8 @@ class GroupMachine:
         self.parked_calls: ParkedCalls = {}
         self._ids = ids
         self._read_topics = read_topics
+        self._asleep: dict[str, None] = {}
+        self._same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
         # Any: each handler takes the commands of its row.
         self._handlers: dict[type, Callable[[Any, int, Outcome], None]] = {
             Heartbeat: self._heartbeat,
@@ -121,6 +125,8 @@ class GroupMachine:
         Args:
             now_ms: the shard's clock; epoch milliseconds that never go back.
         """
+        if self._asleep:
+            self._revive(getattr(command, "group_id", ""), now_ms, out)
         try:
             if isinstance(command, Request):
                 admission.check_group_id(command)
@@ -152,11 +158,25 @@ class GroupMachine:
         if group is not None and isinstance(record, OffsetCommitted):
             group.settle_offset((record.topic, record.partition))
 
-    def restore(self, now_ms: int, out: Outcome) -> None:
-        """Bring the groups to life from their durable facts, with full session time-outs."""
-        same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
+    def restore(self) -> None:
+        """Take the groups up where their durable facts leave them. They sleep at first.
+
+        A hundred thousand groups are taken over at once; their members cost more time, and wait
+        for somebody to ask for the group, or for `revive_some`.
+        """
         for group in self.groups.values():
-            self._revive(group, now_ms, out, same)
+            _recall(group)
+        self._asleep = dict.fromkeys(self.groups)
+
+    def revive_some(self, count: int, now_ms: int, out: Outcome) -> None:
+        """Bring up to `count` more groups to life, with full session time-outs from now."""
+        for group_id in list(islice(self._asleep, count)):
+            self._revive(group_id, now_ms, out)
+
+    @property
+    def sleepers(self) -> int:
+        """Groups that were loaded and have not been brought to life yet."""
+        return len(self._asleep)
 
     def records(self) -> list[Record]:
         """The durable facts of all groups, as the records that bring them back."""
@@ -170,6 +190,7 @@ class GroupMachine:
                 fail_sync(group, member, error, out)
             group.state = GroupState.DEAD
         self.groups.clear()
+        self._asleep.clear()
 
     # --- Requests ---
 
@@ -305,6 +326,8 @@ class GroupMachine:
     def _expire_offsets(self, command: ExpireOffsets, now_ms: int, out: Outcome) -> None:
         """Drop what has outlived its retention, and groups of which nothing is left."""
         for group in self.groups.values():
+            if group.group_id in self._asleep:
+                continue  # It is awake the next time.
             expired = offsets.expired_offsets(group, now_ms, self.config)
             doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
             if (
@@ -322,38 +345,46 @@ class GroupMachine:
 
     # --- Load ---
 
-    def _revive(
-        self, group: Group, now_ms: int, out: Outcome, same: dict[Protocols, Protocols]
-    ) -> None:
-        """Members are as their last durable generation had them; a lost one is not reused."""
-        committed = group.committed
-        group.generation_floor = group.durable_generation + 1
-        if committed is None:
+    def _revive(self, group_id: str, now_ms: int, out: Outcome) -> None:
+        """Members are as their last durable generation had them."""
+        if self._asleep.pop(group_id, "awake") == "awake":
             return
+        group = self.groups[group_id]
+        committed = group.committed
+        if committed is not None:
+            for stored in committed.members:
+                name = committed.protocol_name
+                protocols = () if name is None else ((name, stored.metadata),)
+                member = Member(
+                    stored.member_id,
+                    instance_id=stored.instance_id,
+                    client_id=stored.client_id,
+                    client_host=stored.client_host,
+                    rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
+                    session_timeout_ms=stored.session_timeout_ms,
+                    protocols=self._same.setdefault(protocols, protocols),
+                    now_ms=now_ms,
+                )
+                member.is_new = False
+                member.assignment = stored.assignment
+                group.add_member(member)
+                reset_session(group, member, now_ms, out)
+            group.leader_id = committed.leader
+            group.subscribed_topics = subscribed_topics(group, self._read_topics)
+            if len(group.members) > self.config.group_max_size:
+                rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)
+        if not self._asleep:
+            self._same = {}
+
+
+def _recall(group: Group) -> None:
+    """What a list of groups shows, and the generation: a lost one is not used again."""
+    group.generation_floor = group.durable_generation + 1
+    committed = group.committed
+    if committed is not None:
         group.generation = committed.generation
         group.protocol_type = committed.protocol_type
         group.protocol_name = committed.protocol_name
         group.state_changed_at_ms = committed.state_changed_at_ms
-        for stored in committed.members:
-            name = committed.protocol_name
-            protocols = () if name is None else ((name, stored.metadata),)
-            member = Member(
-                stored.member_id,
-                instance_id=stored.instance_id,
-                client_id=stored.client_id,
-                client_host=stored.client_host,
-                rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
-                session_timeout_ms=stored.session_timeout_ms,
-                protocols=same.setdefault(protocols, protocols),
-                now_ms=now_ms,
-            )
-            member.is_new = False
-            member.assignment = stored.assignment
-            group.add_member(member)
-            reset_session(group, member, now_ms, out)
-        group.leader_id = committed.leader
-        group.subscribed_topics = subscribed_topics(group, self._read_topics)
-        if group.members:
+        if committed.members:
             group.state = GroupState.STABLE
-            if len(group.members) > self.config.group_max_size:
-                rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)

@@ -13,18 +13,21 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from coordinator.cluster.runner import ClusterRunner
+from coordinator.cluster.runner import ClusterRunner, Duties
 from coordinator.core.commands import Heartbeat, ListGroups, Request
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.standby import Fetch, Standby, Warm
+from coordinator.runtime.topics import read_topics
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.placement import shard_of
-from coordinator.shard.shard import ShardStats
-from coordinator.storage.coordination import Coordination, NodeInfo
+from coordinator.shard.replicas import ANYBODY, AckPolicy, FetchedEntries, FetchEntries
+from coordinator.shard.shard import Shard, ShardStats
+from coordinator.storage.coordination import ClusterView, Coordination, NodeInfo, ShardState
 from coordinator.storage.log import Damaged, GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
@@ -39,6 +42,7 @@ class Node:
     Args:
         log: where groups are durable; in memory by default. It is closed at the end.
         coordination: what it agrees on with other nodes; None: there are no others.
+        fetch: asks another node for the end of a shard's log; None: shards are not followed.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Node:
         watchers: Watchers,
         log: GroupLog | None = None,
         coordination: Coordination | None = None,
+        fetch: Fetch | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
@@ -56,12 +61,15 @@ class Node:
         self._watchers = watchers
         self._log = log or MemoryLog()
         self._coordination = coordination
+        self._fetch = fetch
         self._clock = clock or AnchoredClock()
         self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
         self._here: NodeInfo | None = None
-        self._cluster: ClusterRunner | None = None
+        self.cluster: ClusterRunner | None = None
+        """This node's place among others; None: there are none."""
         self._runners: dict[ShardId, ShardRunner] = {}
+        self._standbys: dict[ShardId, Standby] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._lag_probe: asyncio.Task[None] | None = None
         # Two loads at once would not be faster, and hold twice the bytes.
@@ -85,20 +93,26 @@ class Node:
             loading = (runner.start(self._turn) for runner in self._runners.values())
             await asyncio.gather(*loading)
             return
-        self._cluster = ClusterRunner(
+        duties = Duties(
+            take=self._take,
+            release=self._release,
+            follow=self._follow,
+            unfollow=self._unfollow,
+            report=lambda what: self._watchers.failure(what, None),
+        )
+        self.cluster = ClusterRunner(
             self._coordination,
             self._here,
             self._all_shards(),
-            take=self._take,
-            release=self._release,
-            report=lambda what: self._watchers.failure(what, None),
+            duties,
+            replicas=1 if self._fetch is None else self.settings.replicas,
         )
-        await self._cluster.start()
+        await self.cluster.start()
 
     async def stop(self) -> None:
         """Hand the shards over, answer every parked call so that its client looks elsewhere."""
-        if self._cluster is not None:
-            await self._cluster.stop(self.settings.drain_timeout_ms / 1000)
+        if self.cluster is not None:
+            await self.cluster.stop(self.settings.drain_timeout_ms / 1000)
         if self._lag_probe is not None:
             self._lag_probe.cancel()
         runners, self._runners = self._runners, {}
@@ -150,11 +164,39 @@ class Node:
             return [self._elsewhere(request) for request in requests]
         return replies
 
+    async def fetch(self, shard: ShardId, epoch: int, fetch: FetchEntries) -> FetchedEntries:
+        """The end of a shard's log, for one who follows it.
+
+        Args:
+            epoch: in which this node leads the shard, as the follower knows it; -1: any.
+        """
+        runner = self._runners.get(shard)
+        if runner is None or epoch not in (-1, runner.term):
+            return fetch.refusal(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        if self.cluster is None or fetch.follower not in self.cluster.replicas_of(shard):
+            fetch = replace(fetch, follower=ANYBODY)
+        return await runner.fetch(fetch)
+
     def coordinator_of(self, group_id: str) -> NodeInfo | None:
         """Where a group is coordinated, as far as this node has heard: a hint."""
-        if self._cluster is None:
+        if self.cluster is None:
             return self._here
-        return self._cluster.leader_of(self._shard_of(group_id))
+        return self.cluster.leader_of(self._shard_of(group_id))
+
+    def cluster_view(self) -> ClusterView:
+        """Nodes, and who leads which shard, as far as this node has heard."""
+        if self.cluster is not None:
+            return self.cluster.view
+        if self._here is None:
+            return ClusterView()
+        here = self._here.node_id
+        return ClusterView(
+            nodes={here: self._here},
+            controller=here,
+            shards={
+                shard: ShardState(shard, here, 0, (here,), (here,)) for shard in self._all_shards()
+            },
+        )
 
     def is_loaded(self, group_id: str) -> bool:
         """True if the shard of a group is loaded and serves here."""
@@ -176,37 +218,76 @@ class Node:
     def _new_runner(self, shard: ShardId) -> ShardRunner:
         return ShardRunner(
             shard,
-            config=self.settings,
-            ids=self._ids,
+            new_shard=self._new_shard,
             log=self._log,
             clock=self._clock,
             watchers=self._watchers,
+            on_in_sync=lambda nodes: self._keep_up(shard, nodes),
         )
 
+    def _new_shard(self) -> Shard:
+        settings = self.settings
+        return Shard(
+            settings,
+            self._ids,
+            read_topics,
+            now_ms=self._clock.now_ms(),
+            acks=AckPolicy(
+                node=settings.node_id,
+                all_in_sync=settings.acks == "all",
+                min_in_sync=settings.min_insync_replicas,
+                lag_time_max_ms=settings.replica_lag_time_max_ms,
+            ),
+        )
+
+    def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
+        if self.cluster is not None:
+            self.cluster.keep_up(shard, nodes)
+
     def _may_answer(self) -> bool:
-        return self._cluster is None or self._cluster.may_answer()
+        return self.cluster is None or self.cluster.may_answer()
 
     def _elsewhere(self, request: Request) -> Reply:
         found = (
             None
-            if self._cluster is None
-            else self._cluster.leader_of(self._shard_of(getattr(request, "group_id", "")))
+            if self.cluster is None
+            else self.cluster.leader_of(self._shard_of(getattr(request, "group_id", "")))
         )
         words = advice(ErrorCode.NOT_COORDINATOR)
-        if found is not None and found != self._here:
+        if found is not None and found.node_id != self.settings.node_id:
             words = f"{words} ({found.host}:{found.port})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
 
     def _take(self, shard: ShardId, term: int) -> None:
+        standby = self._standbys.pop(shard, None)
+        warm = None if standby is None else standby.stop()
         runner = self._runners[shard] = self._new_runner(shard)
-        self._begin(self._load(runner, term))
+        self._begin(self._load(runner, term, warm))
 
     def _release(self, shard: ShardId) -> None:
         self._begin(self._runners.pop(shard).stop(ErrorCode.NOT_COORDINATOR))
 
-    async def _load(self, runner: ShardRunner, term: int) -> None:
+    def _follow(self, shard: ShardId, leader: NodeInfo | None, epoch: int) -> None:
+        standby = self._standbys.get(shard)
+        if standby is None:
+            assert self._fetch is not None, "without it there are no replicas"
+            standby = self._standbys[shard] = Standby(
+                shard,
+                log=self._log,
+                clock=self._clock,
+                new_shard=self._new_shard,
+                fetch=self._fetch,
+                report=lambda what: self._watchers.failure(what, None),
+            )
+        standby.follow(leader, epoch)
+
+    def _unfollow(self, shard: ShardId) -> None:
+        self._standbys.pop(shard).stop()
+
+    async def _load(self, runner: ShardRunner, term: int, warm: Warm | None) -> None:
         try:
-            await runner.start(self._turn, term=term)
+            # What is warm is there at once, and does not wait for what is not.
+            await runner.start(self._turn if warm is None else None, term=term, warm=warm)
         except Damaged as error:
             self._watchers.failure(str(error), None)
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
-from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import CallId, IdSource, ShardId
+from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
 from coordinator.runtime.failures import failure_of
 from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
-from coordinator.runtime.topics import read_topics
+from coordinator.runtime.standby import Warm
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Outbox, Tick, Unload
+from coordinator.shard.replicas import FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard, ShardStats
 from coordinator.storage.log import (
     Ambiguous,
@@ -48,42 +48,54 @@ release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 
 AMBIGUOUS_BACKOFF_S = 0.05
 RELOAD_BACKOFF_S = 1.0
+SETTLE_LOOK_S = 0.02
 
 
 class ShardRunner:
-    """Runs one shard on the current loop."""
+    """Runs one shard on the current loop.
+
+    Args:
+        new_shard: an empty one.
+        on_in_sync: told which nodes are in sync when that changes.
+    """
 
     def __init__(
         self,
         shard_id: ShardId,
         *,
-        config: GroupConfig,
-        ids: IdSource,
+        new_shard: Callable[[], Shard],
         log: GroupLog,
         clock: Clock,
         watchers: Watchers,
+        on_in_sync: Callable[[frozenset[int]], None] = lambda _: None,
     ) -> None:
         self.shard_id = shard_id
-        self._config = config
-        self._ids = ids
+        self._new_shard = new_shard
         self._log = log
+        self._on_in_sync = on_in_sync
         self._clock = clock
         self._watchers = watchers
         self._shard: Shard | None = None
         self._fence: Fence | None = None
         self._calls: dict[CallId, tuple[asyncio.Future[Reply], Request]] = {}
+        self._fetches: dict[CallId, asyncio.Future[FetchedEntries]] = {}
         self._releasing: deque[tuple[CallId, Reply]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: AsyncTimerDriver | None = None
         self._snapshots = SnapshotPolicy(0, 0, 0)
         self._snapshot_task: asyncio.Task[None] | None = None
         self._trouble = ""  # What is wrong with the log, in its own words.
-        self._term = 0
+        self.term = 0
+        """In which the shard was granted."""
         self._started = False
         self._stopped = False
 
     async def start(
-        self, turn: AbstractAsyncContextManager[object] | None = None, *, term: int = 0
+        self,
+        turn: AbstractAsyncContextManager[object] | None = None,
+        *,
+        term: int = 0,
+        warm: Warm | None = None,
     ) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
@@ -92,24 +104,27 @@ class ShardRunner:
         Args:
             turn: entered to load; shards that share one load one after the other.
             term: in which the shard was granted; without a controller there is only term 0.
+            warm: what a standby has gathered; only what is missing is read.
         Raises:
             Damaged: what the log holds is not what was written.
         """
         self._started = True
-        self._term = term
+        self.term = term
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
         async with turn or nullcontext():
-            await self._load()
+            await self._load(warm)
+        while self._shard is not None and not self._shard.is_settled:  # noqa: ASYNC110  # It cannot tell.
+            await asyncio.sleep(SETTLE_LOOK_S)
 
-    async def _load(self) -> None:
+    async def _load(self, warm: Warm | None) -> None:
         loaded = None
         while loaded is None and not self._stopped:
             try:
-                self._fence = await self._log.fence(self.shard_id, self._term)
-                loaded = await self._log.load(self._fence)
+                self._fence = await self._log.fence(self.shard_id, self.term)
+                loaded = await self._log.load(self._fence, 0 if warm is None else warm.sequence)
             except Fenced as error:
-                if self._term:
+                if self.term:
                     # Whoever granted it has granted it to somebody else meanwhile.
                     self._report(f"shard {self.shard_id} is led elsewhere: {error}")
                     self._stopped = True
@@ -118,13 +133,21 @@ class ShardRunner:
                 await asyncio.sleep(RELOAD_BACKOFF_S)
         if loaded is None:
             return
-        # In a thread: a hundred thousand groups take seconds, and other shards serve.
-        shard, outbox, self._snapshots = await asyncio.to_thread(self._build, loaded)
-        if self._stopped:
-            return
+        if warm is None or loaded.snapshot is not None:
+            # In a thread: a hundred thousand groups take seconds, and other shards serve.
+            warm = await asyncio.to_thread(self._build, loaded)
+            if self._stopped:
+                return
+        else:
+            for entry in loaded.entries:
+                warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())
         self._recovered()
-        self._shard = shard
-        self._take(outbox)
+        self._shard, self._snapshots = warm.shard, warm.policy
+        self._take(
+            self._shard.restore(
+                self._clock.now_ms(), sequence=warm.sequence, next_offset=warm.next_offset
+            )
+        )
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
@@ -155,6 +178,18 @@ class ShardRunner:
         outbox.replies = []
         self._take(outbox)
         return reply
+
+    async def fetch(self, fetch: FetchEntries) -> FetchedEntries:
+        """What a follower lacks, as soon as there is something."""
+        if self._shard is None:
+            return fetch.refusal(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        future: asyncio.Future[FetchedEntries] = asyncio.get_running_loop().create_future()
+        self._fetches[fetch.call_id] = future
+        try:
+            self._step(fetch)
+            return await future
+        finally:
+            del self._fetches[fetch.call_id]
 
     def cancel(self, call_id: CallId) -> None:
         """The client of a parked call has gone away."""
@@ -194,19 +229,8 @@ class ShardRunner:
             return request.refusal(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return admission.answer_while_loading(request)
 
-    def _build(self, loaded: Loaded) -> tuple[Shard, Outbox, SnapshotPolicy]:
-        """A shard of what the log holds. Sessions begin when all of it has been read."""
-        shard = Shard(self._config, self._ids, read_topics, now_ms=self._clock.now_ms())
-        shard.replay(map(codec.decode, loaded.records()), self._clock.now_ms())
-        outbox = shard.restore(
-            self._clock.now_ms(), sequence=loaded.sequence, next_offset=loaded.next_offset
-        )
-        policy = SnapshotPolicy(
-            len(loaded.entries),
-            sum(len(record) for entry in loaded.entries for record in entry.records),
-            sum(map(len, loaded.snapshot.records)) if loaded.snapshot else 0,
-        )
-        return shard, outbox, policy
+    def _build(self, loaded: Loaded) -> Warm:
+        return Warm.of(self._new_shard(), loaded, self._clock.now_ms())
 
     def _step(self, event: Input) -> None:
         if self._shard is None:
@@ -228,6 +252,12 @@ class ShardRunner:
             if not self._releasing:
                 asyncio.get_running_loop().call_soon(self._release)
             self._releasing.extend(outbox.replies)
+        for call_id, found in outbox.fetched:
+            waiting = self._fetches.get(call_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(found)
+        if outbox.in_sync is not None:
+            self._on_in_sync(outbox.in_sync)
         if outbox.events:
             self._watchers.events(outbox.events, self._clock.now_ms())
         if outbox.unloaded and not self._stopped:
@@ -268,7 +298,7 @@ class ShardRunner:
             return
         if self._shard is shard and shard is not None:
             self._recovered()
-            self._step(Appended(append.sequence))
+            self._step(Appended(append.sequence, records))
             self._snapshots.appended(sum(map(len, records)))
             if self._snapshots.is_due() and self._shard is shard:
                 self._take_snapshot(shard, append.sequence, append.base_offset + len(records))
@@ -326,13 +356,16 @@ class ShardRunner:
             if not future.done():
                 future.set_result(request.refusal(refused))
         self._calls.clear()
+        for waiting in self._fetches.values():
+            if not waiting.done():
+                waiting.set_result(FetchedEntries(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         self._start(self._reload())
 
     async def _reload(self) -> None:
         while not self._stopped:
             await asyncio.sleep(RELOAD_BACKOFF_S)
             try:
-                await self.start(term=self._term)
+                await self.start(term=self.term)
             except Damaged as error:
                 self._report(str(error))
             else:

@@ -10,14 +10,25 @@ from grpc_reflection.v1alpha import reflection
 
 from coordinator.runtime.node import Node
 from coordinator.service.admin_service import AdminService
+from coordinator.service.cluster_service import ClusterService
 from coordinator.service.group_service import GroupService
+from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import RefusalSink, Rpc
 from coordinator.settings import Settings
-from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2, group_pb2_grpc
+from coordinator.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    cluster_pb2,
+    cluster_pb2_grpc,
+    group_pb2,
+    group_pb2_grpc,
+    replica_pb2_grpc,
+)
 
 SERVICES = (
     group_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["GroupAdmin"].full_name,
+    cluster_pb2.DESCRIPTOR.services_by_name["ClusterAdmin"].full_name,
 )
 
 
@@ -71,6 +82,8 @@ class CoordinatorServer:
         self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
         group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), server)
         admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc), server)
+        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), server)
+        cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)

@@ -5,7 +5,7 @@ completes it posts a command, which the same step handles before anything else c
 in from outside. So nothing is ever re-entered.
 
 Source: Kafka `DelayedJoin`, `InitialDelayedJoin`, `DelayedSync`, `DelayedHeartbeat`,
-`DelayedProduce`.
+`DelayedProduce`, `DelayedFetch`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from coordinator.core.group import Group, GroupState
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync
 from coordinator.core.records import Record
+from coordinator.shard.replicas import FetchEntries
 from timer.operation import DelayedOperation
 
 
@@ -153,13 +154,22 @@ class DelayedProduce(DelayedOperation):
     Running out of time says only that nobody knows yet: the records stay on their way.
     """
 
-    __slots__ = ("_high_watermark", "_post", "_then", "error", "records", "required_offset")
+    __slots__ = (
+        "_are_enough",
+        "_high_watermark",
+        "_post",
+        "_then",
+        "error",
+        "records",
+        "required_offset",
+    )
 
     def __init__(
         self,
         records: tuple[Record, ...],
         then: WriteFollowUp,
         high_watermark: Callable[[], int],
+        are_enough: Callable[[], bool],
         post: Callable[[Command], None],
     ) -> None:
         super().__init__()
@@ -169,6 +179,7 @@ class DelayedProduce(DelayedOperation):
         self.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._then = then
         self._high_watermark = high_watermark
+        self._are_enough = are_enough
         self._post = post
 
     def try_complete(self) -> bool:
@@ -176,7 +187,8 @@ class DelayedProduce(DelayedOperation):
             return False
         if self.required_offset > self._high_watermark():
             return False
-        self.error = ErrorCode.NONE
+        if self._are_enough():
+            self.error = ErrorCode.NONE  # Else it is stored, with fewer copies than asked for.
         return self.force_complete()
 
     def fail(self, error: ErrorCode) -> None:
@@ -187,3 +199,33 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         self._post(replace(self._then, error=self.error))
+
+
+class DelayedFetch(DelayedOperation):
+    """Holds a follower's fetch until there is enough for it, or its time is over.
+
+    Args:
+        available: bytes from an offset on.
+        answer: puts the fetch among those to be answered in this step.
+    """
+
+    __slots__ = ("_answer", "_available", "fetch")
+
+    def __init__(
+        self,
+        fetch: FetchEntries,
+        available: Callable[[int], int],
+        answer: Callable[[FetchEntries], None],
+    ) -> None:
+        super().__init__()
+        self.fetch = fetch
+        self._available = available
+        self._answer = answer
+
+    def try_complete(self) -> bool:
+        if self._available(self.fetch.offset) >= self.fetch.min_bytes:
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self._answer(self.fetch)

@@ -11,6 +11,7 @@ from coordinator.core.events import Event
 from coordinator.core.ids import CallId
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
+from coordinator.shard.replicas import FetchedEntries, FetchEntries
 
 
 class AppendFailure(Enum):
@@ -33,9 +34,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The log has acknowledged the entry."""
+    """The log has acknowledged the entry, whose records are `encoded` as it has them."""
 
     sequence: int
+    encoded: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Unload:
     error: ErrorCode = ErrorCode.NOT_COORDINATOR
 
 
-Input = Command | Tick | Appended | AppendFailed | Unload
+Input = Command | FetchEntries | Tick | Appended | AppendFailed | Unload
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,10 @@ class Outbox:
 
     append: Append | None = None
     replies: list[tuple[CallId, Reply]] = field(default_factory=list)
+    fetched: list[tuple[CallId, FetchedEntries]] = field(default_factory=list)
+    """The answers to followers."""
     events: list[Event] = field(default_factory=list)
+    in_sync: frozenset[int] | None = None
+    """Who is in sync, if that has changed."""
     next_deadline_ms: int | None = None
     unloaded: bool = False

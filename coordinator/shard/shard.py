@@ -16,7 +16,7 @@ a join phase must not list a member whose time was up when it ended.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core import admission
@@ -40,6 +40,7 @@ from coordinator.core.outcome import (
 from coordinator.core.records import Record
 from coordinator.core.subscriptions import TopicReader
 from coordinator.shard.operations import (
+    DelayedFetch,
     DelayedHeartbeat,
     DelayedJoin,
     DelayedSync,
@@ -47,10 +48,20 @@ from coordinator.shard.operations import (
     InitialDelayedJoin,
 )
 from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Tick, Unload
-from coordinator.shard.writes import WriteQueue
+from coordinator.shard.replicas import (
+    AckPolicy,
+    FetchedEntries,
+    FetchEntries,
+    Replicas,
+    TailEntry,
+)
+from coordinator.shard.writes import SHARD_KEY, WriteQueue
 from timer.purgatory import Purgatory
 from timer.task import TimerTask
 from timer.timer import Timer
+
+REVIVE_SLICE = 200
+"""Loaded groups brought to life in one step: some milliseconds, in which heartbeats wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,9 @@ class ShardStats:
     """Entries dropped by purges since the start, by purgatory."""
     pending_appends: int = 0
     high_watermark: int = 0
+    end_offset: int = 0
+    in_sync: int = 1
+    """Nodes, the leader among them."""
 
 
 class Shard:
@@ -80,6 +94,7 @@ class Shard:
         ids: makes member ids.
         read_topics: finds the topics in a consumer's metadata.
         now_ms: epoch milliseconds; the clock never goes back.
+        acks: when writes count as done.
         wheel_size: slots a level of the timing wheel has. 512 keeps the worst stall of a
             million timers ten times smaller than the classic 20.
     """
@@ -91,6 +106,7 @@ class Shard:
         read_topics: TopicReader,
         *,
         now_ms: int,
+        acks: AckPolicy = AckPolicy(),  # noqa: B008  # A frozen value.
         wheel_size: int = 512,
     ) -> None:
         self.machine = GroupMachine(config, ids, read_topics)
@@ -103,16 +119,24 @@ class Shard:
         self._sessions: Purgatory[str] = Purgatory(self.timer)
         self._inner: deque[Command] = deque()
         self._host = Host(self.machine, self._inner.append)
+        self.replicas = Replicas(acks)
+        self._fetches: Purgatory[str] = Purgatory(self.timer)
+        self._fetched: deque[FetchEntries] = deque()
         self._writes = WriteQueue(
             self.timer,
             apply=lambda record: self.machine.apply(record, self._now_ms),
             drop=self.machine.drop,
             post=self._inner.append,
+            are_enough=lambda: self.replicas.are_enough,
             timeout_ms=config.offset_commit_timeout_ms,
         )
         self._unloaded: ErrorCode | None = None
-        self._offset_check = _OffsetCheck(self._inner)
-        self.timer.add(self._offset_check, now_ms + config.offsets_retention_check_interval_ms)
+        self._offset_check = _Recurring(
+            config.offsets_retention_check_interval_ms, lambda: self._inner.append(ExpireOffsets())
+        )
+        self._lag_check = _Recurring(max(1, acks.lag_time_max_ms // 2), self._look_at_followers)
+        self._in_sync_changed = False
+        self._offset_check.arm(self.timer, now_ms)
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
         """Load, first half: apply what the log holds, in its order. Nothing serves yet."""
@@ -120,7 +144,8 @@ class Shard:
             self.machine.apply(record, now_ms)
 
     def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        """Load, second half: bring the groups to life, with full session time-outs from now.
+        """Load, second half: serve. Groups come to life when they are asked for, and by and by
+        with the ticks that follow, with full session time-outs from then.
 
         Args:
             sequence: of the last entry that was read; appends go on after it.
@@ -128,11 +153,16 @@ class Shard:
         """
         self._now_ms = now_ms
         self._writes.start_at(sequence, next_offset)
+        self.replicas.tail.start_at(next_offset)
         outbox = Outbox()
-        out = Outcome()
-        self.machine.restore(now_ms, out)
-        self._carry_out(out, outbox)
+        self.machine.restore()
+        self._revive_some(outbox)
         return self._finish(outbox)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if all groups that were loaded have come to life."""
+        return not self.machine.sleepers
 
     def records(self) -> list[Record]:
         """What is durable, as the records that bring it back; for a snapshot.
@@ -152,8 +182,11 @@ class Shard:
             case Tick():
                 self.timer.advance_to(now_ms)
                 self._let_sessions_go_first()
+                self._revive_some(outbox)
             case Appended():
-                self._writes.appended(event.sequence)
+                self._appended(event)
+            case FetchEntries():
+                self._fetch(event)
             case AppendFailed():
                 if self._writes.append_failed(event.sequence, event.failure):
                     self._drain(outbox)
@@ -173,6 +206,7 @@ class Shard:
             "sync": self._syncs,  # type: ignore[dict-item]
             "heartbeat": self._sessions,  # type: ignore[dict-item]
             "produce": self._writes.purgatory,  # type: ignore[dict-item]
+            "fetch": self._fetches,  # type: ignore[dict-item]
         }
         parked_joins = sum(group.parked_joins for group in groups)
         return ShardStats(
@@ -186,6 +220,8 @@ class Shard:
             purged={name: p.purged_total for name, p in purgatories.items()},
             pending_appends=self._writes.pending,
             high_watermark=self._writes.high_watermark,
+            end_offset=self._writes.end_offset,
+            in_sync=len(self.replicas.in_sync),
         )
 
     # --- One step ---
@@ -194,6 +230,12 @@ class Shard:
         out = Outcome()
         self.machine.handle(command, self._now_ms, out)
         self._carry_out(out, outbox)
+
+    def _revive_some(self, outbox: Outbox) -> None:
+        if self.machine.sleepers:
+            out = Outcome()
+            self.machine.revive_some(REVIVE_SLICE, self._now_ms, out)
+            self._carry_out(out, outbox)
 
     def _drain(self, outbox: Outbox) -> None:
         while self._inner:
@@ -218,18 +260,66 @@ class Shard:
         while self._inner:
             self._drain(outbox)
             outbox.append = outbox.append or self._writes.next_append()
+        if self._fetched:
+            self._answer_fetches(outbox)
+        for check in (self._offset_check, self._lag_check):
+            if check.has_run:
+                check.arm(self.timer, self._now_ms)
+        if self._in_sync_changed:
+            self._in_sync_changed = False
+            outbox.in_sync = self.replicas.in_sync
         outbox.next_deadline_ms = self.timer.next_expiration_ms()
-        if self._offset_check.has_run:
-            self._offset_check.has_run = False
-            interval_ms = self._config.offsets_retention_check_interval_ms
-            self.timer.add(self._offset_check, self._now_ms + interval_ms)
-            outbox.next_deadline_ms = self.timer.next_expiration_ms()
+        if self.machine.sleepers:
+            outbox.next_deadline_ms = self._now_ms
         return outbox
 
     def _let_sessions_go_first(self) -> None:
         due = sorted(self._inner, key=lambda command: not isinstance(command, SessionExpired))
         self._inner.clear()
         self._inner.extend(due)
+
+    # --- The log, and those who follow it ---
+
+    def _appended(self, event: Appended) -> None:
+        base_offset = self._writes.end_offset
+        self._writes.appended(event.sequence)
+        if event.encoded:
+            self.replicas.tail.add(TailEntry(event.sequence, base_offset, event.encoded))
+        self._advance()
+        self._fetches.check_and_complete(SHARD_KEY)
+
+    def _fetch(self, fetch: FetchEntries) -> None:
+        end_offset = self._writes.end_offset
+        self.replicas.fetched(fetch.follower, fetch.offset, end_offset, self._now_ms)
+        self._look_at_followers()
+        if not self._lag_check.is_pending:
+            self._lag_check.arm(self.timer, self._now_ms)
+        tail = self.replicas.tail
+        if not tail.has(fetch.offset):
+            self._fetched.append(fetch)
+            return
+        operation = DelayedFetch(fetch, tail.bytes_from, self._fetched.append)
+        deadline_ms = self._now_ms + fetch.max_wait_ms
+        self._fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
+
+    def _look_at_followers(self) -> None:
+        if self.replicas.look(self._writes.high_watermark, self._now_ms):
+            self._in_sync_changed = True
+        self._advance()
+
+    def _advance(self) -> None:
+        self._writes.advance(self.replicas.high_watermark(self._writes.end_offset))
+
+    def _answer_fetches(self, outbox: Outbox) -> None:
+        tail, end_offset = self.replicas.tail, self._writes.end_offset
+        while self._fetched:
+            fetch = self._fetched.popleft()
+            if tail.has(fetch.offset):
+                entries = tail.entries_from(fetch.offset)
+                answer = FetchedEntries(entries=entries, end_offset=end_offset)
+            else:
+                answer = FetchedEntries(end_offset=end_offset, is_gone=True)
+            outbox.fetched.append((fetch.call_id, answer))
 
     # --- Timers and watches ---
 
@@ -279,6 +369,10 @@ class Shard:
     def _unload(self, error: ErrorCode, outbox: Outbox) -> None:
         self._writes.refuse_all(error)
         self._drain(outbox)
+        for operation in self._fetches.cancel_for_key(SHARD_KEY):
+            assert isinstance(operation, DelayedFetch)
+            refused = operation.fetch.refusal(Refused(error))
+            outbox.fetched.append((operation.fetch.call_id, refused))
         out = Outcome()
         self.machine.unload(error, out)
         outbox.replies += out.replies
@@ -289,9 +383,11 @@ class Shard:
         if isinstance(event, Tick):
             self.timer.advance_to(self._now_ms)  # What is left in it runs out unheard.
             self._inner.clear()
+        assert self._unloaded is not None
+        refused = Refused(self._unloaded)
+        if isinstance(event, FetchEntries):
+            outbox.fetched.append((event.call_id, event.refusal(refused)))
         if isinstance(event, Request):
-            assert self._unloaded is not None
-            refused = Refused(self._unloaded)
             try:
                 admission.check_group_id(event)
             except Refused as invalid:
@@ -300,16 +396,21 @@ class Shard:
         outbox.unloaded = True
 
 
-class _OffsetCheck(TimerTask):
-    """Comes round every check interval and asks for expired offsets to be dropped."""
+class _Recurring(TimerTask):
+    """Comes round every interval. It is armed anew at the end of the step in which it ran."""
 
-    __slots__ = ("_inner", "has_run")
+    __slots__ = ("_action", "_interval_ms", "has_run")
 
-    def __init__(self, inner: deque[Command]) -> None:
+    def __init__(self, interval_ms: int, action: Callable[[], None]) -> None:
         super().__init__()
-        self._inner = inner
+        self._interval_ms = interval_ms
+        self._action = action
         self.has_run = False
 
+    def arm(self, timer: Timer, now_ms: int) -> None:
+        self.has_run = False
+        timer.add(self, now_ms + self._interval_ms)
+
     def run(self) -> None:
-        self._inner.append(ExpireOffsets())
         self.has_run = True
+        self._action()

@@ -34,7 +34,8 @@ class Conflict(Exception):
 class NodeInfo:
     """A node and where it is reached. `incarnation` differs between its starts.
 
-    `stopping` asks the controller to lead the node's shards elsewhere.
+    `stopping` asks the controller to lead the node's shards elsewhere. `in_sync` says of shards
+    that the node leads, by shard and epoch, which nodes keep up with it.
     """
 
     node_id: int
@@ -42,6 +43,7 @@ class NodeInfo:
     port: int
     incarnation: str
     stopping: bool = False
+    in_sync: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
 
     def to_bytes(self) -> bytes:
         """As stores keep it."""
@@ -50,7 +52,9 @@ class NodeInfo:
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeInfo:
         """What `to_bytes` made."""
-        return cls(**json.loads(data))
+        kept: dict[str, Any] = json.loads(data)
+        kept["in_sync"] = tuple((s, epoch, tuple(nodes)) for s, epoch, nodes in kept["in_sync"])
+        return cls(**kept)
 
 
 @dataclass(frozen=True, slots=True)

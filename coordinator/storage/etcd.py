@@ -21,6 +21,7 @@ from itertools import chain, count
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
+from coordinator.storage.chain import Chain
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
 from coordinator.storage.etcd_txn import delete, exists, get, put, unchanged
@@ -122,28 +123,15 @@ class EtcdLog:
         if not response.succeeded:
             _judge(response, fence, entry.sequence, frame)
 
-    async def load(self, fence: Fence) -> Loaded:
-        # Everything below is read as of one revision, at which the fence still held.
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
+        # Everything is read as of one revision, at which the fence still held.
         response = await self._client.range(pb.RangeRequest(key=self._key("fence", fence.shard)))
         _check_epoch([kv.value for kv in response.kvs], fence)
-        revision = response.header.revision
-        snapshot = await self._load_snapshot(fence.shard, revision)
-        before = 0 if snapshot is None else snapshot.sequence
-        next_offset = 0 if snapshot is None else snapshot.next_offset
-        entries = []
-        async for sequence, frame in self._read_numbered(
-            "entry", fence.shard, before + 1, revision
-        ):
-            entry = frames.decode(frame, fence.shard, sequence)
-            if sequence != before + 1 or entry.base_offset != next_offset:
-                raise Damaged(
-                    f"etcd, {self._prefix}: shard {fence.shard}: entry {sequence} (offset "
-                    f"{entry.base_offset}) follows entry {before} (offset {next_offset})"
-                )
-            next_offset += len(entry.records)
-            before = sequence
-            entries.append(entry)
-        return Loaded(snapshot, entries)
+        return await self._read(fence.shard, after, response.header.revision)
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        response = await self._client.range(pb.RangeRequest(key=self._key("fence", shard)))
+        return await self._read(shard, after, response.header.revision)
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
@@ -260,12 +248,25 @@ class EtcdLog:
         found = (await self._client.range(pb.RangeRequest(key=key))).kvs
         _check_epoch([kv.value for kv in found], fence)
 
-    async def _load_snapshot(self, shard: ShardId, revision: int) -> Snapshot | None:
+    async def _read(self, shard: ShardId, after: int, revision: int) -> Loaded:
+        chain = Chain(
+            f"etcd, {self._prefix}: shard {shard}",
+            await self._load_snapshot(shard, revision, after),
+            after,
+        )
+        async for sequence, frame in self._read_numbered("entry", shard, chain.last + 1, revision):
+            chain.add(frames.decode(frame, shard, sequence))
+        return chain.loaded()
+
+    async def _load_snapshot(self, shard: ShardId, revision: int, after: int) -> Snapshot | None:
+        """None if there is none that goes further than `after`."""
         key = self._key("snapshot", shard)
         found = (await self._client.range(pb.RangeRequest(key=key, revision=revision))).kvs
         if not found:
             return None
         row = json.loads(found[0].value)
+        if row["sequence"] <= after:
+            return None
         chunks = [
             frames.decode(frame, shard, row["sequence"])
             async for number, frame in self._read_numbered(

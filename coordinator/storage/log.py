@@ -150,12 +150,19 @@ class GroupLog(Protocol):
         """
         ...
 
-    async def load(self, fence: Fence) -> Loaded:
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
         """Everything there is, linearizable: nothing acknowledged earlier is missing.
 
+        Args:
+            after: the last entry that the reader has already. If a snapshot has taken the place
+                of entries after that one, everything is read all the same.
         Raises:
             Damaged: an entry is not what was written.
         """
+        ...
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        """The same for a reader who does not own the shard. See `load`."""
         ...
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:

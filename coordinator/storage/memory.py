@@ -11,6 +11,7 @@ from collections import deque
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
+from coordinator.storage.chain import Chain
 from coordinator.storage.log import (
     Ambiguous,
     Entry,
@@ -46,7 +47,7 @@ class MemoryLog:
         self._failures: dict[str, deque[str]] = {}
 
     def fail_next(self, step: str, kind: str) -> None:
-        """Let the next `fence`, `append`, `load` or `write_snapshot` fail; calls queue up.
+        """Let the next `fence`, `append`, `load`, `read` or `write_snapshot` fail; calls queue up.
 
         Args:
             kind: one of `FAILURES`.
@@ -87,15 +88,11 @@ class MemoryLog:
         if ambiguous:
             raise Ambiguous
 
-    def load_now(self, fence: Fence) -> Loaded:
+    def load_now(self, fence: Fence, after: int = 0) -> Loaded:
         """See `GroupLog.load`."""
         self._failure("load")
         self._check(fence)
-        stored = sorted(self._frames.get(fence.shard, {}).items())
-        return Loaded(
-            self._snapshots.get(fence.shard),
-            [frames.decode(frame, fence.shard, sequence) for sequence, frame in stored],
-        )
+        return self._read(fence.shard, after)
 
     def write_snapshot_now(self, fence: Fence, snapshot: Snapshot) -> None:
         """See `GroupLog.write_snapshot`."""
@@ -117,14 +114,25 @@ class MemoryLog:
     async def append(self, fence: Fence, entry: Entry) -> None:
         self.append_now(fence, entry)
 
-    async def load(self, fence: Fence) -> Loaded:
-        return self.load_now(fence)
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
+        return self.load_now(fence, after)
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        self._failure("read")
+        return self._read(shard, after)
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         self.write_snapshot_now(fence, snapshot)
 
     async def close(self) -> None:
         pass
+
+    def _read(self, shard: ShardId, after: int) -> Loaded:
+        chain = Chain(f"memory, shard {shard}", self._snapshots.get(shard), after)
+        for sequence, frame in sorted(self._frames.get(shard, {}).items()):
+            if sequence > chain.last:
+                chain.add(frames.decode(frame, shard, sequence))
+        return chain.loaded()
 
     def _failure(self, step: str) -> bool:
         """True if this step is to be carried out and then to look ambiguous."""

@@ -20,6 +20,7 @@ import apsw
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage import schema
+from coordinator.storage.chain import Chain
 from coordinator.storage.folder import DATABASE, FolderLock
 from coordinator.storage.log import (
     CannotOpen,
@@ -96,8 +97,14 @@ class SqliteLog:
             raise TooLarge(f"an entry of {len(frame)} bytes")
         await self._writer.add((fence.shard, fence.epoch, entry.sequence, frame))
 
-    async def load(self, fence: Fence) -> Loaded:
-        return await asyncio.to_thread(self._load, fence)
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
+        epoch, found = await asyncio.to_thread(self._read, fence.shard, after)
+        if epoch != fence.epoch:
+            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+        return found
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        return (await asyncio.to_thread(self._read, shard, after))[1]
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         if not await self._writer.run(partial(_make_room, fence, snapshot.sequence)):
@@ -134,21 +141,20 @@ class SqliteLog:
                 file.truncate(size_bytes)
                 os.fsync(file.fileno())
 
-    def _load(self, fence: Fence) -> Loaded:
+    def _read(self, shard: ShardId, after: int) -> tuple[int, Loaded]:
+        """The epoch in which it was true, and what there is."""
         path = self.folder / DATABASE
         try:
             connection = open_to_read(path, self._vfs)
             with connection:
-                found = read_shard(connection, fence.shard)
-                epoch, _ = _fence_row(connection, fence.shard)
+                found = read_shard(connection, shard, after)
+                epoch, _ = _fence_row(connection, shard)
             connection.close()
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise Damaged(f"{path}: {error}. {ADVICE}") from error
         except Damaged as error:
             raise Damaged(f"{path}: {error}. {ADVICE}") from error
-        if epoch != fence.epoch:
-            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
-        return found
+        return epoch, found
 
 
 ADVICE = (
@@ -169,38 +175,26 @@ def open_to_read(path: Path, vfs: str | None = None) -> apsw.Connection:
     return connection
 
 
-def read_shard(connection: apsw.Connection, shard: ShardId) -> Loaded:
-    """A shard as it is stored.
+def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> Loaded:
+    """A shard as it is stored, or what follows the entry `after`.
 
     Raises:
         Damaged: an entry is not what was written, or is missing.
         apsw.Error: the file cannot be read.
     """
     _, last = _fence_row(connection, shard)
-    snapshot = _read_snapshot(connection, shard)
-    before = 0 if snapshot is None else snapshot.sequence
-    next_offset = 0 if snapshot is None else snapshot.next_offset
-    entries = []
+    chain = Chain(f"shard {shard}", _read_snapshot(connection, shard), after)
     # One at a time: the frames together are as large as all that is made of them.
     for sequence, frame in connection.execute(
-        "SELECT sequence, frame FROM entry WHERE shard = ? ORDER BY id", (shard,)
+        "SELECT sequence, frame FROM entry WHERE shard = ? AND sequence > ? ORDER BY id",
+        (shard, after),
     ):
         assert isinstance(sequence, int)
         assert isinstance(frame, bytes)
-        if sequence != before + 1:
-            raise Damaged(f"shard {shard}: entry {sequence} follows entry {before}")
-        entry = frames.decode(frame, shard, sequence)
-        if entry.base_offset != next_offset:
-            raise Damaged(
-                f"shard {shard}, entry {sequence}: it begins at offset {entry.base_offset}, "
-                f"and the one before ended at {next_offset}"
-            )
-        next_offset += len(entry.records)
-        before = sequence
-        entries.append(entry)
-    if before != last:
-        raise Damaged(f"shard {shard}: it ends with entry {before}, and {last} was written")
-    return Loaded(snapshot, entries)
+        chain.add(frames.decode(frame, shard, sequence))
+    if chain.last != last:
+        raise Damaged(f"shard {shard}: it ends with entry {chain.last}, and {last} was written")
+    return chain.loaded()
 
 
 def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | None:

@@ -34,6 +34,7 @@ from kazoo.exceptions import (
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
+from coordinator.storage.chain import Chain
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
@@ -123,29 +124,19 @@ class ZooKeeperLog:
             return  # An earlier attempt has written it after all.
         raise Fenced(f"entry {sequence} does not follow what shard {shard} holds")
 
-    async def load(self, fence: Fence) -> Loaded:
-        shard = fence.shard
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
         await self._check_fence(fence)
-        snapshot = await self._load_snapshot(shard)
-        before = 0 if snapshot is None else snapshot.sequence
-        next_offset = 0 if snapshot is None else snapshot.next_offset
-        names = sorted(await self._client.ask("get_children", self._path("entry", shard)))
-        # What a trim was too late to delete is not read.
-        names = [name for name in names if int(name) > before]
-        entries = []
-        for sequence, frame in await self._read_all(self._path("entry", shard), names):
-            entry = frames.decode(frame, shard, int(sequence))
-            if entry.sequence != before + 1 or entry.base_offset != next_offset:
-                raise Damaged(
-                    f"ZooKeeper, {self._prefix}: shard {shard}: entry {entry.sequence} (offset "
-                    f"{entry.base_offset}) follows entry {before} (offset {next_offset})"
-                )
-            next_offset += len(entry.records)
-            before = entry.sequence
-            entries.append(entry)
+        found = await self._read(fence.shard, after)
         # Whoever took the shard over while it was read has it now.
         await self._check_fence(fence)
-        return Loaded(snapshot, entries)
+        return found
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        await self._client.read(self._path("fence", shard))  # From here on all is as new.
+        try:
+            return await self._read(shard, after)
+        except NoNodeError as error:
+            raise Unavailable(f"ZooKeeper: shard {shard} was trimmed while it was read") from error
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
@@ -246,11 +237,23 @@ class ZooKeeperLog:
         if stat.version != fence.token:
             raise Fenced(f"epoch {fence.epoch} has been followed by {data.decode()}")
 
-    async def _load_snapshot(self, shard: ShardId) -> Snapshot | None:
+    async def _read(self, shard: ShardId, after: int) -> Loaded:
+        folder = self._path("entry", shard)
+        where = f"ZooKeeper, {self._prefix}: shard {shard}"
+        chain = Chain(where, await self._load_snapshot(shard, after), after)
+        names = sorted(await self._client.ask("get_children", folder))
+        # What a trim was too late to delete is not read.
+        names = [name for name in names if int(name) > chain.last]
+        for sequence, frame in await self._read_all(folder, names):
+            chain.add(frames.decode(frame, shard, int(sequence)))
+        return chain.loaded()
+
+    async def _load_snapshot(self, shard: ShardId, after: int) -> Snapshot | None:
+        """None if there is none that goes further than `after`."""
         data, _ = await self._client.read(self._path("snapshot", shard))
-        if not data:
+        row = json.loads(data) if data else {"sequence": 0}
+        if row["sequence"] <= after:
             return None
-        row = json.loads(data)
         names = [f"{row['sequence']:020}-{number:06}" for number in range(row["chunks"])]
         try:
             found = await self._read_all(self._path("chunk", shard), names)

@@ -42,6 +42,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
     GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
     UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
+    NOT_CONTROLLER: _ErrorCode.ValueType  # 41
+    """Another node decides who leads which shard."""
     INVALID_REQUEST: _ErrorCode.ValueType  # 42
     KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
@@ -79,6 +81,8 @@ INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
 REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
 UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
+NOT_CONTROLLER: ErrorCode.ValueType  # 41
+"""Another node decides who leads which shard."""
 INVALID_REQUEST: ErrorCode.ValueType  # 42
 KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 NON_EMPTY_GROUP: ErrorCode.ValueType  # 68

@@ -8,7 +8,8 @@ import contextlib
 import pytest
 
 from coordinator.cluster import runner as runner_module
-from coordinator.cluster.runner import ClusterRunner
+from coordinator.cluster.controller import MoveRequested
+from coordinator.cluster.runner import ClusterRunner, Duties, NotController
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeInfo, ShardState
 from coordinator.storage.memory_coordination import MemoryCoordination
@@ -20,17 +21,23 @@ pytestmark = pytest.mark.integration  # Elections take their time.
 class Place:
     """A node's runner, and what it leads."""
 
-    def __init__(self, coordination: MemoryCoordination, number: int) -> None:
+    def __init__(self, coordination: MemoryCoordination, number: int, replicas: int) -> None:
         self.leads: dict[int, int] = {}
+        self.follows: dict[int, tuple[int | None, int]] = {}
         self.reports: list[str] = []
         self.history: list[tuple] = []
         self.runner = ClusterRunner(
             coordination,
             NodeInfo(number, "h", number, f"start of {number}"),
             [ShardId(n) for n in range(SHARDS)],
-            take=self.take,
-            release=self.release,
-            report=self.reports.append,
+            Duties(
+                take=self.take,
+                release=self.release,
+                follow=self.follow,
+                unfollow=self.unfollow,
+                report=self.reports.append,
+            ),
+            replicas=replicas,
         )
 
     def take(self, shard, term):
@@ -41,11 +48,18 @@ class Place:
     def release(self, shard):
         self.history.append(("release", shard, self.leads.pop(shard)))
 
+    def follow(self, shard, leader, epoch):
+        assert shard not in self.leads
+        self.follows[shard] = (None if leader is None else leader.node_id, epoch)
+
+    def unfollow(self, shard):
+        del self.follows[shard]
+
 
 @contextlib.asynccontextmanager
-async def places(*numbers: int):
+async def places(*numbers: int, replicas: int = 1):
     coordination = MemoryCoordination()
-    some = [Place(coordination, number) for number in numbers]
+    some = [Place(coordination, number, replicas) for number in numbers]
     for place in some:
         await place.runner.start()
     try:
@@ -84,7 +98,7 @@ async def test_one_node_leads_everything():
 async def test_nodes_that_come_get_their_share():
     async with places(1) as (coordination, (one,)):
         await until(lambda: all_led_once(one))
-        two = Place(coordination, 2)
+        two = Place(coordination, 2, 1)
         await two.runner.start()
         await until(lambda: len(one.leads) == len(two.leads) == SHARDS // 2)
         assert all_led_once(one, two)
@@ -144,8 +158,51 @@ async def test_a_controller_whose_view_is_old_gives_way_to_what_is_written():
         await coordination.write(
             1, ShardState(ShardId(0), 1, state.epoch + 5, (1,), (1,), state.version)
         )
-        two = Place(coordination, 2)
+        two = Place(coordination, 2, 1)
         await two.runner.start()
         await until(lambda: two.leads and all_led_once(one, two))
         assert (one.leads | two.leads)[0] >= state.epoch + 5
         await two.runner.stop(1.0)
+
+
+async def test_a_follower_in_sync_takes_over_and_others_do_not():
+    async with places(1, 2, 3, replicas=2) as (_, some):
+        by_number = {place.runner.node.node_id: place for place in some}
+        await until(lambda: sum(len(place.follows) for place in some) == SHARDS)
+        view = some[0].runner.view
+        for shard, state in view.shards.items():
+            by_number[state.leader].runner.keep_up(shard, state.replicas)
+        await until(lambda: all(len(s.in_sync) == 2 for s in some[0].runner.view.shards.values()))
+        assert some[0].runner.view.shards.keys() == view.shards.keys()
+        gone, heirs = by_number.pop(1), dict(gone_shards(view))
+        await gone.runner.stop(5)
+        for shard, heir in heirs.items():
+            assert shard in by_number[heir].leads, "the one that was in sync leads now"
+        assert not gone.follows
+
+
+def gone_shards(view):
+    """Of the shards that node 1 leads: who is its other replica."""
+    for shard, state in view.shards.items():
+        if state.leader == 1:
+            yield shard, next(node for node in state.replicas if node != 1)
+
+
+async def test_operators_ask_the_controller_and_nobody_else():
+    async with places(1, 2) as (_, some):
+        await until(lambda: len(some[0].leads) == len(some[1].leads) == SHARDS // 2)
+        controller, other = sorted(some, key=lambda place: not place.runner.is_controller)
+        shard = ShardId(next(iter(controller.leads)))
+        with pytest.raises(NotController):
+            await other.runner.decide(MoveRequested(shard, (other.runner.node.node_id,)))
+        await controller.runner.decide(MoveRequested(shard, (other.runner.node.node_id,)))
+        await until(lambda: shard in other.leads and shard not in controller.leads)
+
+
+async def test_a_drained_node_leads_nothing_until_it_is_to_lead_again():
+    async with places(1, 2) as (_, some):
+        await until(lambda: len(some[0].leads) == len(some[1].leads) == SHARDS // 2)
+        some[1].runner.drain()
+        await until(lambda: len(some[0].leads) == SHARDS and not some[1].leads)
+        some[1].runner.drain(undo=True)
+        await until(lambda: len(some[0].leads) == len(some[1].leads) == SHARDS // 2)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import json
 import signal
 
 import pytest
 
 from coordinator.assignors import TopicPartition
+from coordinator.cli.main import main
 from coordinator.client import GroupMember
 from tests.faults.stores import (
     EtcdCluster,
@@ -19,7 +22,7 @@ from tests.faults.stores import (
 from tests.serving import Process, free_port
 
 pytestmark = pytest.mark.timeout(240)
-GROUPS = 8
+GROUPS = SHARDS = 8
 KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 
 
@@ -47,7 +50,7 @@ class Nodes:
     async def start(self, number: int) -> None:
         port = self._ports.setdefault(number, free_port())
         flags = (
-            "--store", self._store, "--node-id", str(number), "--shards", "8",
+            "--store", self._store, "--node-id", str(number), "--shards", str(SHARDS),
             "--listen", f"127.0.0.1:{port}", "--metrics-listen", "",
             "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "1000",
         )  # fmt: skip
@@ -143,3 +146,58 @@ async def test_a_stopped_node_that_wakes_up_cannot_do_harm(store):
         await commit_everywhere(some, 3)
         await nothing_happens(some, 4.0)
         await commit_everywhere(some, 4)
+
+
+def command(nodes: Nodes, *line: str) -> list[dict]:
+    """Rows that `coordinator` prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = main([*line, "--bootstrap", ",".join(nodes.addresses), "-o", "json"])
+    assert status == 0
+    return json.loads(out.getvalue())
+
+
+async def rows(nodes: Nodes, *line: str, until=lambda rows: True) -> list[dict]:
+    """They are as they should be, sooner or later."""
+    async with asyncio.timeout(30):
+        while True:
+            found = await asyncio.to_thread(command, nodes, *line)
+            if until(found):
+                return found
+            await asyncio.sleep(0.2)
+
+
+def led(rows: list[dict]) -> list[int]:
+    return [int(row["LEADS"]) for row in rows]
+
+
+async def test_operators_see_and_move_what_nodes_lead(store):
+    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+        found = await rows(nodes, "groups", "list")
+        assert [row["GROUP"] for row in found] == [f"group-{n}" for n in range(GROUPS)]
+        found = await rows(
+            nodes, "cluster", "describe", until=lambda rows: sorted(led(rows)) == [2, 3, 3]
+        )
+        assert sum(int(row["REPLICAS"]) for row in found) == 2 * SHARDS
+        assert sum(row["CONTROLLER"] != "-" for row in found) == 1
+        await rows(
+            nodes,
+            *("cluster", "describe", "--shards"),
+            until=lambda rows: all(len(row["IN-SYNC"].split(",")) == 2 for row in rows),
+        )
+        await rows(nodes, "cluster", "drain", "2")
+        found = await rows(nodes, "cluster", "describe", until=lambda rows: led(rows)[1] == 0)
+        assert found[1]["STATE"] == "draining"
+        await commit_everywhere(some, 1)
+        await rows(nodes, "cluster", "drain", "2", "--undo")
+        await rows(nodes, "cluster", "describe", until=lambda rows: led(rows)[1] >= 2)
+        await rows(nodes, "cluster", "move", "5", "3", "1")
+        found = await rows(
+            nodes,
+            *("cluster", "describe", "--shards"),
+            until=lambda rows: rows[5]["LEADER"] == "3",
+        )
+        assert found[5]["REPLICAS"] == "3,1"
+        await rows(nodes, "cluster", "elect")
+        await nothing_happens(some, 1.0)
+        await commit_everywhere(some, 2)

@@ -286,7 +286,7 @@ class SlowLog(MemoryLog):
         super().__init__()
         self.may_load = asyncio.Event()
 
-    async def load(self, fence):
+    async def load(self, fence, after=0):
         await self.may_load.wait()
         return self.load_now(fence)
 

@@ -178,3 +178,24 @@ async def test_many_writers_are_all_served(log):
     await asyncio.gather(*(write(log, fence, *range(1, 50)) for fence in fences))
     for fence in fences:
         assert [e.sequence for e in (await log.load(fence)).entries] == list(range(1, 50))
+
+
+async def test_a_reader_gets_what_it_does_not_have_yet(log):
+    fence = await log.fence(S0)
+    await write(log, fence, 1, 2, 3)
+    for loaded in (await log.load(fence, 2), await log.read(S0, 2)):
+        assert (loaded.snapshot, loaded.entries) == (None, [entry(3)])
+    for loaded in (await log.load(fence, 3), await log.read(S0, 3)):
+        assert (loaded.snapshot, loaded.entries) == (None, [])
+    await log.write_snapshot(fence, Snapshot(2, 2, [b"sum"]))
+    for loaded in (await log.load(fence, 2), await log.read(S0, 2)):
+        assert (loaded.snapshot, loaded.entries) == (None, [entry(3)])
+    for loaded in (await log.load(fence, 1), await log.read(S0, 1)):
+        assert list(loaded.records()) == [b"sum", b"r3"], "what it lacks is in the snapshot alone"
+
+
+async def test_whoever_reads_needs_no_fence(log):
+    await write(log, await log.fence(S0), 1)
+    await log.fence(S0)
+    assert (await log.read(S0)).entries == [entry(1)]
+    assert (await log.read(S1)).entries == []

@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     [
         ("UPDATE entry SET frame = substr(frame, 1, 20) WHERE sequence = 2", "shard 0, entry 2"),
         ("UPDATE entry SET frame = zeroblob(length(frame)) WHERE sequence = 2", "shard 0, entry 2"),
-        ("DELETE FROM entry WHERE sequence = 2", "shard 0: entry 3 follows entry 1"),
+        ("DELETE FROM entry WHERE sequence = 2", r"shard 0: entry 3 \(offset 2\) follows entry 1"),
         ("DELETE FROM entry WHERE sequence = 3", "ends with entry 2, and 3 was written"),
         (
             "UPDATE entry SET frame = (SELECT frame FROM entry WHERE id = 1) WHERE id = 2",

@@ -1,0 +1,94 @@
+"""`coordinator cluster`: the nodes that share a store, and who leads which shard."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+from coordinator.cli.output import Row, add_common_flags, show
+from coordinator.client.cluster import ClusterAdmin
+
+ABSENT = "-"
+
+
+def add_parsers(parser: argparse.ArgumentParser) -> None:
+    """The actions and their flags."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    for name, text, action in (
+        ("describe", "nodes with what they lead, or with --shards every shard", _describe),
+        ("elect", "have preferred leaders lead, where they are in sync", _elect),
+        ("move", "give a shard other replicas, the preferred leader first", _move),
+        ("drain", "have a node lead nothing any more, while it runs on", _drain),
+    ):
+        command = actions.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run, action=action)
+        add_common_flags(command)
+        if name == "describe":
+            command.add_argument("--shards", action="store_true", help="every shard")
+        if name == "elect":
+            command.add_argument("shard", type=int, nargs="*", help="which; none means all")
+        if name == "move":
+            command.add_argument("shard", type=int)
+            command.add_argument("node", type=int, nargs="+", help="the replicas in their order")
+        if name == "drain":
+            command.add_argument("node", type=int)
+            command.add_argument("--undo", action="store_true", help="let it lead again")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry an action out and print its rows; the exit status."""
+    with ClusterAdmin(options.bootstrap) as admin:
+        return show(options, lambda: options.action(admin, options))
+
+
+def _describe(admin: ClusterAdmin, options: argparse.Namespace) -> list[Row]:
+    return _shards(admin) if options.shards else _nodes(admin)
+
+
+def _nodes(admin: ClusterAdmin) -> list[Row]:
+    cluster = admin.describe()
+    led = Counter(shard.leader for shard in cluster.shards)
+    held = Counter(node for shard in cluster.shards for node in shard.replicas)
+    in_sync = Counter(node for shard in cluster.shards for node in shard.in_sync)
+    return [
+        {
+            "NODE": str(node.node_id),
+            "ADDRESS": f"{node.host}:{node.port}",
+            "CONTROLLER": f"epoch {cluster.controller_epoch}"
+            if node.node_id == cluster.controller
+            else ABSENT,
+            "LEADS": str(led[node.node_id]),
+            "REPLICAS": str(held[node.node_id]),
+            "IN-SYNC": str(in_sync[node.node_id]),
+            "STATE": "draining" if node.draining else "serving",
+        }
+        for node in cluster.nodes
+    ]
+
+
+def _shards(admin: ClusterAdmin) -> list[Row]:
+    return [
+        {
+            "SHARD": str(shard.shard),
+            "LEADER": ABSENT if shard.leader < 0 else str(shard.leader),
+            "EPOCH": str(shard.epoch),
+            "REPLICAS": ",".join(map(str, shard.replicas)) or ABSENT,
+            "IN-SYNC": ",".join(map(str, shard.in_sync)) or ABSENT,
+        }
+        for shard in admin.describe().shards
+    ]
+
+
+def _elect(admin: ClusterAdmin, options: argparse.Namespace) -> list[Row]:
+    admin.elect(options.shard)
+    return _shards(admin)
+
+
+def _move(admin: ClusterAdmin, options: argparse.Namespace) -> list[Row]:
+    admin.move(options.shard, options.node)
+    return [row for row in _shards(admin) if row["SHARD"] == str(options.shard)]
+
+
+def _drain(admin: ClusterAdmin, options: argparse.Namespace) -> list[Row]:
+    admin.drain(options.node, undo=options.undo)
+    return _nodes(admin)

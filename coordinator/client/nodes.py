@@ -1,0 +1,79 @@
+"""The coordinator's nodes, found through any of them; blocking, for tools."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import grpc
+
+from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
+
+TIMEOUT_S = 10.0
+
+
+class Nodes:
+    """Channels by address. Use it as a context manager.
+
+    Every method raises grpc.RpcError when nobody can be reached.
+
+    Args:
+        bootstrap: HOST:PORT, or several with commas between: the first that answers is asked.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap.split(",")
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    def channel(self, address: str) -> grpc.Channel:
+        """To one node."""
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(address)
+        return self._channels[address]
+
+    def coordinator_of(self, group_id: str) -> str:
+        """HOST:PORT of the node that coordinates a group.
+
+        Raises:
+            LookupError: nobody does, for now.
+        """
+        request = group_pb2.FindCoordinatorRequest(group_id=group_id)
+        for address in self._bootstrap:
+            stub = group_pb2_grpc.GroupCoordinatorStub(self.channel(address))
+            try:
+                found = stub.FindCoordinator(request, timeout=TIMEOUT_S)
+            except grpc.RpcError:
+                if address == self._bootstrap[-1]:
+                    raise
+                continue
+            if found.host:
+                return f"{found.host}:{found.port}"
+        raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
+
+    def describe(self) -> cluster_pb2.DescribeClusterResponse:
+        """All nodes, and who leads which shard, as far as the first that answers has heard."""
+        request = cluster_pb2.DescribeClusterRequest()
+        for address in self._bootstrap[:-1]:
+            try:
+                return self._cluster(address).DescribeCluster(request, timeout=TIMEOUT_S)
+            except grpc.RpcError:
+                continue
+        return self._cluster(self._bootstrap[-1]).DescribeCluster(request, timeout=TIMEOUT_S)
+
+    def addresses(self) -> dict[int, str]:
+        """HOST:PORT of every node by its number."""
+        return {node.node_id: f"{node.host}:{node.port}" for node in self.describe().nodes}
+
+    def _cluster(self, address: str) -> cluster_pb2_grpc.ClusterAdminStub:
+        return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))

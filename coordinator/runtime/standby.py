@@ -1,0 +1,164 @@
+"""A shard that another node leads, kept ready to be led here.
+
+A standby asks the leader for what comes after its own end, again and again, and applies it
+to a shard that nobody steps. The leader hands out only what the store has acknowledged, so
+there never is anything to take back, whoever leads next. If it is made the leader, it reads
+from the store whatever it lacks: a leader that told it too little, or a wrong thing about
+its end, costs time and no data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import ShardId
+from coordinator.runtime import codec
+from coordinator.runtime.snapshots import SnapshotPolicy
+from coordinator.shard.replicas import FetchedEntries
+from coordinator.shard.shard import Shard
+from coordinator.storage.coordination import NodeInfo
+from coordinator.storage.log import Damaged, GroupLog, Loaded, LogError
+from timer.clock import Clock
+
+MIN_BYTES = 1
+MAX_WAIT_MS = 500
+RETRY_S = 0.2
+
+
+class Unreachable(Exception):
+    """The leader did not answer."""
+
+
+Fetch = Callable[[NodeInfo, ShardId, int, int, int, int], Awaitable[FetchedEntries]]
+"""(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries; or it raises Unreachable."""
+
+
+@dataclass(slots=True)
+class Warm:
+    """A shard with everything up to an entry applied, not stepped yet."""
+
+    shard: Shard
+    sequence: int
+    next_offset: int
+    policy: SnapshotPolicy
+
+    @classmethod
+    def of(cls, shard: Shard, loaded: Loaded, now_ms: int) -> Warm:
+        """What the store holds. It takes a while: call it in a thread."""
+        shard.replay(map(codec.decode, loaded.records()), now_ms)
+        policy = SnapshotPolicy(
+            len(loaded.entries),
+            sum(len(record) for entry in loaded.entries for record in entry.records),
+            sum(map(len, loaded.snapshot.records)) if loaded.snapshot else 0,
+        )
+        return cls(shard, loaded.sequence, loaded.next_offset, policy)
+
+    def add(self, sequence: int, base_offset: int, records: Iterable[bytes], now_ms: int) -> None:
+        """The next entry.
+
+        Raises:
+            Damaged: it is not the one that follows.
+        """
+        if (sequence, base_offset) != (self.sequence + 1, self.next_offset):
+            raise Damaged(
+                f"entry {sequence} (offset {base_offset}) follows entry {self.sequence} "
+                f"(offset {self.next_offset})"
+            )
+        kept = tuple(records)
+        self.shard.replay(map(codec.decode, kept), now_ms)
+        self.sequence, self.next_offset = sequence, base_offset + len(kept)
+        self.policy.appended(sum(map(len, kept)))
+
+
+class Standby:
+    """Follows one shard on the current loop, until it is stopped.
+
+    Args:
+        new_shard: an empty one.
+        fetch: asks a leader.
+        report: told in words what does not work.
+    """
+
+    def __init__(
+        self,
+        shard_id: ShardId,
+        *,
+        log: GroupLog,
+        clock: Clock,
+        new_shard: Callable[[], Shard],
+        fetch: Fetch,
+        report: Callable[[str], None],
+    ) -> None:
+        self.shard_id = shard_id
+        self._log = log
+        self._clock = clock
+        self._new_shard = new_shard
+        self._fetch = fetch
+        self._report = report
+        self._followed: tuple[str | None, int] = (None, 0)
+        self._warm: Warm | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, leader: NodeInfo | None, epoch: int) -> None:
+        """Follow a leader from now on; None: wait for the next one."""
+        followed = (None if leader is None else leader.incarnation, epoch)
+        if followed == self._followed:
+            return
+        self._followed = followed
+        self._cancel()
+        if leader is not None:
+            self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
+
+    def stop(self) -> Warm | None:
+        """No longer follow; what has been gathered is the caller's."""
+        self._cancel()
+        warm, self._warm = self._warm, None
+        return warm
+
+    # --- Inside ---
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _follow(self, leader: NodeInfo, epoch: int) -> None:
+        while True:
+            try:
+                if self._warm is None:
+                    self._warm = await self._load()
+                found = await self._fetch(
+                    leader, self.shard_id, epoch, self._warm.next_offset, MIN_BYTES, MAX_WAIT_MS
+                )
+                if found.error is not ErrorCode.NONE:
+                    await asyncio.sleep(RETRY_S)
+                elif found.is_gone:
+                    await self._catch_up(self._warm)
+                for entry in found.entries:
+                    self._warm.add(
+                        entry.sequence, entry.base_offset, entry.records, self._clock.now_ms()
+                    )
+            except Unreachable:
+                await asyncio.sleep(RETRY_S)
+            except (Damaged, LogError) as error:
+                self._report(f"shard {self.shard_id} cannot be followed, it begins anew: {error}")
+                self._warm = None
+                await asyncio.sleep(RETRY_S)
+
+    async def _load(self) -> Warm:
+        loaded = await self._log.read(self.shard_id)
+        return await asyncio.to_thread(Warm.of, self._new_shard(), loaded, self._clock.now_ms())
+
+    async def _catch_up(self, warm: Warm) -> None:
+        """From the store, for the leader has not kept it in memory."""
+        loaded = await self._log.read(self.shard_id, warm.sequence)
+        if loaded.snapshot is not None:
+            self._warm = await asyncio.to_thread(
+                Warm.of, self._new_shard(), loaded, self._clock.now_ms()
+            )
+            return
+        for entry in loaded.entries:
+            warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())

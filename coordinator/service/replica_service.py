@@ -1,0 +1,107 @@
+"""The traffic between nodes: a leader hands the end of a shard's log to those who follow it."""
+
+from __future__ import annotations
+
+import grpc
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import ShardId
+from coordinator.runtime.node import Node
+from coordinator.runtime.standby import Unreachable
+from coordinator.service import translate
+from coordinator.service.rpc import Context
+from coordinator.shard.replicas import FetchedEntries, FetchEntries, TailEntry
+from coordinator.storage.coordination import NodeInfo
+from coordinator.v1 import replica_pb2 as pb
+from coordinator.v1 import replica_pb2_grpc
+
+GRACE_S = 2.0
+"""For an answer, beyond the time that the leader may hold it back."""
+
+
+class ReplicaService(replica_pb2_grpc.ShardReplicaServicer):
+    """The leader's side."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
+        fetch = FetchEntries(
+            call_id=self._node.new_call_id(),
+            follower=request.node_id,
+            offset=request.offset,
+            min_bytes=request.min_bytes,
+            max_wait_ms=request.max_wait_ms,
+        )
+        found = await self._node.fetch(ShardId(request.shard), request.leader_epoch, fetch)
+        return pb.FetchResponse(
+            error_code=translate.error_code(found.error),
+            error_message=found.message,
+            entries=[
+                pb.FetchResponse.Entry(
+                    sequence=entry.sequence, base_offset=entry.base_offset, records=entry.records
+                )
+                for entry in found.entries
+            ],
+            end_offset=found.end_offset,
+            is_gone=found.is_gone,
+        )
+
+
+class Peers:
+    """The follower's side: one channel to each other node.
+
+    Args:
+        node_id: of the node that asks.
+    """
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def fetch(
+        self,
+        leader: NodeInfo,
+        shard: ShardId,
+        epoch: int,
+        offset: int,
+        min_bytes: int,
+        max_wait_ms: int,
+    ) -> FetchedEntries:
+        """What comes after `offset` in a shard's log.
+
+        Raises:
+            Unreachable: no answer came.
+        """
+        address = f"{leader.host}:{leader.port}"
+        channel = self._channels.get(address)
+        if channel is None:
+            options = (("grpc.max_receive_message_length", -1),)
+            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=options)
+        request = pb.FetchRequest(
+            node_id=self._node_id,
+            shard=shard,
+            leader_epoch=epoch,
+            offset=offset,
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+        try:
+            found = await replica_pb2_grpc.ShardReplicaStub(channel).Fetch(
+                request, timeout=max_wait_ms / 1000 + GRACE_S
+            )
+        except grpc.aio.AioRpcError as error:
+            raise Unreachable(error.details()) from error
+        return FetchedEntries(
+            ErrorCode(found.error_code),
+            found.error_message,
+            tuple(TailEntry(e.sequence, e.base_offset, tuple(e.records)) for e in found.entries),
+            found.end_offset,
+            found.is_gone,
+        )
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()

@@ -1,0 +1,186 @@
+"""A standby gathers what a leader has, and a leader made of it lacks nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId, ShardId
+from coordinator.runtime.clock import AnchoredClock, RandomIds
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.standby import Standby, Unreachable
+from coordinator.runtime.topics import read_topics
+from coordinator.runtime.watchers import Watchers
+from coordinator.shard.replicas import AckPolicy, FetchedEntries, FetchEntries
+from coordinator.shard.shard import Shard
+from coordinator.storage.coordination import NodeInfo
+from coordinator.storage.log import Snapshot
+from coordinator.storage.memory import MemoryLog
+
+pytestmark = pytest.mark.integration  # It runs in the time of the clock.
+SHARD = ShardId(0)
+LEADER = NodeInfo(1, "h", 1, "first")
+OTHER = NodeInfo(3, "h", 3, "third")
+
+
+class Pair:
+    """A leader, and a standby which asks it without a network."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.clock = AnchoredClock()
+        self.failures: list[str] = []
+        self.asked: list[NodeInfo] = []
+        self.is_cut = False
+        self.lies = 0
+        self.leader = self.new_runner()
+        self.standby = Standby(
+            SHARD,
+            log=self.log,
+            clock=self.clock,
+            new_shard=self.new_shard,
+            fetch=self.fetch,
+            report=self.failures.append,
+        )
+        self.calls = 0
+
+    def new_shard(self) -> Shard:
+        acks = AckPolicy(node=1)
+        return Shard(GroupConfig(), RandomIds(), read_topics, now_ms=self.clock.now_ms(), acks=acks)
+
+    def new_runner(self) -> ShardRunner:
+        return ShardRunner(
+            SHARD,
+            new_shard=self.new_shard,
+            log=self.log,
+            clock=self.clock,
+            watchers=Watchers(
+                events=lambda *_: None,
+                failure=lambda what, _: self.failures.append(what),
+                recovery=lambda _: None,
+            ),
+        )
+
+    async def fetch(self, leader, shard, epoch, offset, min_bytes, max_wait_ms):
+        self.asked.append(leader)
+        if self.is_cut:
+            raise Unreachable("cut")
+        self.calls += 1
+        found = await self.leader.fetch(
+            FetchEntries(
+                call_id=CallId(10_000 + self.calls),
+                follower=2,
+                offset=offset,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+            )
+        )
+        if self.lies and found.entries:
+            self.lies -= 1
+            return FetchedEntries(entries=found.entries[1:], end_offset=found.end_offset)
+        return found
+
+    async def commit(self, offset: int) -> None:
+        self.calls += 1
+        answer = self.leader.submit(
+            CommitOffsets(
+                call_id=CallId(self.calls),
+                group_id="g",
+                partitions=(PartitionCommit("t", offset, offset),),
+            )
+        )
+        assert (await answer).results[0].error is ErrorCode.NONE
+
+    async def has(self, sequence: int) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                warm = self.standby._warm
+                if warm is not None and warm.sequence >= sequence:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def promote(self) -> set[int]:
+        """Make the standby the leader; the partitions with offsets there."""
+        warm = self.standby.stop()
+        heir = self.new_runner()
+        await heir.start(term=2, warm=warm)
+        reply = heir.submit(FetchOffsets(call_id=CallId(1), group_id="g", partitions=None))
+        found = {o.partition for o in reply.offsets}
+        await heir.stop(ErrorCode.NOT_COORDINATOR)
+        return found
+
+
+@pytest.fixture
+async def pair():
+    it = Pair()
+    await it.leader.start(term=1)
+    yield it
+    it.standby.stop()
+    await it.leader.stop(ErrorCode.NOT_COORDINATOR)
+
+
+async def test_a_standby_has_what_was_there_and_what_comes(pair):
+    await pair.commit(1)
+    pair.standby.follow(LEADER, 1)
+    await pair.has(1)
+    await pair.commit(2)
+    await pair.has(2)
+    assert pair.failures == []
+    assert await pair.promote() == {1, 2}
+
+
+async def test_a_standby_that_hears_nothing_reads_the_rest_from_the_store(pair):
+    pair.standby.follow(LEADER, 1)
+    await pair.commit(1)
+    await pair.has(1)
+    pair.is_cut = True
+    await asyncio.sleep(0.7)  # The fetch that is parked ends.
+    await pair.commit(2)
+    await pair.commit(3)
+    assert pair.standby._warm.sequence == 1
+    assert await pair.promote() == {1, 2, 3}
+
+
+async def test_the_same_when_a_snapshot_has_taken_the_place_of_what_it_lacks(pair):
+    pair.standby.follow(LEADER, 1)
+    await pair.commit(1)
+    await pair.has(1)
+    pair.is_cut = True
+    await asyncio.sleep(0.7)
+    await pair.commit(2)
+    await pair.commit(3)
+    shard = pair.leader._shard
+    records = tuple(pair.log._read(SHARD, 0).records())
+    await pair.log.write_snapshot(pair.leader._fence, Snapshot(3, 3, records))
+    assert shard is pair.leader._shard
+    assert await pair.promote() == {1, 2, 3}
+
+
+async def test_a_leader_that_keeps_entries_back_costs_time_and_no_data(pair):
+    pair.standby.follow(LEADER, 1)
+    await pair.commit(1)
+    await pair.has(1)
+    pair.lies = 1
+    await pair.commit(2)
+    await pair.commit(3)
+    await pair.has(3)
+    assert await pair.promote() == {1, 2, 3}
+
+
+async def test_it_follows_the_next_leader_and_the_same_one_only_once(pair):
+    pair.standby.follow(LEADER, 1)
+    await pair.commit(1)
+    await pair.has(1)
+    task = pair.standby._task
+    pair.standby.follow(NodeInfo(1, "h", 1, "first", in_sync=((0, 1, (1, 2)),)), 1)
+    assert pair.standby._task is task
+    pair.standby.follow(None, 2)
+    assert pair.standby._task is None
+    pair.standby.follow(OTHER, 3)
+    await pair.commit(2)
+    await pair.has(2)
+    assert pair.asked[-1] is OTHER

@@ -1,0 +1,86 @@
+"""One shard on a table: its inputs by hand, its log on paper."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.config import GroupConfig
+from coordinator.core.ids import CallId
+from coordinator.runtime import codec
+from coordinator.runtime.topics import read_topics
+from coordinator.shard.outbox import Appended, Tick
+from coordinator.shard.replicas import AckPolicy, FetchEntries
+from coordinator.shard.shard import Shard
+from coordinator.testing.virtual import CountingIds
+
+LEADER = 1
+
+
+class Desk:
+    """Keeps every answer by its call."""
+
+    def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER)) -> None:  # noqa: B008
+        self.shard = Shard(GroupConfig(), CountingIds(), read_topics, now_ms=0, acks=acks)
+        self.now_ms = 0
+        self.answers: dict[int, object] = {}
+        self.append = None
+        self.in_sync: list[list[int]] = []
+        self.deadline_ms = None
+        self._calls = count(1)
+        self._hear(self.shard.restore(0, sequence=0, next_offset=0))
+
+    def step(self, event) -> None:
+        self._hear(self.shard.step(event, self.now_ms))
+
+    def pass_time(self, ms: int) -> None:
+        """Tick at each deadline on the way."""
+        until = self.now_ms + ms
+        while self.deadline_ms is not None and self.deadline_ms <= until:
+            self.now_ms = max(self.now_ms, self.deadline_ms)
+            self.step(Tick())
+        self.now_ms = until
+
+    def commit(self, offset: int) -> int:
+        call = next(self._calls)
+        partition = PartitionCommit("t", 0, offset)
+        self.step(CommitOffsets(call_id=CallId(call), group_id="g", partitions=(partition,)))
+        return call
+
+    def committed(self) -> int:
+        call = next(self._calls)
+        self.step(FetchOffsets(call_id=CallId(call), group_id="g", partitions=None))
+        return call
+
+    def store(self) -> None:
+        """The log takes what is under way, and what comes of it."""
+        while self.append is not None:
+            append, self.append = self.append, None
+            self.step(Appended(append.sequence, tuple(map(codec.encode, append.records))))
+
+    def fetch(self, follower: int, offset: int, *, min_bytes=1, max_wait_ms=500) -> int:
+        call = next(self._calls)
+        self.step(
+            FetchEntries(
+                call_id=CallId(call),
+                follower=follower,
+                offset=offset,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+            )
+        )
+        return call
+
+    def error(self, call: int):
+        """Of a commit that was answered; None: it was not."""
+        answer = self.answers.get(call)
+        return None if answer is None else answer.results[0].error.name
+
+    def _hear(self, outbox) -> None:
+        for call_id, answer in (*outbox.replies, *outbox.fetched):
+            assert call_id not in self.answers, "a call is answered once"
+            self.answers[call_id] = answer
+        self.append = outbox.append or self.append
+        if outbox.in_sync is not None:
+            self.in_sync.append(sorted(outbox.in_sync))
+        self.deadline_ms = outbox.next_deadline_ms

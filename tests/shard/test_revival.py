@@ -1,0 +1,73 @@
+"""Thousands of loaded groups: all serve at once, and come to life one by one."""
+
+from __future__ import annotations
+
+from coordinator.core.commands import DescribeGroup, Heartbeat, ListGroups
+from coordinator.core.config import GroupConfig
+from coordinator.core.ids import CallId
+from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.runtime.topics import read_topics
+from coordinator.shard.outbox import Tick
+from coordinator.shard.shard import REVIVE_SLICE, Shard
+from coordinator.testing.virtual import CountingIds
+
+SESSION_MS = 10_000
+GROUPS = 3 * REVIVE_SLICE
+LAST = f"g{GROUPS - 1}"
+
+
+def group(n: int) -> GroupMetadata:
+    member = MemberRecord(f"m{n}", None, "c", "/h", 20_000, SESSION_MS, b"", b"mine")
+    return GroupMetadata(f"g{n}", 5, "work", "range", f"m{n}", 0, (member,))
+
+
+def loaded() -> tuple[Shard, object]:
+    shard = Shard(GroupConfig(), CountingIds(), read_topics, now_ms=0)
+    shard.replay(map(group, range(GROUPS)), 0)
+    shard.replay([OffsetCommitted(LAST, "t", 0, 9, -1, "", 0, None)], 0)
+    return shard, shard.restore(1_000, sequence=1, next_offset=GROUPS)
+
+
+def beat(n: int) -> Heartbeat:
+    return Heartbeat(call_id=CallId(n + 1), group_id=f"g{n}", generation=5, member_id=f"m{n}")
+
+
+def test_a_group_that_sleeps_yet_answers_as_if_it_did_not():
+    shard, _ = loaded()
+    assert not shard.is_settled
+    ((_, reply),) = shard.step(beat(GROUPS - 1), 1_001).replies
+    assert reply.error.name == "NONE"
+    asked = DescribeGroup(call_id=CallId(1), group_id=f"g{GROUPS - 2}")
+    ((_, reply),) = shard.step(asked, 1_001).replies
+    assert [member.assignment for member in reply.members] == [b"mine"]
+
+
+def test_a_list_shows_sleeping_groups_as_they_are():
+    shard, _ = loaded()
+    ((_, reply),) = shard.step(ListGroups(call_id=CallId(1)), 1_001).replies
+    assert {g.state for g in reply.groups} == {"Stable"}
+    assert len(reply.groups) == GROUPS
+    assert shard.stats().groups == {"Stable": GROUPS}
+
+
+def test_ticks_bring_all_to_life_and_every_session_begins_in_full():
+    shard, outbox = loaded()
+    now_ms = 1_000
+    while not shard.is_settled:
+        assert outbox.next_deadline_ms == now_ms, "it asks to be woken at once"
+        outbox = shard.step(Tick(), now_ms)
+    assert shard.stats().members == GROUPS
+    assert shard.stats().delayed["heartbeat"] == GROUPS
+    now_ms += SESSION_MS - 1
+    shard.step(Tick(), now_ms)
+    assert shard.stats().members == GROUPS
+    shard.step(Tick(), now_ms + 1)
+    assert shard.stats().members == 0, "nobody has been heard of"
+
+
+def test_what_is_durable_is_the_same_asleep_and_awake():
+    shard, _ = loaded()
+    asleep = shard.records()
+    while not shard.is_settled:
+        shard.step(Tick(), 1_000)
+    assert shard.records() == asleep
