@@ -21,6 +21,8 @@ from typing import Any
 from coordinator.core.config import GroupConfig
 
 ENVIRONMENT_PREFIX = "COORDINATOR_"
+NODE_PORTS = 10
+"""How many ports lie between the nodes of one machine."""
 
 
 class InvalidSetting(ValueError):
@@ -54,6 +56,14 @@ class Settings(GroupConfig):
 
     node_id: int = 0
     """This node's number. Nodes that share a store need different ones; 0: chosen at random."""
+
+    nodes: int = 1
+    """Processes on this machine, each a node; the next listens 10 ports further. With sqlite each
+    has a fixed share of the shards, in a file of its own; with a shared store (which counts
+    their node_id up from the one given) they are nodes like any other."""
+
+    share: str = ""
+    """K/N: lead only the K-th of N fixed shares of the shards. Given to each of several nodes."""
 
     store: str = "sqlite"
     """Where groups are durable: sqlite, in data_dir; memory, which ends with the process; or a
@@ -133,6 +143,7 @@ class Settings(GroupConfig):
             self.shared_store  # noqa: B018  # Raises if it cannot be read.
         for name in ("listen", "metrics_listen"):
             _address(name, getattr(self, name))
+        self.fixed_share  # noqa: B018  # Raises if it cannot be read.
 
     @property
     def shared_store(self) -> SharedStore | None:
@@ -147,6 +158,14 @@ class Settings(GroupConfig):
             )
         kind, endpoints, name = found.groups()
         return SharedStore(kind, tuple(endpoints.split(",")), name)
+
+    @property
+    def fixed_share(self) -> tuple[int, int]:
+        """(K, N) of `share`; (1, 1) if this node may lead all shards."""
+        found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", self.share or "1/1")
+        if found is None or int(found[1]) > int(found[2]):
+            raise InvalidSetting(f"share is {self.share!r}; give K/N, K from 1 to N")
+        return int(found[1]), int(found[2])
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -176,6 +195,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "node_id": (0, _MAX),
     "shards": (1, 1024),
     "store_session_timeout_ms": (1_000, 600_000),
+    "nodes": (1, 64),
     "replicas": (1, 16),
     "min_insync_replicas": (1, 16),
     "replica_lag_time_max_ms": (100, 600_000),

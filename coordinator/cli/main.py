@@ -22,7 +22,9 @@ USAGE_ERROR = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser().parse_args(given)
+    options.arguments = given
     status: int = options.run(options)
     return status
 
@@ -39,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
+        if name == "serve":
+            command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
         command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
         for setting, meaning in meanings().items():
             command.add_argument(
@@ -77,13 +81,16 @@ def _settings(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
 
 def _serve(options: argparse.Namespace) -> int:
     from coordinator.cli.serve import serve
+    from coordinator.cli.supervisor import supervise
 
     try:
         settings, _ = _settings(options)
     except (InvalidSetting, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return USAGE_ERROR
-    return serve(settings)
+    if settings.nodes > 1:
+        return supervise(settings, options.arguments)
+    return serve(settings, supervised=options.supervised)
 
 
 def _config(options: argparse.Namespace) -> int:

@@ -24,22 +24,24 @@ from coordinator.storage.log import CannotOpen, Damaged, LogError
 CANNOT_START = 1
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, *, supervised: bool = False) -> int:
     """Run a node; SIGTERM and SIGINT end it gracefully.
 
+    Args:
+        supervised: so does the end of standard input, whose other end the supervisor holds.
     Returns:
         The exit status: 0 after a graceful stop, 1 if it could not start.
     """
     if sys.platform == "win32":
-        return asyncio.run(_serve(settings))
+        return asyncio.run(_serve(settings, supervised))
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_serve(settings))
-    return int(uvloop.run(_serve(settings)))
+        return asyncio.run(_serve(settings, supervised))
+    return int(uvloop.run(_serve(settings, supervised)))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, supervised: bool) -> int:
     logger = configure(settings.log_format, settings.log_level)
     event_log = EventLog(logger)
 
@@ -78,6 +80,8 @@ async def _serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if supervised:
+        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
     stop_metrics = None
     try:
         port = await server.listen()
@@ -97,6 +101,8 @@ async def _serve(settings: Settings) -> int:
         return CANNOT_START
     logger.info("serving", address=f"{host}:{port}", metrics=metrics_url, shards=settings.shards)
     await stopping.wait()
+    if supervised:
+        loop.remove_reader(sys.stdin)
     logger.info("stopping")
     await server.stop()
     await peers.close()

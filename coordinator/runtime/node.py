@@ -23,11 +23,17 @@ from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Fetch, Standby, Warm
 from coordinator.runtime.topics import read_topics
 from coordinator.runtime.watchers import Watchers
-from coordinator.settings import Settings
+from coordinator.settings import NODE_PORTS, Settings
 from coordinator.shard.placement import shard_of
 from coordinator.shard.replicas import ANYBODY, AckPolicy, FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard, ShardStats
-from coordinator.storage.coordination import ClusterView, Coordination, NodeInfo, ShardState
+from coordinator.storage.coordination import (
+    NOBODY,
+    ClusterView,
+    Coordination,
+    NodeInfo,
+    ShardState,
+)
 from coordinator.storage.log import Damaged, GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
@@ -65,7 +71,6 @@ class Node:
         self._clock = clock or AnchoredClock()
         self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
-        self._here: NodeInfo | None = None
         self.cluster: ClusterRunner | None = None
         """This node's place among others; None: there are none."""
         self._runners: dict[ShardId, ShardRunner] = {}
@@ -74,8 +79,9 @@ class Node:
         self._lag_probe: asyncio.Task[None] | None = None
         # Two loads at once would not be faster, and hold twice the bytes.
         self._turn = asyncio.Semaphore(1)
+        self._fixed_view = ClusterView()
         if coordination is None:
-            self._runners = {shard: self._new_runner(shard) for shard in self._all_shards()}
+            self._runners = {shard: self._new_runner(shard) for shard in self._fixed_share()}
 
     async def start(self, host: str, port: int) -> None:
         """Load, and serve; shards that are loaded do so while others load.
@@ -86,10 +92,9 @@ class Node:
             Damaged: what the log holds is not what was written.
             Unavailable, Ambiguous: the store shared with other nodes does not answer.
         """
-        number = self.settings.node_id
-        self._here = NodeInfo(number, host, port, uuid.uuid4().hex)
         self._lag_probe = asyncio.create_task(self._measure_lag())
         if self._coordination is None:
+            self._fixed_view = self._view_of_shares(host, port)
             loading = (runner.start(self._turn) for runner in self._runners.values())
             await asyncio.gather(*loading)
             return
@@ -102,7 +107,7 @@ class Node:
         )
         self.cluster = ClusterRunner(
             self._coordination,
-            self._here,
+            NodeInfo(self.settings.node_id, host, port, uuid.uuid4().hex),
             self._all_shards(),
             duties,
             replicas=1 if self._fetch is None else self.settings.replicas,
@@ -179,24 +184,13 @@ class Node:
 
     def coordinator_of(self, group_id: str) -> NodeInfo | None:
         """Where a group is coordinated, as far as this node has heard: a hint."""
-        if self.cluster is None:
-            return self._here
-        return self.cluster.leader_of(self._shard_of(group_id))
+        view = self.cluster_view()
+        state = view.shards.get(self._shard_of(group_id))
+        return None if state is None else view.nodes.get(state.leader)
 
     def cluster_view(self) -> ClusterView:
         """Nodes, and who leads which shard, as far as this node has heard."""
-        if self.cluster is not None:
-            return self.cluster.view
-        if self._here is None:
-            return ClusterView()
-        here = self._here.node_id
-        return ClusterView(
-            nodes={here: self._here},
-            controller=here,
-            shards={
-                shard: ShardState(shard, here, 0, (here,), (here,)) for shard in self._all_shards()
-            },
-        )
+        return self._fixed_view if self.cluster is None else self.cluster.view
 
     def is_loaded(self, group_id: str) -> bool:
         """True if the shard of a group is loaded and serves here."""
@@ -211,6 +205,22 @@ class Node:
 
     def _all_shards(self) -> list[ShardId]:
         return [ShardId(number) for number in range(self.settings.shards)]
+
+    def _fixed_share(self) -> list[ShardId]:
+        number, shares = self.settings.fixed_share
+        return [shard for shard in self._all_shards() if shard % shares == number - 1]
+
+    def _view_of_shares(self, host: str, port: int) -> ClusterView:
+        """Who leads what where that is fixed: the nodes of one machine, ports apart."""
+        number, shares = self.settings.fixed_share
+        nodes = {
+            n: NodeInfo(n, host, port + (n - number) * NODE_PORTS, "") for n in range(1, shares + 1)
+        }
+        shards = {}
+        for shard in self._all_shards():
+            leader = shard % shares + 1
+            shards[shard] = ShardState(shard, leader, 0, (leader,), (leader,))
+        return ClusterView(nodes, NOBODY, 0, shards)
 
     def _shard_of(self, group_id: str) -> ShardId:
         return shard_of(group_id, self.settings.shards)
@@ -248,13 +258,10 @@ class Node:
         return self.cluster is None or self.cluster.may_answer()
 
     def _elsewhere(self, request: Request) -> Reply:
-        found = (
-            None
-            if self.cluster is None
-            else self.cluster.leader_of(self._shard_of(getattr(request, "group_id", "")))
-        )
+        group_id = getattr(request, "group_id", "")
+        found = self.coordinator_of(group_id)
         words = advice(ErrorCode.NOT_COORDINATOR)
-        if found is not None and found.node_id != self.settings.node_id:
+        if found is not None and self._shard_of(group_id) not in self._runners:
             words = f"{words} ({found.host}:{found.port})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.settings import Settings
 from coordinator.storage.coordination import Coordination
+from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, GroupLog
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
@@ -36,7 +37,28 @@ async def open_stores(settings: Settings) -> Stores:
         return await _open_zookeeper(settings)
     if settings.store == "memory":
         return Stores(MemoryLog())
-    return Stores(SqliteLog(Path(settings.data_dir), shards=settings.shards))
+    folder = Path(settings.data_dir)
+    if not settings.share:
+        check_folder(folder, shares=1)
+    return Stores(SqliteLog(folder, shards=settings.shards))
+
+
+def check_folder(folder: Path, *, shares: int) -> None:
+    """A folder that was divided is not served undivided, nor the other way round.
+
+    Args:
+        shares: into so many it is to be divided; 1: it is not.
+    Raises:
+        CannotOpen: it holds groups that would not be seen.
+    """
+    found = {int(path.name.rpartition("-")[2]) for path in folder.glob("share-*-of-*")}
+    if (folder / DATABASE).exists():
+        found.add(1)
+    for other in sorted(found - {shares}):
+        raise CannotOpen(
+            f"{folder} was made for {other} nodes, not {shares}: start with --nodes {other}, or "
+            "in another folder"
+        )
 
 
 async def _open_etcd(settings: Settings) -> Stores:

@@ -1,0 +1,125 @@
+"""`coordinator serve --nodes N`: a process for each node, watched over by this one.
+
+Each child is an ordinary `coordinator serve` with flags of its own. One that dies is started
+again. The children hold the other end of a pipe: when this process is gone, whatever the
+reason, they stop too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from coordinator.observe.logs import configure
+from coordinator.runtime.stores import check_folder
+from coordinator.settings import NODE_PORTS, InvalidSetting, Settings
+from coordinator.storage.log import CannotOpen
+
+CANNOT_START = 1
+BACK_OFF_S, MOST_BACK_OFF_S = 0.2, 5.0
+LONG_ENOUGH_S = 10.0
+"""A node that ran so long is started again without a pause."""
+
+
+def flags_of(settings: Settings, number: int) -> list[str]:
+    """What tells the node with a number, from 1, apart from its siblings.
+
+    Raises:
+        InvalidSetting: the system is to choose a port, so that nobody would know it.
+    """
+    shift = (number - 1) * NODE_PORTS
+    flags = {"nodes": "1"}
+    for name in ("listen", "metrics_listen"):
+        host, _, port = getattr(settings, name).rpartition(":")
+        if port == "0":
+            raise InvalidSetting(f"{name} has port 0; with several nodes name the first one's port")
+        if port:
+            flags[name] = f"{host}:{int(port) + shift}"
+    if settings.advertised_port:
+        flags["advertised_port"] = str(settings.advertised_port + shift)
+    if settings.shared_store is None:
+        flags["share"] = f"{number}/{settings.nodes}"
+        flags["data_dir"] = str(share_folder(settings, number))
+    elif settings.node_id:
+        flags["node_id"] = str(settings.node_id + number - 1)
+    return [
+        part for name, value in flags.items() for part in ("--" + name.replace("_", "-"), value)
+    ]
+
+
+def share_folder(settings: Settings, number: int) -> Path:
+    """Where a share of the sqlite store is."""
+    return Path(settings.data_dir) / f"share-{number}-of-{settings.nodes}"
+
+
+def supervise(settings: Settings, arguments: Sequence[str]) -> int:
+    """Run all nodes until SIGTERM or SIGINT; the exit status.
+
+    Args:
+        arguments: those of this command, which every node is given too.
+    """
+    return asyncio.run(_Supervisor(settings, arguments).run())
+
+
+class _Supervisor:
+    def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
+        self._settings = settings
+        self._arguments = arguments
+        self._logger = configure(settings.log_format, settings.log_level)
+        self._stopping = asyncio.Event()
+        self._children: dict[int, asyncio.subprocess.Process] = {}
+        self._status = 0
+
+    async def run(self) -> int:
+        settings = self._settings
+        try:
+            if settings.store == "sqlite":
+                check_folder(Path(settings.data_dir), shares=settings.nodes)
+            commands = [self._command(number) for number in range(1, settings.nodes + 1)]
+        except (CannotOpen, InvalidSetting) as error:
+            self._logger.error("cannot_start", what=str(error))
+            return CANNOT_START
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        await asyncio.gather(*itertools.starmap(self._keep, enumerate(commands, 1)))
+        return self._status
+
+    def _command(self, number: int) -> list[str]:
+        flags = flags_of(self._settings, number)
+        return [sys.executable, "-m", "coordinator", *self._arguments, *flags, "--supervised"]
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        for child in self._children.values():
+            if child.returncode is None:
+                child.send_signal(signal.SIGTERM)
+
+    async def _keep(self, number: int, command: Sequence[str]) -> None:
+        pause_s = BACK_OFF_S
+        for start in itertools.count(1):
+            began = time.monotonic()
+            child = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+            self._children[number] = child
+            if self._stopping.is_set():
+                child.send_signal(signal.SIGTERM)
+            status = await child.wait()
+            if self._stopping.is_set():
+                return
+            if status == CANNOT_START and start == 1:
+                self._status = CANNOT_START
+                self._stop()
+                return
+            self._logger.error("node_ended", number=number, status=status)
+            pause_s = BACK_OFF_S if time.monotonic() - began > LONG_ENOUGH_S else pause_s * 2
+            try:
+                async with asyncio.timeout(min(pause_s, MOST_BACK_OFF_S)):
+                    await self._stopping.wait()
+                    return
+            except TimeoutError:
+                continue

@@ -1,0 +1,188 @@
+"""`coordinator serve --nodes N`: processes with a share each, watched over by their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import GroupMember
+from coordinator.client.cluster import ClusterAdmin
+from coordinator.client.nodes import Nodes
+from coordinator.settings import NODE_PORTS
+from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.serving import free_port
+
+pytestmark = pytest.mark.timeout(120)
+GROUPS = 8
+
+
+class Machine:
+    """The parent process with its nodes, and what they log."""
+
+    def __init__(self, folder, *flags: str, nodes: int = 2, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "coordinator", "serve", "--log-format", "json"),
+                *("--nodes", str(nodes), "--listen", f"127.0.0.1:{self.port}"),
+                *("--metrics-listen", "", "--group-initial-rebalance-delay-ms", "50"),
+                *("--data-dir", str(folder), *flags),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[dict] = []
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.0.1:{self.port + n * NODE_PORTS}" for n in range(2)]
+
+    async def logged(self, event: str, times: int = 1) -> None:
+        """Read on until an event has come so many times more."""
+        seen = 0
+        async with asyncio.timeout(30):
+            while seen < times:
+                text = await asyncio.to_thread(self._process.stderr.readline)
+                assert text, f"it has ended: {self.lines}"
+                self.lines.append(json.loads(text))
+                seen += self.lines[-1]["event"] == event
+
+    @property
+    def children(self) -> list[int]:
+        tasks = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
+        with open(tasks) as file:
+            return [int(pid) for pid in file.read().split()]
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def wait(self) -> int:
+        _, errors = await asyncio.to_thread(self._process.communicate, timeout=30)
+        # The others are gRPC's own.
+        self.lines += [json.loads(line) for line in errors.splitlines() if line[0] == "{"]
+        return self._process.returncode
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._process.stderr.close()
+
+
+@contextlib.asynccontextmanager
+async def machine(folder, *flags: str, **options):
+    it = Machine(folder, *flags, **options)
+    try:
+        await it.logged("serving", 2)
+        yield it
+    finally:
+        it.end()
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().split()[2] == "Z"
+
+
+async def until(is_so) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if is_so():
+                return
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def members(addresses: list[str]):
+    async with contextlib.AsyncExitStack() as stack:
+        some = [
+            await stack.enter_async_context(
+                GroupMember(addresses, f"group-{n}", {"t": 2}, heartbeat_interval_ms=300)
+            )
+            for n in range(GROUPS)
+        ]
+        async with asyncio.timeout(30):
+            while not all(m.assignment for m in some):
+                await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
+        yield some
+
+
+async def commit_everywhere(some, offset: int) -> None:
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
+        found = await asyncio.gather(*(m.committed() for m in some))
+    assert found == [{TopicPartition("t", 0): offset}] * len(some)
+
+
+async def test_each_node_has_a_share_and_a_dead_one_is_started_again(tmp_path):
+    async with machine(tmp_path) as it, members(it.addresses) as some:
+        with Nodes(it.addresses[1]) as nodes:
+            homes = {nodes.coordinator_of(f"group-{n}") for n in range(GROUPS)}
+            assert homes == set(it.addresses)
+            assert nodes.addresses() == dict(enumerate(it.addresses, 1))
+        before = [(m.member_id, m.generation) for m in some]
+        await commit_everywhere(some, 1)
+        os.kill(it.children[0], signal.SIGKILL)
+        await it.logged("serving")
+        await commit_everywhere(some, 2)
+        assert [(m.member_id, m.generation) for m in some] == before
+        it.signal(signal.SIGTERM)
+        assert await it.wait() == 0
+        assert [line["event"] for line in it.lines].count("stopped") == 2
+
+
+async def test_the_nodes_end_with_their_parent(tmp_path):
+    async with machine(tmp_path) as it:
+        children = it.children
+        assert len(children) == 2
+        it.signal(signal.SIGKILL)
+        await until(lambda: all(map(gone, children)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--nodes", "3"), "was made for 2 nodes, not 3"),
+        (("--nodes", "1"), "was made for 2 nodes, not 1"),
+        (("--listen", "127.0.0.1:0"), "name the first one's port"),
+    ],
+)
+async def test_what_would_hide_groups_or_nodes_is_refused(tmp_path, flags, words):
+    (tmp_path / "share-1-of-2").mkdir()
+    it = Machine(tmp_path, *flags)
+    assert await it.wait() == 1
+    assert words in it.lines[-1]["what"]
+
+
+async def test_a_node_that_cannot_start_ends_them_all(tmp_path):
+    async with machine(tmp_path / "first") as first:
+        second = Machine(tmp_path / "second", port=first.port)
+        assert await second.wait() == 1
+        assert any("cannot listen" in line.get("what", "") for line in second.lines)
+
+
+async def test_with_a_shared_store_they_are_nodes_like_any_other(tmp_path):
+    if reason := missing_etcd():
+        pytest.skip(reason)
+    with EtcdCluster() as etcd:
+        store = f"etcd://{','.join(etcd.endpoints)}/test"
+        async with machine(tmp_path, "--store", store, "--node-id", "7") as it:
+            with ClusterAdmin(it.addresses[0]) as admin:
+                await until(lambda: {s.leader for s in admin.describe().shards} == {7, 8})
+                assert admin.addresses() == {7: it.addresses[0], 8: it.addresses[1]}
+            async with members(it.addresses[1:]) as some:
+                await commit_everywhere(some, 1)
+            it.signal(signal.SIGTERM)
+            assert await it.wait() == 0
