@@ -194,7 +194,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "advertised_port": (0, 65_535),
     "node_id": (0, _MAX),
     "shards": (1, 1024),
-    "store_session_timeout_ms": (1_000, 600_000),
+    "store_session_timeout_ms": (400, 600_000),
     "nodes": (1, 64),
     "replicas": (1, 16),
     "min_insync_replicas": (1, 16),

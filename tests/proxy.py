@@ -17,6 +17,7 @@ class Proxy:
         self._target = (host, int(port))
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task] = set()
         self.requests_pass = self.answers_pass = True
         self.address = ""
 
@@ -29,6 +30,9 @@ class Proxy:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         self.hang_up()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks)
 
     def hang_up(self) -> None:
         """End every connection; new ones may be made."""
@@ -45,6 +49,13 @@ class Proxy:
         self.hang_up()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        with contextlib.suppress(asyncio.CancelledError):  # Of our own end.
+            await self._join(reader, writer)
+        self._tasks.discard(task)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
             there, back = await asyncio.open_connection(*self._target)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
@@ -106,18 +107,16 @@ class Process:
         )
         self.lines: list[dict] = []
         self.address = self.metrics = None
+        self._serving = threading.Event()
+        # Somebody has to read: a server whose log nobody takes stands still.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         if wait:
             self.wait_until_serving()
 
     def wait_until_serving(self) -> None:
-        while True:
-            text = self._process.stderr.readline()
-            assert text, f"the server ended with {self._process.wait()}: {self.lines}"
-            self.lines.append(json.loads(text))
-            if self.lines[-1]["event"] == "serving":
-                break
-        self.address = self.lines[-1]["address"]
-        self.metrics = self.lines[-1]["metrics"]
+        self._serving.wait()
+        assert self.address, f"the server ended with {self._process.wait()}: {self.lines}"
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -125,14 +124,24 @@ class Process:
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self._process.kill()
-        self._process.wait()
-        self._process.stderr.close()
+        self.wait()
 
     def wait(self) -> int:
         """The exit status; what was logged until then is in `lines`."""
-        _, errors = self._process.communicate(timeout=30)
-        self.lines += [json.loads(line) for line in errors.splitlines()]
-        return self._process.returncode
+        status = self._process.wait(timeout=30)
+        self._reader.join()
+        return status
+
+    def _read(self) -> None:
+        with self._process.stderr as log:
+            for text in log:
+                if text.startswith("{"):  # The others are gRPC's own.
+                    line = json.loads(text)
+                    self.lines.append(line)
+                    if line["event"] == "serving":
+                        self.address, self.metrics = line["address"], line["metrics"]
+                        self._serving.set()
+        self._serving.set()
 
     def __enter__(self) -> Process:
         return self
@@ -140,4 +149,4 @@ class Process:
     def __exit__(self, *_) -> None:
         if self._process.poll() is None:
             self.kill()
-        self._process.stderr.close()
+        self._reader.join()

@@ -6,8 +6,10 @@ It works beside a running coordinator and without one, and changes nothing.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import base64
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -17,8 +19,10 @@ from typing import Any
 from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
 from coordinator.runtime import codec
+from coordinator.runtime.stores import open_to_read
+from coordinator.settings import InvalidSetting, load
 from coordinator.storage import inspection
-from coordinator.storage.log import CannotOpen, Damaged, Loaded
+from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
 from coordinator.storage.sqlite import read_shard
 
 FAILED = 1
@@ -34,10 +38,16 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     ):
         command = actions.add_parser(name, help=text, description=text)
         command.set_defaults(run=_run, action=action)
-        command.add_argument("data_dir", type=Path, help="the coordinator's data folder")
         if name == "dump":
+            command.add_argument(
+                "store",
+                help="the coordinator's data folder, or its shared store (etcd://…, zookeeper://…; "
+                "how to log in is read from COORDINATOR_STORE_… in the environment)",
+            )
             command.add_argument("--shard", type=int, metavar="N", help="only this shard")
             command.add_argument("--group", metavar="ID", help="only this group")
+        else:
+            command.add_argument("data_dir", type=Path, help="the coordinator's data folder")
         if name == "backup":
             command.add_argument("target", type=Path, help="a folder for the copy")
 
@@ -45,7 +55,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     try:
         status: int = options.action(options)
-    except (CannotOpen, Damaged) as error:
+    except (CannotOpen, Damaged, InvalidSetting, LogError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
@@ -55,14 +65,31 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _dump(options: argparse.Namespace) -> int:
-    with inspection.reading(options.data_dir) as connection:
+    if "://" in options.store:
+        return asyncio.run(_dump_shared(options))
+    with inspection.reading(Path(options.store)) as connection:
         for shard in inspection.shards(connection):
-            if options.shard is None or shard == options.shard:
-                found = read_shard(connection, shard)
-                for where, record in _places(shard, found):
-                    if options.group is None or record.group_id == options.group:
-                        print(json.dumps({**where, **_fields(record)}))
+            if options.shard in (None, shard):
+                _print(shard, read_shard(connection, shard), options)
     return 0
+
+
+async def _dump_shared(options: argparse.Namespace) -> int:
+    settings, _ = load(flags={"store": options.store}, environment=os.environ, file=None)
+    log, shards = await open_to_read(settings)
+    try:
+        for shard in map(ShardId, range(shards)):
+            if options.shard in (None, shard):
+                _print(shard, await log.read(shard), options)
+    finally:
+        await log.close()
+    return 0
+
+
+def _print(shard: ShardId, found: Loaded, options: argparse.Namespace) -> None:
+    for where, record in _places(shard, found):
+        if options.group in (None, record.group_id):
+            print(json.dumps({**where, **_fields(record)}))
 
 
 def _places(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, Any], Record]]:

@@ -193,7 +193,8 @@ class GroupMember:
         if not self._machine.events and timeout > 0:
             self._told.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._told.wait()
         self._last_poll_ms = self._clock()
         events, self._machine.events = self._machine.events, []
         revoking = [event for event in events if isinstance(event, Revoking)]
@@ -369,7 +370,8 @@ class GroupMember:
         """Sleep, or wake when the owner has something to say."""
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
 
     def _tell(self) -> None:
         if self._machine.events or self._machine.phase is Phase.STOPPED:

@@ -213,7 +213,8 @@ class ClusterRunner:
                 for shard in tuple(self._mine):
                     self._give_up(shard)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
             self._wake.clear()
 
     async def _look(self) -> None:

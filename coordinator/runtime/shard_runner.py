@@ -122,12 +122,19 @@ class ShardRunner:
         while loaded is None and not self._stopped:
             try:
                 self._fence = await self._log.fence(self.shard_id, self.term)
-                loaded = await self._log.load(self._fence, 0 if warm is None else warm.sequence)
             except Fenced as error:
-                if self.term:
-                    # Whoever granted it has granted it to somebody else meanwhile.
-                    self._report(f"shard {self.shard_id} is led elsewhere: {error}")
-                    self._stopped = True
+                # Whoever granted it has granted it to somebody else meanwhile.
+                self._report(f"shard {self.shard_id} is led elsewhere: {error}")
+                self._stopped = True
+                return
+            except LogError as error:
+                self._report(f"the log cannot be written: {error}")
+                await asyncio.sleep(RELOAD_BACKOFF_S)
+                continue
+            try:
+                loaded = await self._log.load(self._fence, 0 if warm is None else warm.sequence)
+            except Fenced:
+                continue  # An earlier attempt of this node was slower than this one, or see above.
             except LogError as error:
                 self._report(f"the log cannot be read: {error}")
                 await asyncio.sleep(RELOAD_BACKOFF_S)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.settings import Settings
 from coordinator.storage.coordination import Coordination
+from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, GroupLog
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
+
+if TYPE_CHECKING:
+    from coordinator.storage.zookeeper import ZooKeeperLog
+    from coordinator.storage.zookeeper_client import ZooKeeperAccess
 
 MIB = 1024 * 1024
 
@@ -61,41 +66,75 @@ def check_folder(folder: Path, *, shares: int) -> None:
         )
 
 
+async def open_to_read(settings: Settings) -> tuple[GroupLog, int]:
+    """The shared store that the settings name, and its number of shards; it is not made.
+
+    Raises:
+        CannotOpen: it is not there, was made by a newer version or cannot be reached.
+    """
+    shared = settings.shared_store
+    assert shared is not None
+    if shared.kind == "etcd":
+        from coordinator.storage.etcd import EtcdLog
+
+        etcd = await EtcdLog.open(_etcd_access(settings), prefix=shared.name, shards=None)
+        return etcd, etcd.shards
+    zookeeper = await _open_zookeeper_log(settings, None)
+    return zookeeper, zookeeper.shards
+
+
+def _etcd_access(settings: Settings) -> EtcdAccess:
+    shared = settings.shared_store
+    assert shared is not None
+    return EtcdAccess(shared.endpoints, **_access(settings))
+
+
 async def _open_etcd(settings: Settings) -> Stores:
     from coordinator.storage.etcd import EtcdLog
-    from coordinator.storage.etcd_client import EtcdAccess
     from coordinator.storage.etcd_coordination import EtcdCoordination
 
     shared = settings.shared_store
     assert shared is not None
-    access = EtcdAccess(shared.endpoints, **_access(settings))
+    access = _etcd_access(settings)
     log = await EtcdLog.open(
         access,
         prefix=shared.name,
         shards=settings.shards,
         quota_bytes=settings.store_quota_mib * MIB,
     )
-    # etcd's leases last whole seconds.
-    timeout_s = max(1, round(settings.store_session_timeout_ms / 1000))
+    timeout_s = settings.store_session_timeout_ms / 1000
     return Stores(log, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
 
 
 async def _open_zookeeper(settings: Settings) -> Stores:
+    log = await _open_zookeeper_log(settings, settings.shards)
+    from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+
+    shared = settings.shared_store
+    assert shared is not None
+    timeout_s = settings.store_session_timeout_ms / 1000
+    access = _zookeeper_access(settings)
+    return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+
+
+async def _open_zookeeper_log(settings: Settings, shards: int | None) -> ZooKeeperLog:
     try:
         from coordinator.storage.zookeeper import ZooKeeperLog
     except ImportError as error:
         raise CannotOpen(
             "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
         ) from error
+    shared = settings.shared_store
+    assert shared is not None
+    return await ZooKeeperLog.open(_zookeeper_access(settings), prefix=shared.name, shards=shards)
+
+
+def _zookeeper_access(settings: Settings) -> ZooKeeperAccess:
     from coordinator.storage.zookeeper_client import ZooKeeperAccess
-    from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
     shared = settings.shared_store
     assert shared is not None
-    access = ZooKeeperAccess(shared.endpoints, **_access(settings))
-    log = await ZooKeeperLog.open(access, prefix=shared.name, shards=settings.shards)
-    timeout_s = settings.store_session_timeout_ms / 1000
-    return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+    return ZooKeeperAccess(shared.endpoints, **_access(settings))
 
 
 def _access(settings: Settings) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from coordinator.storage import entry as frames
 from coordinator.storage.chain import Chain
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
-from coordinator.storage.etcd_txn import delete, exists, get, put, unchanged
+from coordinator.storage.etcd_txn import delete, equal, exists, get, put, unchanged
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
@@ -38,9 +38,9 @@ from coordinator.storage.log import (
     Unavailable,
     next_epoch,
 )
+from coordinator.storage.meta import new_meta, shards_of
 from coordinator.storage.slices import slices
 
-FORMAT = 1
 FRAME_BYTES_MAX = 1024 * 1024
 """etcd refuses requests above 1.5 MiB."""
 PAGE_ENTRIES = 500
@@ -66,24 +66,26 @@ class EtcdLog:
         self._prefix = prefix
         self._quota_bytes = quota_bytes
         self._housekeeping: asyncio.Task[None] | None = None
+        self.shards = 0
         self.size_bytes = 0
         """What the store holds, with other things in the same cluster."""
 
     @classmethod
     async def open(
-        cls, access: EtcdAccess, *, prefix: str, shards: int, quota_bytes: int = 2 * 1024**3
+        cls, access: EtcdAccess, *, prefix: str, shards: int | None, quota_bytes: int = 2 * 1024**3
     ) -> EtcdLog:
         """Connect, and make the store if it is not there.
 
         Args:
+            shards: None: the store is only looked into, and is not made.
             quota_bytes: the cluster's `--quota-backend-bytes`, which it tells nobody.
         Raises:
             CannotOpen: no endpoint answers, or a newer version made the store, or it was made
-                for another number of shards.
+                for another number of shards, or it is not there and not to be made.
         """
         log = cls(EtcdClient(access), prefix, quota_bytes)
         try:
-            await log._check_meta(shards)
+            log.shards = await log._find_or_make(shards)
             await log.keep_house()
         except (Unavailable, Ambiguous) as error:
             await log.close()
@@ -223,12 +225,7 @@ class EtcdLog:
         )
 
     def _holds(self, fence: Fence) -> pb.Compare:
-        return pb.Compare(
-            result=pb.Compare.CompareResult.EQUAL,
-            target=pb.Compare.CompareTarget.VALUE,
-            key=self._key("fence", fence.shard),
-            value=b"%d" % fence.epoch,
-        )
+        return equal(self._key("fence", fence.shard), b"%d" % fence.epoch)
 
     async def _fenced(
         self, fence: Fence, more: list[pb.Compare], operations: list[pb.RequestOp]
@@ -299,25 +296,15 @@ class EtcdLog:
                 return
             start = page.kvs[-1].key + b"\0"
 
-    async def _check_meta(self, shards: int) -> None:
+    async def _find_or_make(self, shards: int | None) -> int:
         key = f"{self._prefix}/meta".encode()
-        mine = json.dumps({"format": FORMAT, "shards": shards}).encode()
+        made = [] if shards is None else [put(key, new_meta(shards))]
         response = await self._until_known(
-            pb.TxnRequest(compare=[unchanged(key, 0)], success=[put(key, mine)], failure=[get(key)])
+            pb.TxnRequest(compare=[unchanged(key, 0)], success=made, failure=[get(key)])
         )
         if response.succeeded:
-            return
-        found = json.loads(response.responses[0].response_range.kvs[0].value)
-        if found["format"] > FORMAT:
-            raise CannotOpen(
-                f"the store has format {found['format']}, and this version reads up to {FORMAT}: "
-                "a newer version has written it. Run that version"
-            )
-        if found["shards"] != shards:
-            raise CannotOpen(
-                f"the store was made for {found['shards']} shards, which cannot change: "
-                "set shards to that"
-            )
+            return shards_of(None if shards is None else new_meta(shards), shards)
+        return shards_of(response.responses[0].response_range.kvs[0].value, shards)
 
 
 def _judge(response: pb.TxnResponse, fence: Fence, sequence: int, frame: bytes) -> None:

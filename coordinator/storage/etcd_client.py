@@ -18,7 +18,7 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_api import rpc_pb2_grpc
 from coordinator.storage.log import Ambiguous, CannotOpen, LogError, TooLarge, Unavailable
 
-CALL_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 2.0
 OPTIONS = (
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 2_000),
@@ -54,18 +54,24 @@ class EtcdAccess:
 
 
 class EtcdClient:
-    """One connection, to whichever endpoint answered last."""
+    """Calls to whichever endpoint answered last.
 
-    def __init__(self, access: EtcdAccess) -> None:
+    Args:
+        call_timeout_s: after so long another endpoint is asked.
+    """
+
+    def __init__(self, access: EtcdAccess, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._access = access
+        self._call_timeout_s = call_timeout_s
         self._current = 0
-        self._channel: grpc.aio.Channel | None = None
+        # One each, kept: closing one would cancel the calls of others that are under way in it.
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._token = ""
 
     async def close(self) -> None:
         """Hang up."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
             await channel.close()
 
     async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
@@ -83,12 +89,13 @@ class EtcdClient:
         Raises:
             Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
         """
+        asked = self._current
         try:
             response: pb.TxnResponse = await self._call("KV", "Txn", request)
         except grpc.aio.AioRpcError as error:
             failure = failure_of(error)
             if isinstance(failure, Ambiguous):
-                await self._go_elsewhere()
+                self._go_on_from(asked)
             raise failure from error
         return response
 
@@ -126,41 +133,6 @@ class EtcdClient:
         response: pb.AlarmResponse = await self._repeat("Maintenance", "Alarm", request)
         return [pb.AlarmType.Name(member.alarm) for member in response.alarms]
 
-    async def grant(self, timeout_s: int) -> int:
-        """A new lease.
-
-        Raises:
-            Unavailable: no endpoint answers.
-        """
-        response = await self._repeat("Lease", "LeaseGrant", pb.LeaseGrantRequest(TTL=timeout_s))
-        return int(response.ID)
-
-    async def revoke(self, lease: int) -> None:
-        """End a lease, and all keys on it.
-
-        Raises:
-            Unavailable: no endpoint answers.
-        """
-        await self._repeat("Lease", "LeaseRevoke", pb.LeaseRevokeRequest(ID=lease))
-
-    async def keep_alive(self, lease: int) -> bool:
-        """Begin a lease's time anew; False if it is gone.
-
-        Raises:
-            Unavailable: the endpoint does not answer.
-        """
-        stub: Any = rpc_pb2_grpc.LeaseStub(self._connect())
-        call = stub.LeaseKeepAlive(timeout=CALL_TIMEOUT_S, metadata=await self._metadata())
-        try:
-            await call.write(pb.LeaseKeepAliveRequest(ID=lease))
-            response = await call.read()
-        except grpc.aio.AioRpcError as error:
-            await self._go_elsewhere()
-            raise Unavailable(f"etcd: {error.details()}") from error
-        finally:
-            call.cancel()
-        return response is not grpc.aio.EOF and response.TTL > 0
-
     async def watch(self, first: bytes, end: bytes) -> AsyncIterator[pb.WatchResponse]:
         """Changes of the keys from one on to before another, once the watch stands.
 
@@ -190,13 +162,14 @@ class EtcdClient:
         """A call that may be made twice: every endpoint is asked in turn."""
         failure: Exception | None = None
         for _ in range(2 * len(self._access.endpoints)):
+            asked = self._current
             try:
                 return await self._call(service, method, request)
             except grpc.aio.AioRpcError as error:
                 failure = error
                 if error.code() not in _RETRIED:
                     break
-                await self._go_elsewhere()
+                self._go_on_from(asked)
         assert isinstance(failure, grpc.aio.AioRpcError)
         raise Unavailable(f"etcd: {failure.details()}") from failure
 
@@ -215,33 +188,35 @@ class EtcdClient:
         channel = self._connect()
         metadata = await self._metadata()
         stub = getattr(rpc_pb2_grpc, f"{service}Stub")(channel)
-        return await getattr(stub, method)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        return await getattr(stub, method)(request, timeout=self._call_timeout_s, metadata=metadata)
 
     async def _log_in(self, channel: grpc.aio.Channel) -> str:
         if not self._token:
             request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password)
             stub: Any = rpc_pb2_grpc.AuthStub(channel)
-            self._token = (await stub.Authenticate(request, timeout=CALL_TIMEOUT_S)).token
+            self._token = (await stub.Authenticate(request, timeout=self._call_timeout_s)).token
         return self._token
 
     def _connect(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            endpoint = self._access.endpoints[self._current]
+        endpoint = self._access.endpoints[self._current]
+        if endpoint not in self._channels:
             if self._access.ca_file is None:
-                self._channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
+                channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
             else:
                 credentials = grpc.ssl_channel_credentials(
                     _read(self._access.ca_file),
                     _read(self._access.key_file),
                     _read(self._access.cert_file),
                 )
-                self._channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
-        return self._channel
+                channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+            self._channels[endpoint] = channel
+        return self._channels[endpoint]
 
-    async def _go_elsewhere(self) -> None:
-        self._current = (self._current + 1) % len(self._access.endpoints)
-        self._token = ""
-        await self.close()
+    def _go_on_from(self, asked: int) -> None:
+        """Ask the next endpoint from now on, unless another call has said so already."""
+        if self._current == asked:
+            self._current = (asked + 1) % len(self._access.endpoints)
+            self._token = ""
 
 
 def failure_of(error: grpc.aio.AioRpcError) -> LogError:

@@ -15,6 +15,16 @@ def unchanged(key: bytes, mod_revision: int) -> pb.Compare:
     )
 
 
+def equal(key: bytes, value: bytes) -> pb.Compare:
+    """The key has this value."""
+    return pb.Compare(
+        result=pb.Compare.CompareResult.EQUAL,
+        target=pb.Compare.CompareTarget.VALUE,
+        key=key,
+        value=value,
+    )
+
+
 def exists(key: bytes) -> pb.Compare:
     """The key is there."""
     return pb.Compare(
@@ -25,9 +35,9 @@ def exists(key: bytes) -> pb.Compare:
     )
 
 
-def put(key: bytes, value: bytes, lease: int = 0) -> pb.RequestOp:
-    """Write a key; with a lease, until that ends."""
-    return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value, lease=lease))
+def put(key: bytes, value: bytes) -> pb.RequestOp:
+    """Write a key."""
+    return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
 
 
 def get(key: bytes) -> pb.RequestOp:
@@ -38,3 +48,8 @@ def get(key: bytes) -> pb.RequestOp:
 def delete(first: bytes, end: bytes = b"") -> pb.RequestOp:
     """Delete a key, or all from one on to before another."""
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=first, range_end=end))
+
+
+def within(transaction: pb.TxnRequest) -> pb.RequestOp:
+    """A transaction in a transaction: what it compares decides only for its own operations."""
+    return pb.RequestOp(request_txn=transaction)

@@ -37,7 +37,6 @@ from coordinator.storage import entry as frames
 from coordinator.storage.chain import Chain
 from coordinator.storage.log import (
     Ambiguous,
-    CannotOpen,
     Damaged,
     Entry,
     Fence,
@@ -48,10 +47,10 @@ from coordinator.storage.log import (
     Unavailable,
     next_epoch,
 )
+from coordinator.storage.meta import new_meta, shards_of
 from coordinator.storage.slices import slices
 from coordinator.storage.zookeeper_client import ZooKeeperAccess, ZooKeeperClient
 
-FORMAT = 1
 FRAME_BYTES_MAX = 512 * 1024
 """ZooKeeper refuses requests above 1 MiB."""
 SESSION_TIMEOUT_S = 6.0
@@ -75,15 +74,19 @@ class ZooKeeperLog:
         self._prefix = "/" + prefix.strip("/")
 
     @classmethod
-    async def open(cls, access: ZooKeeperAccess, *, prefix: str, shards: int) -> ZooKeeperLog:
+    async def open(
+        cls, access: ZooKeeperAccess, *, prefix: str, shards: int | None
+    ) -> ZooKeeperLog:
         """Connect, and make the store if it is not there.
 
+        Args:
+            shards: None: the store is only looked into, and is not made.
         Raises:
             CannotOpen: no server answers, or a newer version made the store, or it was made
-                for another number of shards.
+                for another number of shards, or it is not there and not to be made.
         """
         log = cls(ZooKeeperClient(access, SESSION_TIMEOUT_S), prefix)
-        await log._client.start(lambda kazoo: log._make(kazoo, shards))
+        await log._client.start(lambda kazoo: log._find_or_make(kazoo, shards))
         return log
 
     async def fence(self, shard: ShardId, term: int = 0) -> Fence:
@@ -172,25 +175,17 @@ class ZooKeeperLog:
         path = f"{self._prefix}/{kind}/{shard}"
         return path if number is None else f"{path}/{number:020}"
 
-    def _make(self, client: KazooClient, shards: int) -> None:
-        client.ensure_path(self._prefix)
-        mine = {"format": FORMAT, "shards": shards}
-        with contextlib.suppress(NodeExistsError):
-            client.create(f"{self._prefix}/meta", json.dumps(mine).encode())
-        found = json.loads(client.get(f"{self._prefix}/meta")[0])
-        if found["format"] > FORMAT:
-            raise CannotOpen(
-                f"the store has format {found['format']}, and this version reads up to {FORMAT}: "
-                "a newer version has written it. Run that version"
-            )
-        if found["shards"] != shards:
-            raise CannotOpen(
-                f"the store was made for {found['shards']} shards, which cannot change: "
-                "set shards to that"
-            )
-        for kind in KINDS:
-            for shard in range(shards):
-                client.ensure_path(self._path(kind, ShardId(shard)))
+    def _find_or_make(self, client: KazooClient, shards: int | None) -> None:
+        path = f"{self._prefix}/meta"
+        if shards is not None:
+            client.ensure_path(self._prefix)
+            with contextlib.suppress(NodeExistsError):
+                client.create(path, new_meta(shards))
+        self.shards = shards_of(client.get(path)[0] if client.exists(path) else None, shards)
+        if shards is not None:
+            for kind in KINDS:
+                for shard in range(shards):
+                    client.ensure_path(self._path(kind, ShardId(shard)))
 
     async def _read_all(self, folder: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
         found = []

@@ -137,7 +137,8 @@ class ZooKeeperClient:
 
         method(*arguments, **more).rawlink(answered)
         try:
-            return await asyncio.wait_for(future, CALL_TIMEOUT_S)
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await future
         except _DOUBTFUL as error:
             raise Ambiguous(f"ZooKeeper: {type(error).__name__}") from error
         except TimeoutError as error:

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
 from tests.checkers.history import Line
+from tests.faults.routes import Routes
 from tests.workload.member import Group, Member
 
 PATIENCE_S = 20.0
@@ -25,27 +25,25 @@ METHODS = {
     pb.OffsetCommitRequest: "OffsetCommit",
     pb.LeaveGroupRequest: "LeaveGroup",
 }
-OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 100),
-    ("grpc.use_local_subchannel_pool", 1),
-)
+LONG = (pb.JoinGroupRequest, pb.SyncGroupRequest)
+"""Calls that may be parked for as long as a group takes."""
+ELSEWHERE = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")
 
 
 class Fleet:
     """Groups at rest, and groups that never rest.
 
     Args:
-        address: asked before each connection; where the coordinator is, or will be again.
+        addresses: where coordinators are, or will be again.
         quiet, busy: how many groups of each kind. The members of quiet groups keep beating
             and committing. Of busy groups members leave and come back all the time; their
             sessions are short, so that those who were lost with a coordinator go soon.
+        patience_s: for an answer that nobody holds back.
     """
 
     def __init__(
         self,
-        address: str,
+        addresses: list[str],
         dice: random.Random,
         *,
         quiet: int,
@@ -55,12 +53,13 @@ class Fleet:
         quiet_session_ms: int = 15_000,
         busy_session_ms: int = 300,
         pause_s: float = PAUSE_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.history: list[Line] = []
         self._dice = dice
         self._pause_s = pause_s
-        self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
-        self._stub = group_pb2_grpc.GroupCoordinatorStub(self._channel)
+        self._patience_s = patience_s
+        self._routes = Routes(addresses, dice)
         self._quiet = [Group(f"quiet-{n}", partitions, quiet_session_ms) for n in range(quiet)]
         self._busy = [Group(f"busy-{n}", partitions, busy_session_ms) for n in range(busy)]
         self._members = [
@@ -84,7 +83,7 @@ class Fleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._channel.close()
+        await self._routes.close()
 
     async def settle(self) -> None:
         """Until the quiet groups are at rest; from then on they are recorded as such."""
@@ -103,13 +102,29 @@ class Fleet:
         same = len({member.generation for member in members}) == 1
         return same and all(member.is_settled for member in members)
 
+    async def recover(self) -> None:
+        """Until every quiet group has been answered again."""
+        async with asyncio.timeout(60):
+            began = time.monotonic()
+            wanted = {group.name for group in self._quiet}
+            while True:
+                answered = {
+                    line["group"]
+                    for line in reversed(self.history)
+                    if line.get("answer") == "NONE" and line["began"] > began
+                }
+                if wanted <= answered:
+                    return
+                await asyncio.sleep(0.2)
+
     async def read_back(self) -> None:
         """Ask for all offsets, as somebody who was not there before."""
         for group in self._quiet + self._busy:
             began = time.monotonic()
             with contextlib.suppress(grpc.aio.AioRpcError):
-                response = await self._stub.OffsetFetch(
-                    pb.OffsetFetchRequest(group_id=group.name), timeout=PATIENCE_S
+                stub = await self._routes.stub(group.name)
+                response = await stub.OffsetFetch(
+                    pb.OffsetFetchRequest(group_id=group.name), timeout=self._patience_s
                 )
                 ended = time.monotonic()
                 self.history += [
@@ -122,14 +137,18 @@ class Fleet:
 
     async def _live(self, member: Member) -> None:
         while True:
-            request = member.next_request()
+            request, group = member.next_request(), member.group.name
+            patience_s = PATIENCE_S if isinstance(request, LONG) else self._patience_s
             began = time.monotonic()
             try:
-                response: Any = await getattr(self._stub, METHODS[type(request)])(
-                    request, timeout=PATIENCE_S
+                stub = await self._routes.stub(group)
+                response: Any = await getattr(stub, METHODS[type(request)])(
+                    request, timeout=patience_s
                 )
             except grpc.aio.AioRpcError:
+                self._routes.lost(group)
                 member.no_answer(began, time.monotonic())
             else:
-                member.hear(response, began, time.monotonic())
+                if member.hear(response, began, time.monotonic()) in ELSEWHERE:
+                    self._routes.lost(group)
             await asyncio.sleep(self._pause_s * 2 * self._dice.random())

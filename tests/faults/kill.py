@@ -38,7 +38,7 @@ async def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Pat
     )  # fmt: skip
     server = await asyncio.to_thread(Process, *flags)
     history = folder / "history.jsonl"
-    async with Fleet(f"127.0.0.1:{port}", dice, quiet=6, busy=6) as fleet:
+    async with Fleet([f"127.0.0.1:{port}"], dice, quiet=6, busy=6) as fleet:
         await fleet.settle()
         for _ in range(kills):
             await asyncio.sleep(SERVED_S_MAX * dice.random())
@@ -50,7 +50,7 @@ async def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Pat
             server = await asyncio.to_thread(Process, *flags)
             await fleet.read_back()
     await asyncio.to_thread(server.kill)
-    await asyncio.to_thread(_write, history, fleet.history)
+    await asyncio.to_thread(write_history, history, fleet.history)
     dump = folder / "dump.jsonl"
     with dump.open("w") as file:
         command = [sys.executable, "-m", "coordinator", "log", "dump", folder / "data"]
@@ -58,7 +58,8 @@ async def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Pat
     return history, dump
 
 
-def _write(path: Path, lines: list[dict]) -> None:
+def write_history(path: Path, lines: list[dict]) -> None:
+    """As the checker reads it."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -13,7 +13,8 @@ import trustme
 from coordinator.core.ids import ShardId
 from coordinator.storage import etcd as etcd_module
 from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_client import EtcdAccess
+from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
@@ -132,3 +133,24 @@ async def test_over_tls_with_a_certificate_of_its_own(tmp_path):
         lost = EtcdAccess(cluster.endpoints, ca_file=tmp_path / "nowhere.pem")
         with pytest.raises(CannotOpen, match=r"nowhere\.pem cannot be read"):
             await EtcdLog.open(lost, prefix="p", shards=SHARDS)
+
+
+async def test_a_minority_tells_nobody_what_it_believes():
+    """A read that is not linearizable would be answered from what the one server remembers."""
+    with EtcdCluster() as cluster:
+        log = await EtcdLog.open(EtcdAccess(cluster.endpoints), prefix="p", shards=SHARDS)
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1))
+        await log.close()
+        minority = EtcdClient(EtcdAccess(cluster.endpoints[:1]))
+        left = EtcdLog(minority, "p", 2**31)
+        meeting = EtcdCoordination(EtcdAccess(cluster.endpoints[:1]), prefix="p")
+        assert [e.sequence for e in (await left.read(S0)).entries] == [1]
+        await meeting.read()
+        for number in (1, 2):
+            cluster.kill(number)
+        for ask in (left.read(S0), left.load(fence), meeting.read()):
+            with pytest.raises((Unavailable, Ambiguous)):
+                await ask
+        await left.close()
+        await meeting.close()

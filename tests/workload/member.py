@@ -67,8 +67,9 @@ class Member:
     def next_request(self) -> Any:
         return self._next()
 
-    def hear(self, response: Any, began: float, ended: float) -> None:
-        """Take an answer in."""
+    def hear(self, response: Any, began: float, ended: float) -> str:
+        """Take an answer in; the name of its error code."""
+        code = getattr(response, "error_code", ErrorCode.NONE)
         match response:
             case pb.JoinGroupResponse():
                 self._hear_joined(response, began, ended)
@@ -77,11 +78,13 @@ class Member:
             case pb.HeartbeatResponse():
                 self._hear_beaten(response, began, ended)
             case pb.OffsetCommitResponse():
-                answer = ErrorCode.Name(response.topics[0].partitions[0].error_code)
+                code = response.topics[0].partitions[0].error_code
+                answer = ErrorCode.Name(code)
                 self._end_commit(answer, began, ended)
                 self._obey(answer)
             case pb.LeaveGroupResponse():
                 self._forget()
+        return ErrorCode.Name(code)
 
     def no_answer(self, began: float, ended: float) -> None:
         """The coordinator has died, or the way to it is broken."""

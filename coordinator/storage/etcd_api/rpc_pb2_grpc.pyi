@@ -90,46 +90,6 @@ class WatchServicer(metaclass=_abc_1.ABCMeta):
 
 def add_WatchServicer_to_server(servicer: WatchServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
-class LeaseStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> LeaseAsyncStub: ...
-    LeaseGrant: _grpc.UnaryUnaryMultiCallable[_rpc_pb2.LeaseGrantRequest, _rpc_pb2.LeaseGrantResponse]
-    LeaseRevoke: _grpc.UnaryUnaryMultiCallable[_rpc_pb2.LeaseRevokeRequest, _rpc_pb2.LeaseRevokeResponse]
-    LeaseKeepAlive: _grpc.StreamStreamMultiCallable[_rpc_pb2.LeaseKeepAliveRequest, _rpc_pb2.LeaseKeepAliveResponse]
-
-@_typing.type_check_only
-class LeaseAsyncStub(LeaseStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    LeaseGrant: _aio.UnaryUnaryMultiCallable[_rpc_pb2.LeaseGrantRequest, _rpc_pb2.LeaseGrantResponse]  # type: ignore[assignment]
-    LeaseRevoke: _aio.UnaryUnaryMultiCallable[_rpc_pb2.LeaseRevokeRequest, _rpc_pb2.LeaseRevokeResponse]  # type: ignore[assignment]
-    LeaseKeepAlive: _aio.StreamStreamMultiCallable[_rpc_pb2.LeaseKeepAliveRequest, _rpc_pb2.LeaseKeepAliveResponse]  # type: ignore[assignment]
-
-class LeaseServicer(metaclass=_abc_1.ABCMeta):
-    @_abc_1.abstractmethod
-    def LeaseGrant(
-        self,
-        request: _rpc_pb2.LeaseGrantRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_rpc_pb2.LeaseGrantResponse, _abc.Awaitable[_rpc_pb2.LeaseGrantResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def LeaseRevoke(
-        self,
-        request: _rpc_pb2.LeaseRevokeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_rpc_pb2.LeaseRevokeResponse, _abc.Awaitable[_rpc_pb2.LeaseRevokeResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def LeaseKeepAlive(
-        self,
-        request_iterator: _MaybeAsyncIterator[_rpc_pb2.LeaseKeepAliveRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_rpc_pb2.LeaseKeepAliveResponse], _abc.AsyncIterator[_rpc_pb2.LeaseKeepAliveResponse]]: ...
-
-def add_LeaseServicer_to_server(servicer: LeaseServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
-
 class MaintenanceStub:
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...

@@ -1,0 +1,95 @@
+"""Three coordinators on a store of three, with a proxy in every wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.faults.stores import Cluster, EtcdCluster, ZooKeeperCluster
+from tests.proxy import Proxy
+from tests.serving import Process, free_port
+
+STORES: dict[str, type[Cluster]] = {"etcd": EtcdCluster, "zookeeper": ZooKeeperCluster}
+NODES = (1, 2, 3)
+SHARDS = 8
+
+
+class Deployment:
+    """Use it as an async context manager.
+
+    Args:
+        kind: of the store, one of `STORES`.
+        flags: more for every coordinator.
+    """
+
+    def __init__(self, kind: str, *flags: str) -> None:
+        self._kind = kind
+        self._flags = flags
+        self.store = STORES[kind]()
+        self.nodes: dict[int, Process] = {}
+        self.fronts: dict[int, Proxy] = {}
+        """Between a node and everybody who calls it: clients and other nodes."""
+        self.to_store: dict[int, list[Proxy]] = {}
+        """Between a node and each server of the store."""
+        self._ports = {number: free_port() for number in NODES}
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def addresses(self) -> list[str]:
+        return [front.address for front in self.fronts.values()]
+
+    @property
+    def url(self) -> str:
+        """Of the store itself, past the proxies."""
+        return f"{self._kind}://{','.join(self.store.endpoints)}/faults"
+
+    async def __aenter__(self) -> Deployment:
+        await asyncio.to_thread(self.store.__enter__)
+        self._stack.callback(self.store.__exit__)
+        for number in NODES:
+            self.to_store[number] = [
+                await self._stack.enter_async_context(Proxy(address))
+                for address in self.store.endpoints
+            ]
+            front = Proxy(f"127.0.0.1:{self._ports[number]}")
+            self.fronts[number] = await self._stack.enter_async_context(front)
+            await self.start(number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self.nodes.values():
+            process.signal(signal.SIGCONT)
+            await asyncio.to_thread(process.kill)
+        await self._stack.aclose()
+
+    async def start(self, number: int) -> None:
+        """Start a coordinator, and wait until it serves."""
+        store = ",".join(proxy.address for proxy in self.to_store[number])
+        flags = (
+            "--store", f"{self._kind}://{store}/faults", "--node-id", str(number),
+            "--listen", f"127.0.0.1:{self._ports[number]}", "--metrics-listen", "",
+            "--advertised-port", self.fronts[number].address.rpartition(":")[2],
+            "--shards", str(SHARDS), "--store-session-timeout-ms", "1000",
+            "--group-initial-rebalance-delay-ms", "50", "--group-min-session-timeout-ms", "100",
+            "--replica-lag-time-max-ms", "1000", "--drain-timeout-ms", "3000", *self._flags,
+        )  # fmt: skip
+        self.nodes[number] = await asyncio.to_thread(Process, *flags)
+
+    async def kill(self, number: int) -> None:
+        await asyncio.to_thread(self.nodes.pop(number).kill)
+
+    async def stop(self, number: int) -> None:
+        """As an operator does."""
+        process = self.nodes.pop(number)
+        process.signal(signal.SIGTERM)
+        await asyncio.to_thread(process.wait)
+
+    def dump(self, path: Path) -> None:
+        """Write what the store holds, as lines."""
+        with path.open("w") as file:
+            command = [sys.executable, "-m", "coordinator", "log", "dump", self.url]
+            subprocess.run(command, stdout=file, check=True)

@@ -1,0 +1,93 @@
+"""What can go wrong in a deployment. It lasts a while, is over, and says what it was."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable
+
+from tests.faults.deployment import NODES, Deployment
+from tests.proxy import Proxy
+
+Injection = Callable[[Deployment, random.Random], Awaitable[str]]
+
+
+def _while_s(dice: random.Random, most_s: float) -> float:
+    """Mostly short, sometimes long."""
+    return 0.2 + (most_s - 0.2) * dice.random() ** 2
+
+
+async def kill_a_node(deployment: Deployment, dice: random.Random) -> str:
+    number = dice.choice(NODES)
+    await deployment.kill(number)
+    await asyncio.sleep(_while_s(dice, 2.0))
+    await deployment.start(number)
+    return f"node {number}"
+
+
+async def stop_a_node(deployment: Deployment, dice: random.Random) -> str:
+    """SIGSTOP, and SIGCONT when others may have taken over: a zombie awakes."""
+    number = dice.choice(NODES)
+    process = deployment.nodes[number]
+    process.signal(signal.SIGSTOP)
+    await asyncio.sleep(_while_s(dice, 4.0))
+    process.signal(signal.SIGCONT)
+    return f"node {number}"
+
+
+async def restart_a_node(deployment: Deployment, dice: random.Random) -> str:
+    """As a rolling restart does."""
+    number = dice.choice(NODES)
+    await deployment.stop(number)
+    await deployment.start(number)
+    return f"node {number}"
+
+
+async def kill_a_server_of_the_store(deployment: Deployment, dice: random.Random) -> str:
+    store, number = deployment.store, dice.randrange(len(deployment.store.endpoints))
+    await asyncio.to_thread(store.kill, number)
+    await asyncio.sleep(_while_s(dice, 2.0))
+    await asyncio.to_thread(store.start, number)
+    return f"server {number}"
+
+
+async def kill_the_majority_of_the_store(deployment: Deployment, dice: random.Random) -> str:
+    store = deployment.store
+    some = dice.sample(range(len(store.endpoints)), 2)
+    for number in some:
+        await asyncio.to_thread(store.kill, number)
+    await asyncio.sleep(_while_s(dice, 2.0))
+    for number in some:
+        await asyncio.to_thread(store.start, number)
+    return f"servers {some}"
+
+
+async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
+    """From the store, from everybody who calls it, or from both; in one direction, or in both."""
+    number = dice.choice(NODES)
+    wires: list[Proxy] = []
+    where = dice.choice(("store", "callers", "all"))
+    if where != "callers":
+        wires += deployment.to_store[number]
+    if where != "store":
+        wires.append(deployment.fronts[number])
+    how = dice.choice(("both", "requests", "answers"))
+    for wire in wires:
+        wire.requests_pass = how == "answers"
+        wire.answers_pass = how == "requests"  # Else what was acknowledged is never heard of.
+    await asyncio.sleep(_while_s(dice, 4.0))
+    for wire in wires:
+        wire.mend()
+    return f"node {number}, {where}, {how}"
+
+
+KINDS: dict[str, Injection] = {
+    "node kills": kill_a_node,
+    "node stops": stop_a_node,
+    "node restarts": restart_a_node,
+    "store kills": kill_a_server_of_the_store,
+    "store majority kills": kill_the_majority_of_the_store,
+    "partitions": cut_a_node_off,
+}
+"""By the names that reports use."""
