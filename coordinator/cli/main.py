@@ -63,8 +63,15 @@ def _parser() -> argparse.ArgumentParser:
     add_log_parsers(log)
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
-    bench.add_argument("what", choices=("timer", "assign", "log", "heartbeat", "barrier", "all"))
-    bench.add_argument("--members", type=int, help="members to run; for log: groups to load")
+    bench.add_argument(
+        "what", choices=("timer", "assign", "log", "heartbeat", "barrier", "cluster", "all")
+    )
+    bench.add_argument(
+        "--members", type=int, help="members to run; for log and cluster: groups to load"
+    )
+    bench.add_argument(
+        "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
+    )
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     return parser
@@ -108,4 +115,7 @@ def _config(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from coordinator.cli.bench.run import bench
 
-    return bench(options.what, options.members, options.seconds, options.json)
+    if options.what == "cluster" and options.store is None:
+        print("coordinator: bench cluster needs --store", file=sys.stderr)
+        return USAGE_ERROR
+    return bench(options.what, options.members, options.seconds, options.json, options.store)

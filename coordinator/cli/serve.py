@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import secrets
 import signal
 import sys
@@ -114,13 +113,10 @@ async def _serve(settings: Settings, supervised: bool) -> int:
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
     """False if the node was told to stop before everything was loaded."""
-    gc.disable()  # Everything that is loaded stays: a collection finds nothing to free.
     loading = asyncio.create_task(server.load())
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait((loading, told), return_when=asyncio.FIRST_COMPLETED)
     told.cancel()
-    gc.enable()
-    gc.freeze()
     if not loading.done():
         loading.cancel()
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 import grpc
 
@@ -24,7 +25,7 @@ class Nodes:
         self._bootstrap = bootstrap.split(",")
         self._channels: dict[str, grpc.Channel] = {}
 
-    def __enter__(self) -> Nodes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -330,8 +330,9 @@ class ClusterRunner:
     async def _step(self, controller: Controller, event: Event) -> bool:
         """Carry an event's decisions out; True if there were any."""
         changed = controller.step(event)
-        for state in changed:
-            controller.written(await self._coordination.write(self._term, state))
+        writes = (self._coordination.write(self._term, state) for state in changed)
+        for state in await asyncio.gather(*writes):
+            controller.written(state)
         if changed:
             self._wake.set()
         return bool(changed)

@@ -19,6 +19,7 @@ from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
+from coordinator.runtime.garbage import forget, quiet
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Fetch, Standby, Warm
 from coordinator.runtime.topics import read_topics
@@ -38,6 +39,10 @@ from coordinator.storage.log import Damaged, GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
+MANY_GROUPS = 1_000
+"""Of a shard that is let go of: worth a look for what can be freed,"""
+FORGET_S = 30.0
+"""so long after, when everybody has found the groups elsewhere."""
 LAG_PROBE_S = 0.5
 """How often the event loop's lag is measured."""
 
@@ -76,6 +81,7 @@ class Node:
         self._runners: dict[ShardId, ShardRunner] = {}
         self._standbys: dict[ShardId, Standby] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._forgetting: asyncio.TimerHandle | None = None
         self._lag_probe: asyncio.Task[None] | None = None
         # Two loads at once would not be faster, and hold twice the bytes.
         self._turn = asyncio.Semaphore(1)
@@ -96,7 +102,8 @@ class Node:
         if self._coordination is None:
             self._fixed_view = self._view_of_shares(host, port)
             loading = (runner.start(self._turn) for runner in self._runners.values())
-            await asyncio.gather(*loading)
+            with quiet():
+                await asyncio.gather(*loading)
             return
         duties = Duties(
             take=self._take,
@@ -118,8 +125,9 @@ class Node:
         """Hand the shards over, answer every parked call so that its client looks elsewhere."""
         if self.cluster is not None:
             await self.cluster.stop(self.settings.drain_timeout_ms / 1000)
-        if self._lag_probe is not None:
-            self._lag_probe.cancel()
+        for waiting in (self._lag_probe, self._forgetting):
+            if waiting is not None:
+                waiting.cancel()
         runners, self._runners = self._runners, {}
         stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners.values()]
         await asyncio.gather(*stopping, *self._work)
@@ -272,7 +280,18 @@ class Node:
         self._begin(self._load(runner, term, warm))
 
     def _release(self, shard: ShardId) -> None:
-        self._begin(self._runners.pop(shard).stop(ErrorCode.NOT_COORDINATOR))
+        self._begin(self._let_go(self._runners.pop(shard)))
+
+    async def _let_go(self, runner: ShardRunner) -> None:
+        groups = sum(runner.stats().groups.values())
+        await runner.stop(ErrorCode.NOT_COORDINATOR)
+        if groups >= MANY_GROUPS and self._forgetting is None:
+            # Once for all shards that go at about the same time.
+            self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
+
+    def _forget(self) -> None:
+        self._forgetting = None
+        forget()
 
     def _follow(self, shard: ShardId, leader: NodeInfo | None, epoch: int) -> None:
         standby = self._standbys.get(shard)
@@ -285,6 +304,7 @@ class Node:
                 new_shard=self._new_shard,
                 fetch=self._fetch,
                 report=lambda what: self._watchers.failure(what, None),
+                turn=self._turn,
             )
         standby.follow(leader, epoch)
 
@@ -293,8 +313,8 @@ class Node:
 
     async def _load(self, runner: ShardRunner, term: int, warm: Warm | None) -> None:
         try:
-            # What is warm is there at once, and does not wait for what is not.
-            await runner.start(self._turn if warm is None else None, term=term, warm=warm)
+            with quiet():
+                await runner.start(self._turn, term=term, warm=warm)
         except Damaged as error:
             self._watchers.failure(str(error), None)
 

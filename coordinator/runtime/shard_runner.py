@@ -8,6 +8,7 @@ ready no future. Steps cannot overlap, since nothing in them awaits.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -24,7 +25,16 @@ from coordinator.runtime.failures import failure_of
 from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
 from coordinator.runtime.standby import Warm
 from coordinator.runtime.watchers import Watchers
-from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Outbox, Tick, Unload
+from coordinator.shard.outbox import (
+    Append,
+    Appended,
+    AppendFailed,
+    Input,
+    Outbox,
+    Revive,
+    Tick,
+    Unload,
+)
 from coordinator.shard.replicas import FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard, ShardStats
 from coordinator.storage.log import (
@@ -48,7 +58,8 @@ release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 
 AMBIGUOUS_BACKOFF_S = 0.05
 RELOAD_BACKOFF_S = 1.0
-SETTLE_LOOK_S = 0.02
+SETTLE_AFTER_S = 1.0
+"""Other shards are taken over first, and whoever asks for a group is served."""
 
 
 class ShardRunner:
@@ -112,10 +123,17 @@ class ShardRunner:
         self.term = term
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
-        async with turn or nullcontext():
+        # What is warm is there at once, and does not wait for what is not.
+        async with turn if turn is not None and warm is None else nullcontext():
             await self._load(warm)
-        while self._shard is not None and not self._shard.is_settled:  # noqa: ASYNC110  # It cannot tell.
-            await asyncio.sleep(SETTLE_LOOK_S)
+        if self._shard is not None and not self._shard.is_settled:
+            await asyncio.sleep(SETTLE_AFTER_S)
+        while self._shard is not None and not self._shard.is_settled:
+            async with turn or nullcontext():
+                began = time.monotonic()
+                self._step(Revive())
+                # As much time again for everything else.
+                await asyncio.sleep(time.monotonic() - began)
 
     async def _load(self, warm: Warm | None) -> None:
         loaded = None

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
+from coordinator.runtime.garbage import quiet
 from coordinator.runtime.snapshots import SnapshotPolicy
 from coordinator.shard.replicas import FetchedEntries
 from coordinator.shard.shard import Shard
@@ -80,6 +82,7 @@ class Standby:
         new_shard: an empty one.
         fetch: asks a leader.
         report: told in words what does not work.
+        turn: entered to load; shards that share one load one after the other.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Standby:
         new_shard: Callable[[], Shard],
         fetch: Fetch,
         report: Callable[[str], None],
+        turn: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.shard_id = shard_id
         self._log = log
@@ -98,6 +102,7 @@ class Standby:
         self._new_shard = new_shard
         self._fetch = fetch
         self._report = report
+        self._turn = turn or nullcontext()
         self._followed: tuple[str | None, int] = (None, 0)
         self._warm: Warm | None = None
         self._task: asyncio.Task[None] | None = None
@@ -149,6 +154,11 @@ class Standby:
                 await asyncio.sleep(RETRY_S)
 
     async def _load(self) -> Warm:
+        async with self._turn:
+            with quiet():
+                return await self._read_all()
+
+    async def _read_all(self) -> Warm:
         loaded = await self._log.read(self.shard_id)
         return await asyncio.to_thread(Warm.of, self._new_shard(), loaded, self._clock.now_ms())
 
@@ -156,9 +166,7 @@ class Standby:
         """From the store, for the leader has not kept it in memory."""
         loaded = await self._log.read(self.shard_id, warm.sequence)
         if loaded.snapshot is not None:
-            self._warm = await asyncio.to_thread(
-                Warm.of, self._new_shard(), loaded, self._clock.now_ms()
-            )
+            self._warm = await self._load()
             return
         for entry in loaded.entries:
             warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())

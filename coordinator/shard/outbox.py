@@ -47,13 +47,18 @@ class AppendFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Revive:
+    """Bring some more of the groups that were loaded to life: some milliseconds of work."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unload:
     """Give the shard up: answer every parked call with `error` and accept no more."""
 
     error: ErrorCode = ErrorCode.NOT_COORDINATOR
 
 
-Input = Command | FetchEntries | Tick | Appended | AppendFailed | Unload
+Input = Command | FetchEntries | Tick | Appended | AppendFailed | Revive | Unload
 
 
 @dataclass(frozen=True, slots=True)

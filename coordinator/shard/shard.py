@@ -47,7 +47,7 @@ from coordinator.shard.operations import (
     Host,
     InitialDelayedJoin,
 )
-from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Tick, Unload
+from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Revive, Tick, Unload
 from coordinator.shard.replicas import (
     AckPolicy,
     FetchedEntries,
@@ -60,8 +60,8 @@ from timer.purgatory import Purgatory
 from timer.task import TimerTask
 from timer.timer import Timer
 
-REVIVE_SLICE = 200
-"""Loaded groups brought to life in one step: some milliseconds, in which heartbeats wait."""
+REVIVE_SLICE = 50
+"""Loaded groups brought to life in one step: a millisecond or two, in which heartbeats wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class Shard:
             self.machine.apply(record, now_ms)
 
     def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        """Load, second half: serve. Groups come to life when they are asked for, and by and by
-        with the ticks that follow, with full session time-outs from then.
+        """Load, second half: serve. Groups come to life when they are asked for, or with `Revive`,
+        with full session time-outs from then.
 
         Args:
             sequence: of the last entry that was read; appends go on after it.
@@ -182,6 +182,7 @@ class Shard:
             case Tick():
                 self.timer.advance_to(now_ms)
                 self._let_sessions_go_first()
+            case Revive():
                 self._revive_some(outbox)
             case Appended():
                 self._appended(event)
@@ -269,8 +270,6 @@ class Shard:
             self._in_sync_changed = False
             outbox.in_sync = self.replicas.in_sync
         outbox.next_deadline_ms = self.timer.next_expiration_ms()
-        if self.machine.sleepers:
-            outbox.next_deadline_ms = self._now_ms
         return outbox
 
     def _let_sessions_go_first(self) -> None:

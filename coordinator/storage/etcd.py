@@ -126,14 +126,10 @@ class EtcdLog:
             _judge(response, fence, entry.sequence, frame)
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
-        # Everything is read as of one revision, at which the fence still held.
-        response = await self._client.range(pb.RangeRequest(key=self._key("fence", fence.shard)))
-        _check_epoch([kv.value for kv in response.kvs], fence)
-        return await self._read(fence.shard, after, response.header.revision)
+        return await self._read(fence.shard, after, fence)
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
-        response = await self._client.range(pb.RangeRequest(key=self._key("fence", shard)))
-        return await self._read(shard, after, response.header.revision)
+        return await self._read(shard, after, None)
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
@@ -245,30 +241,38 @@ class EtcdLog:
         found = (await self._client.range(pb.RangeRequest(key=key))).kvs
         _check_epoch([kv.value for kv in found], fence)
 
-    async def _read(self, shard: ShardId, after: int, revision: int) -> Loaded:
-        chain = Chain(
-            f"etcd, {self._prefix}: shard {shard}",
-            await self._load_snapshot(shard, revision, after),
-            after,
+    async def _read(self, shard: ShardId, after: int, fence: Fence | None) -> Loaded:
+        """As of one revision, at which the fence still held; mostly all of it in one answer."""
+        first = await self._client.repeatable(
+            pb.TxnRequest(
+                compare=[] if fence is None else [self._holds(fence)],
+                success=[
+                    get(self._key("snapshot", shard)),
+                    pb.RequestOp(request_range=self._page("entry", shard, (), after + 1)),
+                ],
+                failure=[get(self._key("fence", shard))],
+            )
         )
-        async for sequence, frame in self._read_numbered("entry", shard, chain.last + 1, revision):
-            chain.add(frames.decode(frame, shard, sequence))
+        found = first.responses[0].response_range.kvs
+        if fence is not None and not first.succeeded:
+            _check_epoch([kv.value for kv in found], fence)
+        revision, page = first.header.revision, first.responses[1].response_range
+        snapshot = None
+        if found and json.loads(found[0].value)["sequence"] > after:
+            snapshot = await self._load_snapshot(shard, found[0].value, revision)
+        chain = Chain(f"etcd, {self._prefix}: shard {shard}", snapshot, after)
+        async for sequence, frame in self._numbered("entry", shard, (), page, revision):
+            if sequence > chain.last:
+                chain.add(frames.decode(frame, shard, sequence))
         return chain.loaded()
 
-    async def _load_snapshot(self, shard: ShardId, revision: int, after: int) -> Snapshot | None:
-        """None if there is none that goes further than `after`."""
-        key = self._key("snapshot", shard)
-        found = (await self._client.range(pb.RangeRequest(key=key, revision=revision))).kvs
-        if not found:
-            return None
-        row = json.loads(found[0].value)
-        if row["sequence"] <= after:
-            return None
+    async def _load_snapshot(self, shard: ShardId, value: bytes, revision: int) -> Snapshot:
+        row = json.loads(value)
+        within = (row["sequence"],)
+        page = await self._client.range(self._page("chunk", shard, within, 0, revision))
         chunks = [
             frames.decode(frame, shard, row["sequence"])
-            async for number, frame in self._read_numbered(
-                "chunk", shard, 0, revision, sequence=row["sequence"]
-            )
+            async for number, frame in self._numbered("chunk", shard, within, page, revision)
             if number < row["chunks"]  # A later attempt of the same snapshot may have left more.
         ]
         if [chunk.base_offset for chunk in chunks] != list(range(row["chunks"])):
@@ -279,22 +283,34 @@ class EtcdLog:
         records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
         return Snapshot(row["sequence"], row["next_offset"], records)
 
-    async def _read_numbered(
-        self, kind: str, shard: ShardId, first: int, revision: int, *, sequence: int | None = None
+    def _page(
+        self, kind: str, shard: ShardId, within: tuple[int, ...], first: int, revision: int = 0
+    ) -> pb.RangeRequest:
+        """Keys from a number on; revision 0: the newest."""
+        return pb.RangeRequest(
+            key=self._key(kind, shard, *within, first),
+            range_end=self._key(kind, shard, *within) + b"0",  # Behind every key with a slash.
+            limit=PAGE_ENTRIES,
+            revision=revision,
+        )
+
+    async def _numbered(
+        self,
+        kind: str,
+        shard: ShardId,
+        within: tuple[int, ...],
+        page: pb.RangeResponse,
+        revision: int,
     ) -> AsyncIterator[tuple[int, bytes]]:
-        """Number and frame of the keys from a number on, a page at a time."""
-        within = () if sequence is None else (sequence,)
-        start = self._key(kind, shard, *within, first)
-        end = self._key(kind, shard, *within) + b"0"  # Behind every key with a slash there.
+        """Number and frame of the keys of a page, and of the pages after it."""
         while True:
-            page = await self._client.range(
-                pb.RangeRequest(key=start, range_end=end, limit=PAGE_ENTRIES, revision=revision)
-            )
+            number = -1
             for kv in page.kvs:
-                yield int(kv.key.rpartition(b"/")[2]), kv.value
+                number = int(kv.key.rpartition(b"/")[2])
+                yield number, kv.value
             if not page.more:
                 return
-            start = page.kvs[-1].key + b"\0"
+            page = await self._client.range(self._page(kind, shard, within, number + 1, revision))
 
     async def _find_or_make(self, shards: int | None) -> int:
         key = f"{self._prefix}/meta".encode()

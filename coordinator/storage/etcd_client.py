@@ -83,6 +83,15 @@ class EtcdClient:
         response: pb.RangeResponse = await self._repeat("KV", "Range", request)
         return response
 
+    async def repeatable(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """A transaction that may be carried out twice, because it only reads, or sets.
+
+        Raises:
+            Unavailable: no endpoint answers.
+        """
+        response: pb.TxnResponse = await self._repeat("KV", "Txn", request)
+        return response
+
     async def txn(self, request: pb.TxnRequest) -> pb.TxnResponse:
         """A transaction, sent once.
 

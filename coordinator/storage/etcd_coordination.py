@@ -40,7 +40,7 @@ from coordinator.storage.log import Ambiguous, Unavailable
 
 RENEWALS = 4
 """In the time of one session, so that one may be lost."""
-LOOKS = 8
+LOOKS = 16
 """In the time of one session, whether others have been silent for one."""
 REWATCH_S = 0.2
 
@@ -63,7 +63,7 @@ class EtcdCoordination:
     async def join(self, node: NodeInfo) -> Session:
         sent_at = time.monotonic()
         # Put over keys of an earlier start: that one finds out.
-        await self._client.txn(
+        await self._client.repeatable(
             pb.TxnRequest(
                 success=[
                     put(self._alive_key(node), node.incarnation.encode()),

@@ -22,7 +22,7 @@ from coordinator.runtime.failures import failure_of
 from coordinator.runtime.topics import read_topics
 from coordinator.service import translate
 from coordinator.settings import Settings
-from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Tick
+from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Revive, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Entry, Loaded, LogError, Snapshot
@@ -212,6 +212,8 @@ class VirtualCoordinator:
         self._sequence, self._next_offset = loaded.sequence, loaded.next_offset
         self._loaded = True
         self._take(outbox)
+        while not self._shard.is_settled:
+            self._step(Revive())
 
     def _step(self, event: Input) -> None:
         self._take(self._shard.step(event, self.now_ms))

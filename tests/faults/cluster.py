@@ -42,7 +42,7 @@ def _profile(part: float) -> Profile:
     """A part of the profile of CI, whose faults are divided between the stores."""
     whole = {"node kills": 50, "node stops": 20, "store kills": 20, "partitions": 10}
     faults = {name: round(count * part) for name, count in whole.items()}
-    more = {"node restarts": 4, "store majority kills": 2}
+    more = {"node restarts": 4, "store majority kills": 2, "controllers deposed": 3}
     return Profile({**faults, **more}, quiet=30, busy=20, members=3, pause_s=0.3)
 
 
@@ -58,6 +58,7 @@ PROFILES = {
                 "partitions": 100,
                 "node restarts": 50,
                 "store majority kills": 20,
+                "controllers deposed": 50,
             },
             quiet=120,
             busy=80,

@@ -16,6 +16,8 @@ from tests.serving import Process, free_port
 STORES: dict[str, type[Cluster]] = {"etcd": EtcdCluster, "zookeeper": ZooKeeperCluster}
 NODES = (1, 2, 3)
 SHARDS = 8
+NAME = "faults"
+"""What everything in the store begins with."""
 
 
 class Deployment:
@@ -27,7 +29,7 @@ class Deployment:
     """
 
     def __init__(self, kind: str, *flags: str) -> None:
-        self._kind = kind
+        self.kind = kind
         self._flags = flags
         self.store = STORES[kind]()
         self.nodes: dict[int, Process] = {}
@@ -45,7 +47,7 @@ class Deployment:
     @property
     def url(self) -> str:
         """Of the store itself, past the proxies."""
-        return f"{self._kind}://{','.join(self.store.endpoints)}/faults"
+        return f"{self.kind}://{','.join(self.store.endpoints)}/{NAME}"
 
     async def __aenter__(self) -> Deployment:
         await asyncio.to_thread(self.store.__enter__)
@@ -70,7 +72,7 @@ class Deployment:
         """Start a coordinator, and wait until it serves."""
         store = ",".join(proxy.address for proxy in self.to_store[number])
         flags = (
-            "--store", f"{self._kind}://{store}/faults", "--node-id", str(number),
+            "--store", f"{self.kind}://{store}/{NAME}", "--node-id", str(number),
             "--listen", f"127.0.0.1:{self._ports[number]}", "--metrics-listen", "",
             "--advertised-port", self.fronts[number].address.rpartition(":")[2],
             "--shards", str(SHARDS), "--store-session-timeout-ms", "1000",

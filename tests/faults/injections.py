@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 from collections.abc import Awaitable, Callable
 
-from tests.faults.deployment import NODES, Deployment
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from coordinator.storage.etcd_api import rpc_pb2 as pb
+from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_txn import delete
+from coordinator.storage.log import Ambiguous
+from tests.faults.deployment import NAME, NODES, Deployment
 from tests.proxy import Proxy
 
 Injection = Callable[[Deployment, random.Random], Awaitable[str]]
@@ -82,6 +90,22 @@ async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
     return f"node {number}, {where}, {how}"
 
 
+async def depose_the_controller(deployment: Deployment, dice: random.Random) -> str:
+    """An operator deletes its key by hand: another election, and the old one finds out."""
+    if deployment.kind == "etcd":
+        client = EtcdClient(EtcdAccess(deployment.store.endpoints))
+        with contextlib.suppress(Ambiguous):
+            await client.txn(pb.TxnRequest(success=[delete(f"{NAME}/cluster/controller".encode())]))
+        await client.close()
+    else:
+        kazoo = KazooClient(",".join(deployment.store.endpoints))
+        await asyncio.to_thread(kazoo.start)
+        with contextlib.suppress(NoNodeError):
+            await asyncio.to_thread(kazoo.delete, f"/{NAME}/cluster/controller")
+        await asyncio.to_thread(kazoo.stop)
+    return "its key"
+
+
 KINDS: dict[str, Injection] = {
     "node kills": kill_a_node,
     "node stops": stop_a_node,
@@ -89,5 +113,6 @@ KINDS: dict[str, Injection] = {
     "store kills": kill_a_server_of_the_store,
     "store majority kills": kill_the_majority_of_the_store,
     "partitions": cut_a_node_off,
+    "controllers deposed": depose_the_controller,
 }
 """By the names that reports use."""

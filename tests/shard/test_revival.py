@@ -7,7 +7,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
 from coordinator.runtime.topics import read_topics
-from coordinator.shard.outbox import Tick
+from coordinator.shard.outbox import Revive, Tick
 from coordinator.shard.shard import REVIVE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
 
@@ -50,12 +50,13 @@ def test_a_list_shows_sleeping_groups_as_they_are():
     assert shard.stats().groups == {"Stable": GROUPS}
 
 
-def test_ticks_bring_all_to_life_and_every_session_begins_in_full():
-    shard, outbox = loaded()
+def test_all_come_to_life_and_every_session_begins_in_full():
+    shard, _ = loaded()
     now_ms = 1_000
+    shard.step(Tick(), now_ms)
+    assert shard.stats().members == REVIVE_SLICE, "time alone brings nobody to life"
     while not shard.is_settled:
-        assert outbox.next_deadline_ms == now_ms, "it asks to be woken at once"
-        outbox = shard.step(Tick(), now_ms)
+        shard.step(Revive(), now_ms)
     assert shard.stats().members == GROUPS
     assert shard.stats().delayed["heartbeat"] == GROUPS
     now_ms += SESSION_MS - 1
@@ -69,5 +70,5 @@ def test_what_is_durable_is_the_same_asleep_and_awake():
     shard, _ = loaded()
     asleep = shard.records()
     while not shard.is_settled:
-        shard.step(Tick(), 1_000)
+        shard.step(Revive(), 1_000)
     assert shard.records() == asleep

@@ -324,6 +324,7 @@ async def test_a_node_that_is_cut_off_knows_before_the_others_do(kind, cluster, 
 
 async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
     async with met(kind, own_cluster.endpoints, "p") as one:
+        await one.read()  # Once the store has a leader.
         session = await one.join(NodeInfo(1, "h", 1, "a"))
         term = await one.campaign(session)
         state = ShardState(S0, 1, 1, (1,), (1,))

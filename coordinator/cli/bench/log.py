@@ -242,7 +242,7 @@ async def _fill(folder: Path, groups: int) -> None:
     log = SqliteLog(folder, shards=SHARDS)
     by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
     for number in range(groups):
-        record = _group(f"group-{number}")
+        record = group_record(f"group-{number}")
         by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
     for shard, records in by_shard.items():
         fence = await log.fence(ShardId(shard))
@@ -252,7 +252,8 @@ async def _fill(folder: Path, groups: int) -> None:
     await log.close()
 
 
-def _group(group_id: str) -> GroupMetadata:
+def group_record(group_id: str) -> GroupMetadata:
+    """A group at rest, as a log has it."""
     members = tuple(
         MemberRecord(
             f"worker-{number}-{group_id:>36}",

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coordinator.cli.bench.assign import bench_assign
+from coordinator.cli.bench.cluster import bench_cluster
 from coordinator.cli.bench.figures import Figures, machine
 from coordinator.cli.bench.log import bench_log
 from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
 from coordinator.cli.bench.timers import bench_timer
 
 
-def bench(what: str, members: int | None, seconds: float, file: Path | None) -> int:
-    """Run one benchmark, or all; the exit status is 0."""
+def bench(
+    what: str, members: int | None, seconds: float, file: Path | None, store: str | None
+) -> int:
+    """Run one benchmark, or all that need nothing else; the exit status is 0."""
     benchmarks: dict[str, Callable[[], Figures]] = {
         "timer": bench_timer,
         "assign": bench_assign,
@@ -29,6 +32,8 @@ def bench(what: str, members: int | None, seconds: float, file: Path | None) -> 
             lambda address, _: asyncio.run(bench_barrier(address, members or 1_000))
         ),
     }
+    if store is not None:
+        benchmarks["cluster"] = lambda: bench_cluster(store, members)
     results: dict[str, Figures] = {"machine": machine()}
     results |= {name: run() for name, run in benchmarks.items() if what in (name, "all")}
     for name, figures in results.items():

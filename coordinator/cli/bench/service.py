@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -29,29 +30,56 @@ def with_server(run: Callable[[str, int], T], *more: str) -> T:
         more: flags of `coordinator serve`.
     """
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        log = Path(folder) / "log"  # A pipe nobody reads would stop the server.
-        flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]
-        flags += ["--data-dir", f"{folder}/data", *more]
-        with log.open("w") as file:
-            server = subprocess.Popen(  # noqa: S603  # Our own program.
+        with Server(Path(folder), "--data-dir", f"{folder}/data", *more) as server:
+            return run(server.address, server.pid)
+
+
+class Server:
+    """A server process. Use it as a context manager; it serves once that is entered.
+
+    Args:
+        folder: takes its log: a pipe nobody reads would stop it.
+        more: flags of `coordinator serve`.
+    """
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        self._log = folder / f"log-{next(_numbers)}"
+        flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json", *more]
+        with self._log.open("w") as file:
+            self._process = subprocess.Popen(  # noqa: S603  # Our own program.
                 [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
             )
-        try:
-            return run(_address(server, log), server.pid)
-        finally:
-            server.terminate()
-            server.wait()
+        self.pid = self._process.pid
+        self.address = ""
+
+    def __enter__(self) -> Server:
+        self.address = self._wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+    def _wait(self) -> str:
+        """Where it serves, once it does."""
+        while self._process.poll() is None:
+            for line in self._log.read_text().splitlines():
+                if line.startswith("{"):
+                    entry: dict[str, Any] = json.loads(line)
+                    if entry["event"] == "serving":
+                        return str(entry["address"])
+            time.sleep(0.05)
+        raise RuntimeError(
+            f"the server ended with {self._process.returncode}: {self._log.read_text()}"
+        )
 
 
-def _address(server: subprocess.Popen[bytes], log: Path) -> str:
-    """Where it serves, once it does."""
-    while server.poll() is None:
-        for line in log.read_text().splitlines():
-            entry: dict[str, Any] = json.loads(line)
-            if entry["event"] == "serving":
-                return str(entry["address"])
-        time.sleep(0.05)
-    raise RuntimeError(f"the server ended with {server.returncode}: {log.read_text()}")
+_numbers = itertools.count(1)
 
 
 async def bench_heartbeat(address: str, pid: int, members: int, seconds: float) -> Figures:

@@ -1,0 +1,317 @@
+"""What a shared store costs, and how long it takes until somebody else leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from itertools import count, pairwise
+from pathlib import Path
+
+from coordinator.cli.bench.figures import Figures
+from coordinator.cli.bench.log import GROUPS, GROUPS_AN_ENTRY, MEMBERS, group_record
+from coordinator.cli.bench.service import Server
+from coordinator.client.cluster import ClusterAdmin
+from coordinator.client.load import CommitProbe
+from coordinator.core.ids import ShardId
+from coordinator.runtime import codec
+from coordinator.runtime.stores import open_stores
+from coordinator.settings import Settings
+from coordinator.shard.placement import shard_of
+from coordinator.storage import entry as frames
+from coordinator.storage.etcd import EtcdLog
+from coordinator.storage.etcd_api import rpc_pb2 as pb
+from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_txn import equal, exists, put, unchanged
+from coordinator.storage.log import Entry, GroupLog
+
+SHARDS = 16
+WRITERS, RECORDS_AN_ENTRY, RECORD_BYTES = 100, 10, 400
+ROUNDS, SECONDS = 3, 2.0
+MOVES, FAST_KILLS, DEFAULT_KILLS = 100, 20, 5
+FAST_MS, DEFAULT_MS = 500, 2_000
+PATIENCE_S = 60.0
+
+
+def bench_cluster(store: str, groups: int | None = None) -> Figures:
+    """All figures in one run, under names of their own in a store that is there.
+
+    Args:
+        store: etcd://HOST:PORT,… or zookeeper://HOST:PORT,….
+    """
+    names = (f"{store.rstrip('/')}/bench-{os.getpid()}-{number}" for number in count(1))
+    figures: Figures = {}
+    if store.startswith("etcd"):
+        figures |= asyncio.run(_bench_appends(next(names)))
+    figures |= asyncio.run(_bench_hand_over(next(names)))
+    for title, session_ms, kills in (
+        ("fast profile (0.5 s; goal: 750)", FAST_MS, FAST_KILLS),
+        ("default profile (2 s; goal: 2,500)", DEFAULT_MS, DEFAULT_KILLS),
+    ):
+        gaps = asyncio.run(_gaps_of_kills(next(names), session_ms, kills))
+        figures[f"owner killed, {title}, p50, ms"] = 1000 * statistics.median(gaps)
+        figures[f"owner killed, {title}, worst of {kills}, ms"] = 1000 * max(gaps)
+    for title, replicas in (("warm (goal: 500)", 2), ("cold (goal: 5,000)", 1)):
+        took = asyncio.run(_take_over(next(names), replicas, groups or GROUPS))
+        figures[f"{groups or GROUPS:,} groups of {MEMBERS} taken over, {title}, ms"] = 1000 * took
+    return figures
+
+
+# --- Appends ------------------------------------------------------------------------------------
+
+
+async def _bench_appends(store: str) -> Figures:
+    """As many shards as writers, beside the bare transactions of as many records each."""
+    settings = Settings(store=store, shards=WRITERS)
+    shared = settings.shared_store
+    assert shared is not None
+    access = EtcdAccess(shared.endpoints)
+    ours, bare = [], []
+    log = await EtcdLog.open(access, prefix=shared.name, shards=WRITERS)
+    client = EtcdClient(access)
+    for number in range(ROUNDS):
+        ours.append(await _our_appends(log))
+        bare.append(await _bare_transactions(client, f"{shared.name}-bare-{number}"))
+    await client.close()
+    await log.close()
+    rate, limit = statistics.median(ours), statistics.median(bare)
+    return {
+        f"appends of {WRITERS} writers, {RECORDS_AN_ENTRY} records each, records/s": rate,
+        "bare fenced transactions of as many, records/s": limit,
+        "appends, in those (goal: 0.7)": rate / limit,
+    }
+
+
+def _records() -> tuple[bytes, ...]:
+    return tuple(os.urandom(RECORD_BYTES) for _ in range(RECORDS_AN_ENTRY))
+
+
+async def _our_appends(log: GroupLog) -> float:
+    fences = [await log.fence(ShardId(number)) for number in range(WRITERS)]
+    last = [(await log.load(fence)).sequence for fence in fences]
+    until = time.monotonic() + SECONDS
+    written = 0
+
+    async def write(number: int) -> None:
+        nonlocal written
+        fence, records = fences[number], _records()
+        for sequence in count(last[number] + 1):
+            if time.monotonic() >= until:
+                return
+            base = (sequence - 1) * RECORDS_AN_ENTRY
+            await log.append(fence, Entry(sequence, fence.epoch, base, records))
+            written += RECORDS_AN_ENTRY
+
+    await asyncio.gather(*map(write, range(WRITERS)))
+    return written / SECONDS
+
+
+async def _bare_transactions(client: EtcdClient, prefix: str) -> float:
+    """The same comparisons and the same bytes, with nobody to make or check them."""
+    until = time.monotonic() + SECONDS
+    written = 0
+
+    async def write(number: int) -> None:
+        nonlocal written
+        fence = f"{prefix}/fence/{number}".encode()
+        await client.txn(pb.TxnRequest(success=[put(fence, b"1")]))
+        frame = frames.encode(ShardId(number), Entry(1, 1, 0, _records()))
+        before = b""
+        for sequence in count(1):
+            if time.monotonic() >= until:
+                return
+            key = f"{prefix}/entry/{number}/{sequence:020}".encode()
+            compare = [equal(fence, b"1"), unchanged(key, 0)]
+            compare += [exists(before)] if before else []
+            await client.txn(pb.TxnRequest(compare=compare, success=[put(key, frame)]))
+            before = key
+            written += RECORDS_AN_ENTRY
+
+    await asyncio.gather(*map(write, range(WRITERS)))
+    return written / SECONDS
+
+
+# --- Hand-over ----------------------------------------------------------------------------------
+
+
+async def _bench_hand_over(store: str) -> Figures:
+    """An operator moves a shard to and fro; somebody writes to it all the time."""
+    async with _nodes(store, (1, 2)) as nodes, _probed(nodes, 0) as probe:
+        with ClusterAdmin(nodes[1].address) as admin:
+            gaps = []
+            for _ in range(MOVES):
+                await _all_in_sync(admin)
+                leader, other = (1, 2) if _leader(admin, 0) == 1 else (2, 1)
+                began = time.monotonic()
+                await asyncio.to_thread(admin.move, 0, (other, leader))
+                await asyncio.to_thread(admin.elect, (0,))
+                gaps.append(await _gap(probe, began))
+    gaps.sort()
+    return {
+        f"planned hand-off to the first write, {MOVES} times, p50, ms": 1000 * gaps[MOVES // 2],
+        "planned hand-off, p99 (goal: 60), ms": 1000 * gaps[MOVES * 99 // 100],
+    }
+
+
+async def _gaps_of_kills(store: str, session_ms: int, kills: int) -> list[float]:
+    """SIGKILL of the node that leads a shard; somebody writes to it all the time."""
+    more = ("--store-session-timeout-ms", str(session_ms))
+    async with _nodes(store, (1, 2, 3), *more) as nodes, _probed(nodes, 0) as probe:
+        gaps = []
+        for _ in range(kills):
+            with ClusterAdmin(",".join(node.address for node in nodes.values())) as admin:
+                await _all_in_sync(admin)
+                await _until(lambda: _leader(admin, 0) in nodes)  # Used at once.
+                owner = _leader(admin, 0)
+            began = time.monotonic()
+            nodes[owner].kill()
+            gaps.append(await _gap(probe, began))
+            await nodes.restart(owner)
+    return gaps
+
+
+async def _take_over(store: str, replicas: int, groups: int) -> float:
+    """Seconds from the order to drain a node that leads all, until another serves every shard."""
+    await _fill(store, groups)
+    more = ("--replicas", str(replicas))
+    async with _nodes(store, (1, 2), *more) as nodes:
+        with ClusterAdmin(nodes[1].address) as admin:
+            await _until(lambda: sorted(admin.addresses()) == [1, 2])
+            await asyncio.to_thread(admin.drain, 2)
+            await _until(lambda: _leaders(admin) == {1})
+            async with contextlib.AsyncExitStack() as stack:
+                probes = [
+                    await stack.enter_async_context(_probed(nodes, shard, pause_s=0.02))
+                    for shard in range(SHARDS)
+                ]
+                if replicas > 1:
+                    # The one that is to take over may lead nothing yet, and follows everything.
+                    await asyncio.to_thread(admin.drain, 2, undo=True)
+                    await _all_in_sync(admin)
+                else:
+                    await asyncio.to_thread(admin.drain, 2, undo=True)
+                began = time.monotonic()
+                await asyncio.to_thread(admin.drain, 1)
+                await _until(lambda: _leaders(admin) == {2})
+                ends = [await _gap(probe, began, to_end=True) for probe in probes]
+    return max(ends) - began
+
+
+async def _fill(store: str, groups: int) -> None:
+    """Groups, in entries that snapshots would have made."""
+    stores = await open_stores(Settings(store=store, shards=SHARDS))
+    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
+    for number in range(groups):
+        record = group_record(f"group-{number}")
+        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
+    for shard, records in by_shard.items():
+        fence = await stores.log.fence(ShardId(shard))
+        for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
+            part = tuple(records[start : start + GROUPS_AN_ENTRY])
+            await stores.log.append(fence, Entry(sequence, fence.epoch, start, part))
+    await stores.log.close()
+    if stores.coordination is not None:
+        await stores.coordination.close()
+
+
+class _Nodes(dict[int, Server]):
+    """Server processes by number."""
+
+    def __init__(self, start: Callable[[int], Server]) -> None:
+        super().__init__()
+        self._start = start
+
+    async def restart(self, number: int) -> None:
+        server = self[number] = self._start(number)
+        await asyncio.to_thread(server.__enter__)
+
+
+@contextlib.asynccontextmanager
+async def _nodes(store: str, numbers: Sequence[int], *more: str) -> AsyncIterator[_Nodes]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+
+        ports = {number: _free_port() for number in numbers}  # Who comes back is found again.
+
+        def start(number: int) -> Server:
+            flags = ("--store", store, "--node-id", str(number), "--shards", str(SHARDS))
+            return Server(folder, "--listen", f"127.0.0.1:{ports[number]}", *flags, *more)
+
+        nodes = _Nodes(start)
+        try:
+            for number in numbers:
+                await nodes.restart(number)
+            yield nodes
+        finally:
+            for server in nodes.values():
+                server.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def _probed(
+    nodes: _Nodes, shard: int, *, pause_s: float = 0.002
+) -> AsyncIterator[CommitProbe]:
+    group_id = next(f"probe-{n}" for n in count() if shard_of(f"probe-{n}", SHARDS) == shard)
+    addresses = [server.address for server in nodes.values()]
+    probe = CommitProbe(addresses, group_id, pause_s=pause_s)
+    task = asyncio.create_task(probe.run())
+    try:
+        await _until(lambda: bool(probe.acknowledged))
+        yield probe
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await probe.close()
+
+
+async def _gap(probe: CommitProbe, began: float, *, to_end: bool = False) -> float:
+    """The longest time without an answer that ended after a moment, once there is one after it.
+
+    Args:
+        to_end: when it ended, rather than how long it was.
+    """
+    asked = time.monotonic()
+    await _until(lambda: probe.acknowledged[-1] > asked + 0.05)
+    gaps = [(b - a, b) for a, b in pairwise(probe.acknowledged) if b > began]
+    length, end = max(gaps)
+    return end if to_end else length
+
+
+def _leader(admin: ClusterAdmin, shard: int) -> int:
+    return next((s.leader for s in admin.describe().shards if s.shard == shard), -1)
+
+
+def _leaders(admin: ClusterAdmin) -> set[int]:
+    return {shard.leader for shard in admin.describe().shards}
+
+
+async def _all_in_sync(admin: ClusterAdmin) -> None:
+    def are() -> bool:
+        shards = admin.describe().shards
+        return len(shards) == SHARDS and all(
+            shard.leader >= 0 and len(shard.in_sync) == min(2, len(shard.replicas))
+            for shard in shards
+        )
+
+    await _until(are)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            if await asyncio.to_thread(is_so):
+                return
+            await asyncio.sleep(0.01)
