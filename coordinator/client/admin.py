@@ -79,15 +79,20 @@ class GroupAdmin:
         offsets: Mapping[TopicPartition, int],
         *,
         expected: Mapping[TopicPartition, int],
+        manifest: bytes = b"",
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none, over the expected offsets.
 
+        Args:
+            expected: offsets that must be the ones stored now; -1: none.
+            manifest: stored with the group; at most 64 KiB.
         Returns:
             The names of error codes by partition; empty if it is done.
         """
         request = group_pb2.OffsetCommitRequest(
             group_id=group_id,
             atomic=True,
+            manifest=manifest,
             topics=[
                 group_pb2.OffsetCommitRequest.Topic(
                     name=key.topic,
@@ -140,13 +145,24 @@ class GroupAdmin:
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""
-        request = group_pb2.OffsetFetchRequest(group_id=group_id)
+        return self.stored(group_id)[0]
+
+    def stored(self, group_id: str) -> tuple[dict[TopicPartition, int], bytes]:
+        """All committed offsets of a group and its manifest, as of one moment.
+
+        Raises:
+            LookupError: the group is being loaded, or moves; try again.
+        """
+        request = group_pb2.OffsetFetchRequest(group_id=group_id, require_stable=True)
         response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
-        return {
+        if response.error_code != ErrorCode.NONE:
+            raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")
+        offsets = {
             TopicPartition(t.name, p.partition_index): p.committed_offset
             for t in response.topics
             for p in t.partitions
         }
+        return offsets, response.manifest
 
     # --- Inside ---
 

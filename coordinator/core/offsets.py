@@ -107,7 +107,10 @@ def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
 
 
 def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
-    """The member that commits; None for an outsider, who may only while the group is Empty.
+    """The member that commits; None for an outsider.
+
+    Outsiders may while the group is Empty, and with an atomic compare-and-set of every partition
+    always: see decision 0008.
 
     Raises:
         Refused: in Kafka's order: identity, then generation, then the state.
@@ -116,6 +119,8 @@ def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
     if command.generation < 0 and group.state is GroupState.EMPTY:
         return None
     if command.generation < 0 and not command.member_id and command.instance_id is None:
+        if command.atomic and all(p.expected is not None for p in command.partitions):
+            return None
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)

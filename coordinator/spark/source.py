@@ -28,6 +28,17 @@ class ArrowLog:
         """The partitions there are, in order."""
         return sorted(int(path.stem) for path in Path(self.directory).glob(f"*{SUFFIX}"))
 
+    def schema(self) -> Any:
+        """Of the rows, as a pyarrow.Schema.
+
+        Raises:
+            FileNotFoundError: there is no partition.
+        """
+        numbers = self.partitions()
+        if not numbers:
+            raise FileNotFoundError(f"{self.directory} holds no partition (*{SUFFIX})")
+        return self._open(numbers[0]).schema
+
     def end_offset(self, partition: int) -> int:
         """Rows in the partition.
 

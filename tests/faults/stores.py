@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Self
 
@@ -104,6 +106,19 @@ class EtcdCluster(Cluster):
         super().__init__()
         self._more = more
         self._scheme = scheme
+
+    def wait(self) -> None:
+        """Until every node knows a leader."""
+        super().wait()
+        until = time.monotonic() + START_S
+        for endpoint in self.endpoints if self._scheme == "http" else ():
+            while True:
+                with contextlib.suppress(OSError):
+                    with urllib.request.urlopen(f"http://{endpoint}/health", timeout=1) as answer:
+                        if json.load(answer)["health"] == "true":
+                            break
+                assert time.monotonic() < until, f"etcd has no leader: see {self.folder}"
+                time.sleep(0.05)
 
     def _command(self, number: int) -> list:
         peers = ",".join(f"n{n}=http://127.0.0.1:{port}" for n, port in enumerate(self._peers))

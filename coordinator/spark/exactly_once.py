@@ -1,0 +1,158 @@
+"""Exactly once for stateless queries: files and offsets become true in one commit.
+
+    query = (
+        flights.writeStream
+        .foreachBatch(ExactlyOnceSink(directory, checkpoint, "127.0.0.1:7400", "delays", "flights"))
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    read_exactly_once(spark, directory, "127.0.0.1:7400", "delays")
+
+A batch is written to files of its own, which nobody looks at. A manifest names them and the
+manifest before it. Then one atomic commit to the group does three things or none: it moves
+every partition from where the batch began to where it ended (compare-and-set), counts the
+manifests up, and names this one as the newest. If the group's offsets are not where the
+batch began, somebody else has done that work: this one is a zombie's, and its files are
+dropped. If only the count is another, somebody has committed other partitions: the manifest
+is written anew, after theirs.
+
+Whatever a query does besides (other sinks, state, side effects of the batch function) stays
+at-least-once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.admin import GroupAdmin
+from coordinator.spark.ranges import NOTHING_STORED, BatchRanges, ranges_of_batch
+
+LOGGER = logging.getLogger(__name__)
+MANIFESTS = TopicPartition("__manifests", 0)
+"""Its offset counts the manifests of a group."""
+DATA, MANIFEST_FOLDER = "data", "manifests"
+GIVE_UP_S, PAUSE_S = 60.0, 0.2
+MISMATCH = "OFFSET_MISMATCH"
+
+
+class ExactlyOnceSink:
+    """For `foreachBatch` of a query whose only source is `consumer_group`.
+
+    Args:
+        directory: of the results; on storage that driver and executors share.
+        checkpoint: the query's checkpointLocation, as the driver sees it.
+        coordinator, group, topic: as given to the source.
+    """
+
+    def __init__(
+        self, directory: str, checkpoint: str, coordinator: str, group: str, topic: str
+    ) -> None:
+        self._directory = Path(directory)
+        self._checkpoint = Path(checkpoint)
+        self._coordinator = coordinator
+        self._group = group
+        self._topic = topic
+        self.refused = 0
+        """Batches that somebody else had done."""
+
+    def __call__(self, rows: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
+        """Write a batch, and make it count if it does.
+
+        Raises:
+            grpc.RpcError: the coordinator did not answer for a minute. Nobody knows whether the
+                batch counts; when Spark runs it again, it is found out.
+        """
+        batch = ranges_of_batch(self._checkpoint, batch_id)
+        if not batch.ranges:
+            return
+        name = f"{batch_id:09}-{uuid.uuid4().hex}"
+        rows.write.parquet(str(self._directory / DATA / name))
+        if not self._commit(batch, name):
+            self.refused += 1
+            shutil.rmtree(self._directory / DATA / name, ignore_errors=True)
+
+    # --- Inside ---
+
+    def _commit(self, batch: BatchRanges, name: str) -> bool:
+        """False if somebody else has done the batch."""
+        give_up_at = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                with GroupAdmin(self._coordinator) as admin:
+                    return self._try_to_commit(admin, batch, name)
+            except (grpc.RpcError, LookupError):
+                # It may have arrived: the next attempt sees.
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(PAUSE_S)
+
+    def _try_to_commit(self, admin: GroupAdmin, batch: BatchRanges, name: str) -> bool:
+        while True:
+            stored, newest = admin.stored(self._group)
+            if not self._is_due(batch, stored):
+                # Done already: by an attempt of ours that was not heard, or by somebody else.
+                return name in self._names(newest.decode())
+            manifest = self._write_manifest(name, newest.decode())
+            count = stored.get(MANIFESTS, NOTHING_STORED)
+            refusals = admin.commit(
+                self._group,
+                {**self._keys(batch, "end"), MANIFESTS: max(count, 0) + 1},
+                expected={**self._keys(batch, "stored"), MANIFESTS: count},
+                manifest=manifest.encode(),
+            )
+            if not refusals:
+                return True
+            (self._directory / MANIFEST_FOLDER / manifest).unlink()
+            if MISMATCH not in refusals.values():
+                raise LookupError(f"the commit was refused: {set(refusals.values())}")
+
+    def _keys(self, batch: BatchRanges, which: str) -> dict[TopicPartition, int]:
+        return {
+            TopicPartition(self._topic, partition): getattr(r, which)
+            for partition, r in batch.ranges.items()
+        }
+
+    def _is_due(self, batch: BatchRanges, stored: Mapping[TopicPartition, int]) -> bool:
+        return all(
+            stored.get(key, NOTHING_STORED) == offset
+            for key, offset in self._keys(batch, "stored").items()
+        )
+
+    def _write_manifest(self, name: str, before: str) -> str:
+        folder = self._directory / MANIFEST_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = f"{uuid.uuid4().hex}.json"
+        (folder / manifest).write_text(json.dumps({"data": name, "before": before}))
+        return manifest
+
+    def _names(self, newest: str) -> list[str]:
+        return data_of(self._directory, newest)
+
+
+def data_of(directory: Path, newest: str) -> list[str]:
+    """The batches that count, newest first, from the manifest that the group names."""
+    found = []
+    while newest:
+        manifest = json.loads((directory / MANIFEST_FOLDER / newest).read_text())
+        found.append(manifest["data"])
+        newest = manifest["before"]
+    return found
+
+
+def read_exactly_once(spark: Any, directory: str, coordinator: str, group: str) -> Any:
+    """The rows that count, as a DataFrame; None if there are none yet. Any: pyspark's types."""
+    with GroupAdmin(coordinator) as admin:
+        _, newest = admin.stored(group)
+    folder = Path(directory)
+    paths = [str(folder / DATA / name) for name in data_of(folder, newest.decode())]
+    return spark.read.parquet(*paths) if paths else None

@@ -1,0 +1,89 @@
+"""What a micro-batch covers: a range of rows in each partition, said in full.
+
+Spark keeps these in its checkpoint and hands them back after a restart. Each stands for
+itself: it does not continue the one before, for between two batches partitions may have been
+worked on by others. Where a batch begins is what the group has stored, not what Spark
+remembers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NOTHING_STORED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows `begin` to before `end`. `stored` is the group's offset when the range was made."""
+
+    begin: int
+    end: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRanges:
+    """One micro-batch; `number` counts those that had rows."""
+
+    number: int
+    ranges: Mapping[int, Range]
+
+    def to_offset(self) -> dict[str, Any]:  # Any: what Spark takes for an offset.
+        """As Spark keeps it."""
+        return {
+            "number": self.number,
+            "ranges": {
+                str(partition): {"begin": r.begin, "end": r.end, "stored": r.stored}
+                for partition, r in sorted(self.ranges.items())
+            },
+        }
+
+    @classmethod
+    def from_offset(cls, offset: Mapping[str, Any]) -> BatchRanges:
+        """What `to_offset` made."""
+        ranges = {int(partition): Range(**r) for partition, r in offset["ranges"].items()}
+        return cls(offset["number"], ranges)
+
+
+NO_BATCH = BatchRanges(0, {})
+
+
+def plan(
+    positions: Mapping[int, Range], ends: Mapping[int, int], most_rows: int | None
+) -> dict[int, Range]:
+    """The next range of each partition that has rows.
+
+    Args:
+        positions: where each begins; their `end` does not count.
+        ends: where each partition ends now.
+        most_rows: of all together; those with little get it all, the others share the rest.
+    """
+    waiting = {p: ends[p] - r.begin for p, r in positions.items() if ends[p] > r.begin}
+    left = sum(waiting.values()) if most_rows is None else most_rows
+    planned: dict[int, Range] = {}
+    for number, (partition, rows) in enumerate(sorted(waiting.items(), key=lambda x: (x[1], x[0]))):
+        share = -(-left // (len(waiting) - number))  # Rounded up: one row is better than none.
+        taken = min(rows, share, left)
+        if taken > 0:
+            start = positions[partition]
+            planned[partition] = Range(start.begin, start.begin + taken, start.stored)
+            left -= taken
+    return planned
+
+
+def ranges_of_batch(checkpoint: Path, batch_id: int) -> BatchRanges:
+    """What Spark noted of a batch before it ran it, for a query with this one source.
+
+    Raises:
+        FileNotFoundError: there is no such batch. ValueError: the query has several sources.
+    """
+    lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+    offsets = lines[2:]  # Behind the version and the query's metadata.
+    if len(offsets) != 1:
+        raise ValueError(f"the query has {len(offsets)} sources; exactly-once needs one")
+    return BatchRanges.from_offset(json.loads(offsets[0]))

@@ -1,0 +1,162 @@
+"""Streaming queries as members of a group, on a real Spark: exactly once, whoever dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coordinator.client.admin import GroupAdmin
+from coordinator.spark import write_arrow_log
+from tests.serving import Process
+
+PARTITIONS, ROWS = 4, 3_000
+EVERYTHING = PARTITIONS * ROWS
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    from pyspark.sql import SparkSession
+
+    from coordinator.spark.stream import ConsumerGroupSource
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        patch.delenv("SPARK_HOME", raising=False)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
+            .getOrCreate()
+        )
+        session.dataSource.register(ConsumerGroupSource)
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    import pyarrow as pa
+
+    folder = tmp_path_factory.mktemp("log")
+    for number in range(PARTITIONS):
+        rows = {"partition": [number] * ROWS, "n": range(ROWS)}
+        write_arrow_log(folder, number, pa.table(rows), rows_per_batch=500)
+    return folder
+
+
+@pytest.fixture
+def server():
+    with Process(
+        "--group-min-session-timeout-ms", "1000", "--group-initial-rebalance-delay-ms", "500"
+    ) as process:
+        yield process
+
+
+class Job:
+    """A query that writes exactly once; it may be started again on its checkpoint."""
+
+    def __init__(self, spark, log, server, folder, name="query", **options) -> None:
+        self.spark, self.folder, self.address = spark, folder, server.address
+        self.checkpoint = str(folder / f"checkpoint-{name}")
+        self.options = {
+            "coordinator": server.address,
+            "group": "g",
+            "source": str(log),
+            "topic": "t",
+            "maxRowsPerBatch": "1000",
+            "sessionTimeoutMs": "3000",
+            **options,
+        }
+
+    def start(self, **trigger):
+        from coordinator.spark.exactly_once import ExactlyOnceSink
+
+        sink = ExactlyOnceSink(str(self.folder), self.checkpoint, self.address, "g", "t")
+        reader = self.spark.readStream.format("consumer_group").options(**self.options).load()
+        writer = reader.writeStream.foreachBatch(sink).option("checkpointLocation", self.checkpoint)
+        return writer.trigger(**trigger).start()
+
+    def result(self) -> tuple[int, int]:
+        """Rows, and different rows."""
+        from coordinator.spark.exactly_once import read_exactly_once
+
+        rows = read_exactly_once(self.spark, str(self.folder), self.address, "g")
+        return (0, 0) if rows is None else (rows.count(), rows.distinct().count())
+
+
+def committed(server) -> dict[int, int]:
+    with GroupAdmin(server.address) as admin:
+        return {p.partition: o for p, o in admin.offsets("g").items() if p.topic == "t"}
+
+
+def generation_changes(server) -> int:
+    return sum(line["event"] == "rebalance_completed" for line in server.lines)
+
+
+def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path):
+    job = Job(spark, log, server, tmp_path, instance="job-1", sessionTimeoutMs="60000")
+    query = job.start(availableNow=True)
+    assert query.awaitTermination(120)
+    assert job.result() == (EVERYTHING, EVERYTHING)
+    assert committed(server) == dict.fromkeys(range(PARTITIONS), ROWS)
+    before = generation_changes(server)
+    again = job.start(availableNow=True)
+    assert again.awaitTermination(120)
+    assert job.result() == (EVERYTHING, EVERYTHING)
+    assert generation_changes(server) == before, "its instance has kept its place"
+
+
+def test_a_batch_read_begins_at_what_the_group_has_stored(spark, log, server, tmp_path):
+    job = Job(spark, log, server, tmp_path)
+    read = spark.read.format("consumer_group").options(**job.options)
+    assert read.load().count() == EVERYTHING
+    query = job.start(availableNow=True)
+    assert query.awaitTermination(120)
+    assert read.load().count() == 0
+
+
+def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, server, tmp_path):
+    one = Job(spark, log, server, tmp_path, "one", maxRowsPerBatch="200")
+    two = Job(spark, log, server, tmp_path, "two", maxRowsPerBatch="200")
+    before = source_processes()
+    first = one.start(processingTime="0 seconds")
+    until(lambda: sum(committed(server).values()) > 0)
+    victims = source_processes() - before
+    second = two.start(processingTime="0 seconds")
+    until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: first.exception() is not None)  # Its source's process has crashed.
+    third = one.start(processingTime="0 seconds")
+    until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+    for query in (second, third):
+        query.stop()
+    assert one.result() == (EVERYTHING, EVERYTHING)
+
+
+def source_processes() -> set[int]:
+    """Of streaming sources: the Python processes below this one's Java."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if b"python_streaming_source_runner" in (folder / "cmdline").read_bytes():
+                    found.add(int(folder.name))
+    return found
+
+
+def until(is_so) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline, "it has not come to that"
+        time.sleep(0.1)

@@ -1,0 +1,101 @@
+"""What a micro-batch covers: planned fairly, kept by Spark, read back from its checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.spark.options import DataLost, StreamOptions
+from coordinator.spark.ranges import BatchRanges, Range, plan, ranges_of_batch
+
+LOGS = st.dictionaries(
+    st.integers(0, 20), st.tuples(st.integers(0, 1_000), st.integers(0, 1_000)), max_size=12
+)
+
+
+@given(LOGS, st.none() | st.integers(1, 5_000))
+def test_a_plan_takes_all_it_may_and_no_row_twice(logs, most):
+    positions = {p: Range(begin, begin, begin) for p, (begin, _) in logs.items()}
+    ends = {p: begin + rows for p, (begin, rows) in logs.items()}
+    planned = plan(positions, ends, most)
+    for partition, r in planned.items():
+        assert (r.begin, r.stored) == (positions[partition].begin,) * 2
+        assert r.begin < r.end <= ends[partition]
+    there = sum(rows for _, rows in logs.values())
+    taken = sum(r.end - r.begin for r in planned.values())
+    assert taken == (there if most is None else min(most, there))
+
+
+def test_partitions_with_little_get_it_all_and_the_others_share():
+    positions = {p: Range(0, 0, -1) for p in range(3)}
+    planned = plan(positions, {0: 1_000, 1: 10, 2: 1_000}, 110)
+    assert {p: r.end for p, r in planned.items()} == {0: 50, 1: 10, 2: 50}
+
+
+@given(st.integers(0, 10**6), LOGS)
+def test_ranges_come_back_from_spark_as_they_went(number, logs):
+    batch = BatchRanges(number, {p: Range(b, b + n, b - 1) for p, (b, n) in logs.items()})
+    through_spark = json.loads(json.dumps(batch.to_offset()))
+    assert BatchRanges.from_offset(through_spark) == batch
+
+
+def test_a_batch_is_found_in_the_checkpoint(tmp_path):
+    batch = BatchRanges(3, {1: Range(5, 9, 5)})
+    (tmp_path / "offsets").mkdir()
+    lines = ["v1", '{"batchWatermarkMs":0}', json.dumps(batch.to_offset())]
+    (tmp_path / "offsets/7").write_text("\n".join(lines))
+    assert ranges_of_batch(tmp_path, 7) == batch
+    (tmp_path / "offsets/8").write_text("\n".join([*lines, lines[-1]]))
+    with pytest.raises(ValueError, match="2 sources"):
+        ranges_of_batch(tmp_path, 8)
+
+
+GIVEN = {"coordinator": "one:7400", "group": "g", "source": "/logs"}
+
+
+def test_options_are_parsed_whatever_their_case():
+    options = StreamOptions.parse({**GIVEN, "MAXROWSPERBATCH": "10", "startingoffsets": '{"1": 7}'})
+    assert (options.max_rows_per_batch, options.starting_offsets) == (10, {1: 7})
+    assert (options.source.directory, options.source.topic) == ("/logs", "/logs")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({**GIVEN, "groop": "g"}, "did you mean group"),
+        ({"coordinator": "one:7400", "source": "/logs"}, "the option group is missing"),
+        ({**GIVEN, "maxRowsPerBatch": "many"}, "many"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        StreamOptions.parse(options)
+
+
+class Log:
+    """Ends at 100, whatever the partition."""
+
+    def end_offset(self, partition):
+        return 100
+
+
+def position(stored: dict[int, int], **options) -> Range:
+    return StreamOptions("c", "g", Log(), **options).position(0, stored)
+
+
+def test_a_query_begins_where_the_group_is_and_else_where_it_was_told():
+    assert position({0: 40}, starting_offsets="latest") == Range(40, 40, 40)
+    assert position({}) == Range(0, 0, -1)
+    assert position({}, starting_offsets="latest") == Range(100, 100, -1)
+    assert position({}, starting_offsets={0: 30}) == Range(30, 30, -1)
+    assert position({}, starting_offsets={1: 30}) == Range(0, 0, -1)
+    assert position({}, starting_offsets={0: 300}) == Range(100, 100, -1)
+
+
+def test_an_offset_behind_the_end_is_a_loss_unless_that_was_allowed():
+    with pytest.raises(DataLost, match="offset 101 is stored, and it ends at 100"):
+        position({0: 101})
+    assert position({0: 101}, fail_on_data_loss=False) == Range(100, 100, 101)
