@@ -63,5 +63,8 @@ def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
     except (LookupError, ValueError, OSError) as error:
         print(f"coordinator: {error.args[-1]}", file=sys.stderr)
         return FAILED
-    print(FORMATS[options.output](rows))
+    try:
+        print(FORMATS[options.output](rows), flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # Whoever read has read enough.
     return 0

@@ -41,7 +41,7 @@ class ClusterAdmin(Nodes):
             if node.node_id == cluster.controller:
                 address = f"{node.host}:{node.port}"
                 return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))
-        raise LookupError("there is no controller at present; try again")
+        return self._cluster(self._bootstrap[0])  # It says what is the matter.
 
 
 def _judge(response: Any) -> None:  # Any: whatever has an error code and message.

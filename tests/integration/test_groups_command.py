@@ -150,3 +150,16 @@ def test_a_reset_has_one_target(line, capsys):
         main(["groups", *shlex.split(line)])
     assert end.value.code == 2
     assert "--to-earliest" in capsys.readouterr().err
+
+
+async def test_a_node_on_its_own_says_that_there_is_nobody_to_hand_over_to():
+    async with running() as server:
+        for line in (["elect"], ["move", "0", "1"], ["drain", "1"]):
+            err = io.StringIO()
+
+            def run(line=line, err=err) -> int:
+                with contextlib.redirect_stderr(err):
+                    return main(["cluster", *line, "--bootstrap", server.address])
+
+            assert await asyncio.to_thread(run) == 1
+            assert "this node has its store for itself" in err.getvalue()
