@@ -87,6 +87,7 @@ def consume(
     rows_per_commit: int = 1_000,
     pause_s: float = 0.0,
     progress_timeout_s: float = 300.0,
+    forever: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Summary:
     """Work as a started member of the group until every partition is committed to its end.
@@ -97,6 +98,7 @@ def consume(
         rows_per_commit: the most that a sudden death costs to do again, per partition.
         pause_s: rest after each commit, for sources that are to be spared.
         progress_timeout_s: without any commit of the group for so long, give up.
+        forever: partitions grow: go on at their ends, and never return.
     Raises:
         Stalled: see above.
         CoordinatorError: the member cannot go on.
@@ -118,7 +120,10 @@ def consume(
             for partition, offset in member.committed(new).items():
                 positions[partition] = max(offset, 0)
                 work.resume(partition.partition, positions[partition])
-        if clock() >= done_check_at:
+        if clock() >= done_check_at and forever:
+            ends = {partition: source.end_offset(partition.partition) for partition in everything}
+            done_check_at = clock() + DONE_CHECK_S
+        elif clock() >= done_check_at:
             seen = member.committed(everything)
             if all(max(seen[p], 0) >= ends[p] for p in everything):
                 return Summary(member.member_id, rows, commits, rebalances)

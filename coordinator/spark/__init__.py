@@ -5,7 +5,7 @@ handed out by the coordinator, so executors and plain processes share one group,
 executor that dies is a rebalance for the others.
 """
 
-from coordinator.spark.executor import run_members
+from coordinator.spark.executor import consume, run_members
 from coordinator.spark.source import ArrowLog, write_arrow_log
 
-__all__ = ["ArrowLog", "run_members", "write_arrow_log"]
+__all__ = ["ArrowLog", "consume", "run_members", "write_arrow_log"]

@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coordinator.client.consume import PartitionSource, Summary, Work, consume
+from coordinator.client.consume import PartitionSource, Summary, Work
+from coordinator.client.consume import consume as consume_here
 from coordinator.client.sync import BlockingMember
 
 
@@ -30,6 +31,7 @@ def run_members(
     source: PartitionSource,
     make_work: Callable[[str], Work],
     member_settings: dict[str, Any] | None = None,
+    static: bool = False,
     **consume_settings: Any,
 ) -> list[Summary]:
     """Run a job of `members` tasks, each a member of the group, until the source is done.
@@ -37,7 +39,8 @@ def run_members(
     Args:
         members: how many; more than the cluster has slots for would wait for one.
         make_work: called in the worker with the member's client id. It is pickled.
-        member_settings: for `BlockingMember`. consume_settings: for `consume`.
+        member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
+        static: members are static, under the numbers of their slots.
     Returns:
         What each surviving attempt did.
     Raises:
@@ -47,13 +50,74 @@ def run_members(
     def attempt(slot: int, _: Iterator[Any]) -> Iterator[dict[str, Any]]:
         client_id = f"spark-{executor_id()}-{slot}"
         topics = {source.topic: len(source.partitions())}
-        settings = {"client_id": client_id, **(member_settings or {})}
+        instance_id = f"slot-{slot}" if static else None
+        settings = {"client_id": client_id, "instance_id": instance_id, **(member_settings or {})}
         with BlockingMember(bootstrap, group_id, topics, **settings) as member:
-            summary = consume(member, source, make_work(client_id), **consume_settings)
+            summary = consume_here(member, source, make_work(client_id), **consume_settings)
         yield asdict(summary)
 
     slots = spark.sparkContext.parallelize(range(members), members)
     return [Summary(**row) for row in slots.mapPartitionsWithIndex(attempt).collect()]
+
+
+def consume(
+    spark: Any,  # Any: a pyspark SparkSession; pyspark is optional.
+    members: int,
+    handle: Callable[[int, Any], None],
+    *,
+    bootstrap: str,
+    group_id: str,
+    source: PartitionSource,
+    forever: bool = True,
+    member_settings: dict[str, Any] | None = None,
+    **consume_settings: Any,
+) -> list[Summary]:
+    """Have executors work on what the group gives them: a job of `members` tasks, at least once.
+
+    Each task is a static member under its slot's number. When Spark runs a slot again (its
+    worker or executor died, or was slow), the new attempt takes the member's place and
+    partitions over without a rebalance, and the old one, if it lives, is fenced off.
+
+    Args:
+        members: how many; more than the cluster has slots for would wait for one.
+        handle: called in the worker with a partition and an Arrow record batch of it. It is
+            pickled. What it has returned from is committed after `rows_per_commit` rows; a
+            sudden death has the rows since then handled again.
+        forever: partitions grow; else the job ends when all are committed to their ends.
+        member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
+    Returns:
+        What each surviving attempt did.
+    Raises:
+        py4j's error: a task failed as often as Spark retries.
+    """
+    return run_members(
+        spark,
+        members,
+        bootstrap=bootstrap,
+        group_id=group_id,
+        source=source,
+        make_work=lambda _: _Handling(handle),
+        member_settings=member_settings,
+        static=True,
+        forever=forever,
+        **consume_settings,
+    )
+
+
+class _Handling:
+    """`Work` that keeps nothing: what was handled is handled."""
+
+    def __init__(self, handle: Callable[[int, Any], None]) -> None:
+        self._handle = handle
+
+    def resume(self, partition: int, offset: int) -> None:
+        pass
+
+    def add(self, partition: int, batch: Any) -> None:
+        self._handle(partition, batch)
+
+    def store(self, partition: int, offset: int) -> None:
+        pass
 
 
 def executor_id() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -10,8 +9,11 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark import ArrowLog, run_members, write_arrow_log
+from coordinator.spark import ArrowLog, consume, run_members, write_arrow_log
+from coordinator.spark.executor import executor_id
 from tests.serving import Process
 
 PARTITIONS, ROWS = 6, 4_000
@@ -36,70 +38,147 @@ class Summing:
         (self.directory / f"{partition}-{offset}").write_text(str(self.sums[partition]))
 
 
-def test_a_killed_worker_costs_a_rebalance_and_no_row(tmp_path, monkeypatch):
-    import pyarrow as pa
+class Recording:
+    """Notes which rows it was given, and by whom."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = Path(directory)
+
+    def __call__(self, partition: int, batch) -> None:
+        (self.directory / f"pid-{executor_id()}").write_text(str(os.getpid()))
+        with (self.directory / f"rows-{partition}").open("a") as file:
+            file.writelines(f"{n}\n" for n in batch["n"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two executors, each in a process of its own."""
     from pyspark.sql import SparkSession
 
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    for number in range(PARTITIONS):
-        write_arrow_log(tmp_path / "log", number, pa.table({"n": range(ROWS)}))
-    results = tmp_path / "results"
-    results.mkdir()
-    root = str(Path(__file__).parents[2])
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(Process("--group-min-session-timeout-ms", "1000"))
+    folder = tmp_path_factory.mktemp("cluster")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.delenv("SPARK_HOME", raising=False)
         spark = (
             SparkSession.builder.master("local-cluster[2,1,1024]")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.ui.enabled", "false")
-            .config("spark.executorEnv.PYTHONPATH", root)
-            .config("spark.worker.dir", str(tmp_path / "work"))
-            .config("spark.local.dir", str(tmp_path / "local"))
+            .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[2]))
+            .config("spark.worker.dir", str(folder / "work"))
+            .config("spark.local.dir", str(folder / "local"))
             .getOrCreate()
         )
-        stack.callback(spark.stop)
-        admin = stack.enter_context(GroupAdmin(server.address))
-        directory = str(results)
-        done: list = []
-        job = threading.Thread(
-            target=lambda: done.extend(
-                run_members(
-                    spark,
-                    2,
-                    bootstrap=server.address,
-                    group_id="sums",
-                    source=ArrowLog(str(tmp_path / "log"), "numbers"),
-                    make_work=lambda client_id: Summing(directory, client_id),
-                    member_settings={"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300},
-                    rows_per_commit=200,
-                    pause_s=0.05,
-                )
-            ),
-            daemon=True,
+        yield spark
+        spark.stop()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    import pyarrow as pa
+
+    folder = tmp_path_factory.mktemp("log")
+    for number in range(PARTITIONS):
+        write_arrow_log(folder, number, pa.table({"n": range(ROWS)}))
+    return ArrowLog(str(folder), "numbers")
+
+
+@pytest.fixture
+def server():
+    with Process("--group-min-session-timeout-ms", "1000") as process:
+        yield process
+
+
+@pytest.fixture
+def admin(server):
+    with GroupAdmin(server.address) as it:
+        yield it
+
+
+def in_background(work) -> tuple[threading.Thread, list]:
+    done: list = []
+    thread = threading.Thread(target=lambda: done.extend(work()), daemon=True)
+    thread.start()
+    return thread, done
+
+
+def test_a_killed_worker_costs_a_rebalance_and_no_row(cluster, log, server, admin, tmp_path):
+    directory = str(tmp_path)
+    job, done = in_background(
+        lambda: run_members(
+            cluster,
+            2,
+            bootstrap=server.address,
+            group_id="sums",
+            source=log,
+            make_work=lambda client_id: Summing(directory, client_id),
+            member_settings={"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300},
+            rows_per_commit=200,
+            pause_s=0.05,
         )
-        job.start()
-        killed = _kill_one_in_mid_run(admin, results)
-        job.join(120)
-        assert len(done) == 2
-        committed = admin.offsets("sums")
-    assert killed.startswith("spark-")
-    assert {key.partition: offset for key, offset in committed.items()} == dict.fromkeys(
-        range(PARTITIONS), ROWS
     )
-    sums = [int((results / f"{n}-{ROWS}").read_text()) for n in range(PARTITIONS)]
+    killed = kill_one_in_mid_run(admin, "sums", lambda member: tmp_path / f"pid-{member.client_id}")
+    job.join(120)
+    assert len(done) == 2
+    assert killed.client_id.startswith("spark-")
+    assert ends(admin, "sums") == dict.fromkeys(range(PARTITIONS), ROWS)
+    sums = [int((tmp_path / f"{n}-{ROWS}").read_text()) for n in range(PARTITIONS)]
     assert sums == [sum(range(ROWS))] * PARTITIONS
 
 
-def _kill_one_in_mid_run(admin: GroupAdmin, results: Path) -> str:
+def test_a_slot_that_spark_runs_again_takes_its_place_without_a_rebalance(
+    cluster, log, server, admin, tmp_path
+):
+    directory = str(tmp_path)
+    job, done = in_background(
+        lambda: consume(
+            cluster,
+            2,
+            Recording(directory),
+            bootstrap=server.address,
+            group_id="rows",
+            source=log,
+            forever=False,
+            member_settings={"session_timeout_ms": 30_000, "heartbeat_interval_ms": 300},
+            rows_per_commit=200,
+            pause_s=0.05,
+        )
+    )
+    killed = kill_one_in_mid_run(
+        admin, "rows", lambda member: tmp_path / f"pid-{member.client_id.split('-')[1]}"
+    )
+    generations = completed_rebalances(server)
+    job.join(120)
+    assert len(done) == 2
+    assert killed.group_instance_id in ("slot-0", "slot-1")
+    assert completed_rebalances(server) == generations, "the slot's place was kept"
+    assert any(line["event"] == "static_member_replaced" for line in server.lines)
+    assert ends(admin, "rows") == dict.fromkeys(range(PARTITIONS), ROWS)
+    again = 0
+    for number in range(PARTITIONS):
+        rows = [int(n) for n in (tmp_path / f"rows-{number}").read_text().split()]
+        assert set(rows) == set(range(ROWS)), "no row is missing"
+        again += len(rows) - ROWS
+    assert again <= 200, "what the dead one had not committed is handled again"
+
+
+def completed_rebalances(server) -> int:
+    return sum(line["event"] == "rebalance_completed" for line in server.lines)
+
+
+def ends(admin: GroupAdmin, group: str) -> dict[int, int]:
+    return {key.partition: offset for key, offset in admin.offsets(group).items()}
+
+
+def kill_one_in_mid_run(admin: GroupAdmin, group: str, pid_file):
+    """SIGKILL a member's Python worker; the member."""
     deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
-        described = admin.describe_group("sums")
-        rows = sum(admin.offsets("sums").values())
+        described = admin.describe_group(group)
+        rows = sum(admin.offsets(group).values())
         if described.group_state == "Stable" and len(described.members) == 2 and rows > 2_000:
-            client_id = described.members[0].client_id
-            os.kill(int((results / f"pid-{client_id}").read_text()), signal.SIGKILL)
-            return client_id
+            member = described.members[0]
+            os.kill(int(pid_file(member).read_text()), signal.SIGKILL)
+            return member
         time.sleep(0.1)
     raise AssertionError("the members never got to work")
