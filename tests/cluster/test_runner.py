@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -206,3 +207,17 @@ async def test_a_drained_node_leads_nothing_until_it_is_to_lead_again():
         await until(lambda: len(some[0].leads) == SHARDS and not some[1].leads)
         some[1].runner.drain(undo=True)
         await until(lambda: len(some[0].leads) == len(some[1].leads) == SHARDS // 2)
+
+
+async def test_who_has_not_renewed_its_session_for_most_of_it_answers_nothing():
+    """Though nobody has told it that the session has ended: others may take over soon."""
+    async with places(1) as (_, (place,)):
+        await until(lambda: len(place.leads) == SHARDS)
+        session = place.runner._session
+        session.timeout_s = 1_000.0
+        for silent_s, may in ((0.0, True), (790.0, True), (810.0, False), (2_000.0, False)):
+            session.renewed_at = time.monotonic() - silent_s
+            assert place.runner.may_answer() is may
+        session.renewed_at = time.monotonic() - 810.0
+        place.runner._wake.set()
+        await until(lambda: not place.leads)
