@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from types import TracebackType
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.nodes import TIMEOUT_S, Nodes
@@ -12,33 +11,12 @@ from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
 
-class GroupAdmin:
+class GroupAdmin(Nodes):
     """Questions about groups, blocking. Use it as a context manager.
 
     Every method raises grpc.RpcError when the coordinator cannot be reached, and LookupError
     when nobody coordinates the group.
-
-    Args:
-        bootstrap: HOST:PORT of any node, or of several with commas between.
     """
-
-    def __init__(self, bootstrap: str) -> None:
-        self._nodes = Nodes(bootstrap)
-
-    def __enter__(self) -> GroupAdmin:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._nodes.__exit__(kind, error, trace)
-
-    def coordinator_of(self, group_id: str) -> str:
-        """HOST:PORT of the node that coordinates a group."""
-        return self._nodes.coordinator_of(group_id)
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -46,8 +24,8 @@ class GroupAdmin:
         """Groups by id, from every node: all, or those in one of the states and types."""
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
         groups: list[pb.ListGroupsResponse.Group] = []
-        for address in self._nodes.addresses().values():
-            stub = admin_pb2_grpc.GroupAdminStub(self._nodes.channel(address))
+        for address in self.addresses().values():
+            stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
             groups += stub.ListGroups(request, timeout=TIMEOUT_S).groups
         return sorted(groups, key=lambda group: group.group_id)
 
@@ -167,8 +145,8 @@ class GroupAdmin:
     # --- Inside ---
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
-        return admin_pb2_grpc.GroupAdminStub(self._nodes.channel(self.coordinator_of(group_id)))
+        return admin_pb2_grpc.GroupAdminStub(self.channel(self.coordinator_of(group_id)))
 
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
-        channel = self._nodes.channel(self.coordinator_of(group_id))
+        channel = self.channel(self.coordinator_of(group_id))
         return group_pb2_grpc.GroupCoordinatorStub(channel)

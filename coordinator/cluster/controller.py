@@ -158,7 +158,7 @@ class Controller:
             if staying and staying != state.in_sync:
                 self.shards[shard] = state = replace(state, in_sync=staying)
             if state.leader not in live:
-                self._elect(shard, elections.offline, otherwise_nobody=True)
+                self._elect(shard, elections.offline)
 
     def _shutdown_requested(self, node: int) -> None:
         self.stopping |= {node}
@@ -237,22 +237,16 @@ class Controller:
             if placed[shard] != state.replicas:
                 self.shards[shard] = replace(state, replicas=placed[shard])
 
-    def _elect(
-        self,
-        shard: ShardId,
-        strategy: Callable[..., Elected | None],
-        *,
-        otherwise_nobody: bool = False,
-    ) -> bool:
+    def _elect(self, shard: ShardId, strategy: Callable[..., Elected | None]) -> bool:
         state = self.shards[shard]
         in_sync = state.in_sync if self._standbys else tuple(self.live)
         elected = strategy(state.replicas, in_sync, self.live - self.stopping)
         if elected is None and strategy is elections.offline:
             # Better one that is about to stop than none.
             elected = strategy(state.replicas, state.in_sync, self.live)
-        if elected is None and otherwise_nobody and state.leader != NOBODY:
-            # Who was in sync is remembered: it may come back first.
-            self.shards[shard] = replace(state, leader=NOBODY, epoch=state.epoch + 1)
+            if elected is None and state.leader != NOBODY:
+                # Who was in sync is remembered: it may come back first.
+                self.shards[shard] = replace(state, leader=NOBODY, epoch=state.epoch + 1)
         return self._lead(shard, elected)
 
     def _lead(self, shard: ShardId, elected: Elected | None) -> bool:

@@ -29,13 +29,10 @@ def offline(
 
     The latter costs the time of a load, no data: the store has the log.
     """
-    for node in replicas:
-        if node in live and node in in_sync:
-            return Elected(node, _those(replicas, in_sync, live))
-    for node in replicas:
-        if node in live:
-            return Elected(node, (node,))
-    return None
+    elected = reassignment(replicas, in_sync, live)
+    if elected is not None:
+        return elected
+    return next((Elected(node, (node,)) for node in replicas if node in live), None)
 
 
 def reassignment(

@@ -111,11 +111,6 @@ class ClusterRunner:
             return False
         return time.monotonic() - session.renewed_at < SELF_FENCE * session.timeout_s
 
-    def leader_of(self, shard: ShardId) -> NodeInfo | None:
-        """Where a shard is led, as far as this node has heard: a hint."""
-        state = self.view.shards.get(shard)
-        return None if state is None else self.view.nodes.get(state.leader)
-
     @property
     def is_controller(self) -> bool:
         """True if this node decides, as far as it knows."""

@@ -192,9 +192,7 @@ class Node:
 
     def coordinator_of(self, group_id: str) -> NodeInfo | None:
         """Where a group is coordinated, as far as this node has heard: a hint."""
-        view = self.cluster_view()
-        state = view.shards.get(self._shard_of(group_id))
-        return None if state is None else view.nodes.get(state.leader)
+        return self.cluster_view().leader_of(self._shard_of(group_id))
 
     def cluster_view(self) -> ClusterView:
         """Nodes, and who leads which shard, as far as this node has heard."""

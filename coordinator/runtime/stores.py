@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator.settings import Settings
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import Coordination
-from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, GroupLog
 from coordinator.storage.memory import MemoryLog
@@ -16,7 +16,6 @@ from coordinator.storage.sqlite import SqliteLog
 
 if TYPE_CHECKING:
     from coordinator.storage.zookeeper import ZooKeeperLog
-    from coordinator.storage.zookeeper_client import ZooKeeperAccess
 
 MIB = 1024 * 1024
 
@@ -77,16 +76,10 @@ async def open_to_read(settings: Settings) -> tuple[GroupLog, int]:
     if shared.kind == "etcd":
         from coordinator.storage.etcd import EtcdLog
 
-        etcd = await EtcdLog.open(_etcd_access(settings), prefix=shared.name, shards=None)
+        etcd = await EtcdLog.open(_access(settings), prefix=shared.name, shards=None)
         return etcd, etcd.shards
     zookeeper = await _open_zookeeper_log(settings, None)
     return zookeeper, zookeeper.shards
-
-
-def _etcd_access(settings: Settings) -> EtcdAccess:
-    shared = settings.shared_store
-    assert shared is not None
-    return EtcdAccess(shared.endpoints, **_access(settings))
 
 
 async def _open_etcd(settings: Settings) -> Stores:
@@ -95,7 +88,7 @@ async def _open_etcd(settings: Settings) -> Stores:
 
     shared = settings.shared_store
     assert shared is not None
-    access = _etcd_access(settings)
+    access = _access(settings)
     log = await EtcdLog.open(
         access,
         prefix=shared.name,
@@ -113,7 +106,7 @@ async def _open_zookeeper(settings: Settings) -> Stores:
     shared = settings.shared_store
     assert shared is not None
     timeout_s = settings.store_session_timeout_ms / 1000
-    access = _zookeeper_access(settings)
+    access = _access(settings)
     return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
 
 
@@ -126,32 +119,27 @@ async def _open_zookeeper_log(settings: Settings, shards: int | None) -> ZooKeep
         ) from error
     shared = settings.shared_store
     assert shared is not None
-    return await ZooKeeperLog.open(_zookeeper_access(settings), prefix=shared.name, shards=shards)
+    return await ZooKeeperLog.open(_access(settings), prefix=shared.name, shards=shards)
 
 
-def _zookeeper_access(settings: Settings) -> ZooKeeperAccess:
-    from coordinator.storage.zookeeper_client import ZooKeeperAccess
-
+def _access(settings: Settings) -> StoreAccess:
+    """How to reach the shared store."""
     shared = settings.shared_store
     assert shared is not None
-    return ZooKeeperAccess(shared.endpoints, **_access(settings))
-
-
-def _access(settings: Settings) -> dict[str, Any]:
-    """How to log in, the same for every kind. Any: the types of its fields."""
     password = ""
     if settings.store_password_file:
         try:
             password = Path(settings.store_password_file).read_text().strip()
         except OSError as error:
             raise CannotOpen(f"store_password_file: {error}") from error
-    return {
-        "ca_file": _file(settings.store_ca_file),
-        "cert_file": _file(settings.store_cert_file),
-        "key_file": _file(settings.store_key_file),
-        "user": settings.store_user,
-        "password": password,
-    }
+    return StoreAccess(
+        shared.endpoints,
+        ca_file=_file(settings.store_ca_file),
+        cert_file=_file(settings.store_cert_file),
+        key_file=_file(settings.store_key_file),
+        user=settings.store_user,
+        password=password,
+    )
 
 
 def _file(name: str) -> Path | None:

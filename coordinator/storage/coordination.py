@@ -96,6 +96,11 @@ class ClusterView:
     controller_epoch: int = 0
     shards: dict[ShardId, ShardState] = field(default_factory=dict)
 
+    def leader_of(self, shard: ShardId) -> NodeInfo | None:
+        """Where a shard is led; None: nowhere."""
+        state = self.shards.get(shard)
+        return None if state is None else self.nodes.get(state.leader)
+
 
 class Session:
     """A node's being seen.

@@ -21,9 +21,10 @@ from itertools import chain, count
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.chain import Chain
 from coordinator.storage.etcd_api import rpc_pb2 as pb
-from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import delete, equal, exists, get, put, unchanged
 from coordinator.storage.log import (
     Ambiguous,
@@ -72,7 +73,7 @@ class EtcdLog:
 
     @classmethod
     async def open(
-        cls, access: EtcdAccess, *, prefix: str, shards: int | None, quota_bytes: int = 2 * 1024**3
+        cls, access: StoreAccess, *, prefix: str, shards: int | None, quota_bytes: int = 2 * 1024**3
     ) -> EtcdLog:
         """Connect, and make the store if it is not there.
 

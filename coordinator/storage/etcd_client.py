@@ -8,12 +8,12 @@ who is told `Ambiguous`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_api import rpc_pb2_grpc
 from coordinator.storage.log import Ambiguous, CannotOpen, LogError, TooLarge, Unavailable
@@ -37,22 +37,6 @@ _RETRIED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EtcdAccess:
-    """How to reach a cluster and how to log in there.
-
-    Without `ca_file` the connection is plain text. `cert_file` and `key_file` are the client's
-    own, for clusters that ask for them.
-    """
-
-    endpoints: tuple[str, ...]
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    user: str = ""
-    password: str = ""
-
-
 class EtcdClient:
     """Calls to whichever endpoint answered last.
 
@@ -60,7 +44,7 @@ class EtcdClient:
         call_timeout_s: after so long another endpoint is asked.
     """
 
-    def __init__(self, access: EtcdAccess, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(self, access: StoreAccess, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._access = access
         self._call_timeout_s = call_timeout_s
         self._current = 0

@@ -24,6 +24,7 @@ from dataclasses import replace
 import grpc
 
 from coordinator.core.ids import ShardId
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -34,7 +35,7 @@ from coordinator.storage.coordination import (
     ShardState,
 )
 from coordinator.storage.etcd_api import rpc_pb2 as pb
-from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdAccess, EtcdClient
+from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
 from coordinator.storage.etcd_txn import delete, equal, get, put, unchanged, within
 from coordinator.storage.log import Ambiguous, Unavailable
 
@@ -52,7 +53,7 @@ class EtcdCoordination:
         timeout_s: of sessions.
     """
 
-    def __init__(self, access: EtcdAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
+    def __init__(self, access: StoreAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
         # Several endpoints can be asked in the time of a session.
         self._client = EtcdClient(access, call_timeout_s=min(CALL_TIMEOUT_S, timeout_s / 3))
         self._prefix = f"{prefix}/cluster"

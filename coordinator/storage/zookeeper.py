@@ -34,6 +34,7 @@ from kazoo.exceptions import (
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.chain import Chain
 from coordinator.storage.log import (
     Ambiguous,
@@ -49,7 +50,7 @@ from coordinator.storage.log import (
 )
 from coordinator.storage.meta import new_meta, shards_of
 from coordinator.storage.slices import slices
-from coordinator.storage.zookeeper_client import ZooKeeperAccess, ZooKeeperClient
+from coordinator.storage.zookeeper_client import ZooKeeperClient
 
 FRAME_BYTES_MAX = 512 * 1024
 """ZooKeeper refuses requests above 1 MiB."""
@@ -74,9 +75,7 @@ class ZooKeeperLog:
         self._prefix = "/" + prefix.strip("/")
 
     @classmethod
-    async def open(
-        cls, access: ZooKeeperAccess, *, prefix: str, shards: int | None
-    ) -> ZooKeeperLog:
+    async def open(cls, access: StoreAccess, *, prefix: str, shards: int | None) -> ZooKeeperLog:
         """Connect, and make the store if it is not there.
 
         Args:

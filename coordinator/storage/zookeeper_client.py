@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -24,28 +22,13 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_digest_acl
 
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
 
 START_TIMEOUT_S = 15.0
 CALL_TIMEOUT_S = 3.0
 
 _DOUBTFUL = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperAccess:
-    """How to reach an ensemble and how to log in there.
-
-    Without `ca_file` the connection is plain text. With a user, nodes are readable and
-    writable for that user alone (scheme digest).
-    """
-
-    endpoints: tuple[str, ...]
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    user: str = ""
-    password: str = ""
 
 
 class ZooKeeperClient:
@@ -55,7 +38,7 @@ class ZooKeeperClient:
         session_timeout_s: how long the servers wait for a silent client.
     """
 
-    def __init__(self, access: ZooKeeperAccess, session_timeout_s: float) -> None:
+    def __init__(self, access: StoreAccess, session_timeout_s: float) -> None:
         self.endpoints = access.endpoints
         identity = f"{access.user}:{access.password}"
         self.kazoo = KazooClient(

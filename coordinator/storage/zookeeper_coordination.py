@@ -18,6 +18,7 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 
 from coordinator.core.ids import ShardId
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -28,7 +29,7 @@ from coordinator.storage.coordination import (
     ShardState,
 )
 from coordinator.storage.log import Ambiguous, Unavailable
-from coordinator.storage.zookeeper_client import ZooKeeperAccess, ZooKeeperClient
+from coordinator.storage.zookeeper_client import ZooKeeperClient
 
 RENEWALS = 4
 """In the time of one session, so that one may be lost."""
@@ -41,7 +42,7 @@ class ZooKeeperCoordination:
         timeout_s: of the session.
     """
 
-    def __init__(self, access: ZooKeeperAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
+    def __init__(self, access: StoreAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
         self._client = ZooKeeperClient(access, timeout_s)
         self._root = "/" + prefix.strip("/") + "/cluster"
         self._timeout_s = timeout_s

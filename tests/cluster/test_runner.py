@@ -93,7 +93,7 @@ async def test_one_node_leads_everything():
         await until(lambda: all_led_once(one))
         assert set(one.leads.values()) == {1}
         assert one.runner.may_answer()
-        assert one.runner.leader_of(ShardId(3)).node_id == 1
+        assert one.runner.view.leader_of(ShardId(3)).node_id == 1
 
 
 async def test_nodes_that_come_get_their_share():

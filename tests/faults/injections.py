@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd_api import rpc_pb2 as pb
-from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import delete
 from coordinator.storage.log import Ambiguous
 from tests.faults.deployment import NAME, NODES, Deployment
@@ -93,7 +94,7 @@ async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
 async def depose_the_controller(deployment: Deployment, dice: random.Random) -> str:
     """An operator deletes its key by hand: another election, and the old one finds out."""
     if deployment.kind == "etcd":
-        client = EtcdClient(EtcdAccess(deployment.store.endpoints))
+        client = EtcdClient(StoreAccess(deployment.store.endpoints))
         with contextlib.suppress(Ambiguous):
             await client.txn(pb.TxnRequest(success=[delete(f"{NAME}/cluster/controller".encode())]))
         await client.close()

@@ -10,19 +10,19 @@ import signal
 
 import pytest
 
-from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
-from coordinator.client import GroupMember
 from tests.faults.stores import (
     EtcdCluster,
     ZooKeeperCluster,
     missing_etcd,
     missing_zookeeper,
 )
+from tests.integration.groups import commit_everywhere, members
 from tests.serving import Process, free_port
 
 pytestmark = pytest.mark.timeout(240)
 GROUPS = SHARDS = 8
+MEMBERS = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
 KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 
 
@@ -80,28 +80,6 @@ async def three_nodes(store: str):
         nodes.kill_all()
 
 
-@contextlib.asynccontextmanager
-async def members(addresses: list[str]):
-    """One member in each of some groups, which are spread over the nodes."""
-    async with contextlib.AsyncExitStack() as stack:
-        some = [
-            await stack.enter_async_context(
-                GroupMember(
-                    addresses,
-                    f"group-{n}",
-                    {"t": 2},
-                    session_timeout_ms=10_000,
-                    heartbeat_interval_ms=500,
-                )
-            )
-            for n in range(GROUPS)
-        ]
-        async with asyncio.timeout(60):
-            while not all(m.assignment for m in some):
-                await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
-        yield some
-
-
 async def nothing_happens(some, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
@@ -110,15 +88,8 @@ async def nothing_happens(some, seconds: float) -> None:
         assert events == [[]] * len(some)
 
 
-async def commit_everywhere(some, offset: int) -> None:
-    async with asyncio.timeout(40):
-        await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
-        found = await asyncio.gather(*(m.committed() for m in some))
-    assert found == [{TopicPartition("t", 0): offset}] * len(some)
-
-
 async def test_members_notice_neither_kills_nor_restarts_of_nodes(store):
-    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+    async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
         before = [(m.member_id, m.generation) for m in some]
         await commit_everywhere(some, 1)
         await nodes.kill(1)
@@ -137,7 +108,7 @@ async def test_members_notice_neither_kills_nor_restarts_of_nodes(store):
 
 
 async def test_a_stopped_node_that_wakes_up_cannot_do_harm(store):
-    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+    async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
         await commit_everywhere(some, 1)
         nodes.running[1].signal(signal.SIGSTOP)
         await commit_everywhere(some, 2)
@@ -172,7 +143,7 @@ def led(rows: list[dict]) -> list[int]:
 
 
 async def test_operators_see_and_move_what_nodes_lead(store):
-    async with three_nodes(store) as nodes, members(nodes.addresses) as some:
+    async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
         found = await rows(nodes, "groups", "list")
         assert [row["GROUP"] for row in found] == [f"group-{n}" for n in range(GROUPS)]
         found = await rows(

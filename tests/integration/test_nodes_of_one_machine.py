@@ -12,16 +12,16 @@ import sys
 
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.client.nodes import Nodes
 from coordinator.settings import NODE_PORTS
 from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.integration.groups import commit_everywhere, members
 from tests.serving import free_port
 
 pytestmark = pytest.mark.timeout(120)
 GROUPS = 8
+MEMBERS = {"heartbeat_interval_ms": 300}
 
 
 class Machine:
@@ -104,30 +104,8 @@ async def until(is_so) -> None:
             await asyncio.sleep(0.05)
 
 
-@contextlib.asynccontextmanager
-async def members(addresses: list[str]):
-    async with contextlib.AsyncExitStack() as stack:
-        some = [
-            await stack.enter_async_context(
-                GroupMember(addresses, f"group-{n}", {"t": 2}, heartbeat_interval_ms=300)
-            )
-            for n in range(GROUPS)
-        ]
-        async with asyncio.timeout(30):
-            while not all(m.assignment for m in some):
-                await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
-        yield some
-
-
-async def commit_everywhere(some, offset: int) -> None:
-    async with asyncio.timeout(30):
-        await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
-        found = await asyncio.gather(*(m.committed() for m in some))
-    assert found == [{TopicPartition("t", 0): offset}] * len(some)
-
-
 async def test_each_node_has_a_share_and_a_dead_one_is_started_again(tmp_path):
-    async with machine(tmp_path) as it, members(it.addresses) as some:
+    async with machine(tmp_path) as it, members(it.addresses, GROUPS, **MEMBERS) as some:
         with Nodes(it.addresses[1]) as nodes:
             homes = {nodes.coordinator_of(f"group-{n}") for n in range(GROUPS)}
             assert homes == set(it.addresses)
@@ -182,7 +160,7 @@ async def test_with_a_shared_store_they_are_nodes_like_any_other(tmp_path):
             with ClusterAdmin(it.addresses[0]) as admin:
                 await until(lambda: {s.leader for s in admin.describe().shards} == {7, 8})
                 assert admin.addresses() == {7: it.addresses[0], 8: it.addresses[1]}
-            async with members(it.addresses[1:]) as some:
+            async with members(it.addresses[1:], GROUPS, **MEMBERS) as some:
                 await commit_everywhere(some, 1)
             it.signal(signal.SIGTERM)
             assert await it.wait() == 0

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.settings import InvalidSetting, Settings, load, meanings
+from coordinator.settings import InvalidSetting, Settings, SharedStore, load, meanings
 
 
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
@@ -32,6 +32,12 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
         ({"log_format": "xml"}, "json"),
         ({"group_min_session_timeout_ms": "5000000"}, "larger than"),
         ({"group_notice_cancelled_calls": "maybe"}, "takes bool"),
+        ({"shard": "3"}, "did you mean shards"),
+        ({"shards": "0"}, "it may be 1 to 1024"),
+        ({"listen": "7400"}, "give HOST:PORT"),
+        ({"log_level": "loud"}, "it may be debug, info"),
+        ({"store": "etcd://one:2379"}, "etcd://HOST:PORT,HOST:PORT/NAME"),
+        ({"store": "redis://one:6379/x"}, "it may be sqlite, memory"),
     ],
 )
 def test_what_cannot_be_is_refused(flags, message):
@@ -55,3 +61,9 @@ def test_config_prints_every_setting_with_its_origin(capsys):
 def test_a_wrong_setting_ends_with_status_2(capsys):
     assert main(["serve", "--shards", "x"]) == 2
     assert "shards" in capsys.readouterr().err
+
+
+def test_a_shared_store_is_taken_apart():
+    settings = Settings(store="zookeeper://one:2181,two:2181/groups-1")
+    assert settings.shared_store == SharedStore("zookeeper", ("one:2181", "two:2181"), "groups-1")
+    assert Settings(store="sqlite").shared_store is None

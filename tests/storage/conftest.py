@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.zookeeper import ZooKeeperLog
-from coordinator.storage.zookeeper_client import ZooKeeperAccess
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import (
     EtcdCluster,
@@ -38,7 +37,7 @@ def etcd():
 
 @contextlib.asynccontextmanager
 async def etcd_log(cluster: EtcdCluster, prefix: str = ""):
-    access = EtcdAccess(cluster.endpoints)
+    access = StoreAccess(cluster.endpoints)
     log = await EtcdLog.open(access, prefix=prefix or uuid.uuid4().hex, shards=SHARDS)
     try:
         yield log
@@ -57,7 +56,7 @@ def zookeeper():
 
 @contextlib.asynccontextmanager
 async def zookeeper_log(cluster: ZooKeeperCluster, prefix: str = ""):
-    access = ZooKeeperAccess(cluster.endpoints)
+    access = StoreAccess(cluster.endpoints)
     log = await ZooKeeperLog.open(access, prefix=prefix or uuid.uuid4().hex, shards=SHARDS)
     try:
         yield log
@@ -83,10 +82,10 @@ async def meeting(request):
         match request.param:
             case "etcd":
                 endpoints = request.getfixturevalue("etcd").endpoints
-                made.append(EtcdCoordination(EtcdAccess(endpoints), prefix=prefix, timeout_s=1))
+                made.append(EtcdCoordination(StoreAccess(endpoints), prefix=prefix, timeout_s=1))
             case "zookeeper":
                 endpoints = request.getfixturevalue("zookeeper").endpoints
-                access = ZooKeeperAccess(endpoints)
+                access = StoreAccess(endpoints)
                 made.append(ZooKeeperCoordination(access, prefix=prefix, timeout_s=1))
             case _:
                 made.append(one)

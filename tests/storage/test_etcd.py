@@ -12,8 +12,9 @@ import trustme
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import etcd as etcd_module
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import (
     Ambiguous,
@@ -48,7 +49,7 @@ async def fill(log, fence, size: int) -> None:
 
 async def test_a_store_that_fills_up_is_kept_for_snapshots(etcd, monkeypatch):
     monkeypatch.setattr(etcd_module, "KEPT_REVISIONS", 0)
-    access = EtcdAccess(etcd.endpoints)
+    access = StoreAccess(etcd.endpoints)
     log = await EtcdLog.open(access, prefix="full", shards=SHARDS)
     fence = await log.fence(S0)
     log._quota_bytes = 4 * log.size_bytes + 4_000_000
@@ -82,8 +83,8 @@ async def test_a_login_is_made_and_made_again():
         ):
             await asyncio.to_thread(post, cluster, path, body)
         with pytest.raises(CannotOpen, match="user name is empty"):
-            await EtcdLog.open(EtcdAccess(cluster.endpoints), prefix="p", shards=SHARDS)
-        access = EtcdAccess(cluster.endpoints, user="root", password="secret")
+            await EtcdLog.open(StoreAccess(cluster.endpoints), prefix="p", shards=SHARDS)
+        access = StoreAccess(cluster.endpoints, user="root", password="secret")
         log = await EtcdLog.open(access, prefix="p", shards=SHARDS)
         fence = await log.fence(S0)
         await log.append(fence, entry(1))
@@ -91,7 +92,7 @@ async def test_a_login_is_made_and_made_again():
         await log.append(fence, entry(2))
         assert (await log.load(fence)).sequence == 2
         await log.close()
-        wrong = EtcdAccess(cluster.endpoints, user="root", password="guess")
+        wrong = StoreAccess(cluster.endpoints, user="root", password="guess")
         with pytest.raises(CannotOpen, match="authentication failed"):
             await EtcdLog.open(wrong, prefix="p", shards=SHARDS)
 
@@ -116,7 +117,7 @@ async def test_over_tls_with_a_certificate_of_its_own(tmp_path):
         "--trusted-ca-file", str(tmp_path / "ca.pem"), "--client-cert-auth",
     )  # fmt: skip
     with EtcdCluster(*flags, scheme="https") as cluster:
-        access = EtcdAccess(
+        access = StoreAccess(
             cluster.endpoints,
             ca_file=tmp_path / "ca.pem",
             cert_file=tmp_path / "client.pem",
@@ -127,10 +128,10 @@ async def test_over_tls_with_a_certificate_of_its_own(tmp_path):
         await log.append(fence, entry(1))
         assert (await log.load(fence)).sequence == 1
         await log.close()
-        nameless = EtcdAccess(cluster.endpoints, ca_file=tmp_path / "ca.pem")
+        nameless = StoreAccess(cluster.endpoints, ca_file=tmp_path / "ca.pem")
         with pytest.raises(CannotOpen):
             await EtcdLog.open(nameless, prefix="p", shards=SHARDS)
-        lost = EtcdAccess(cluster.endpoints, ca_file=tmp_path / "nowhere.pem")
+        lost = StoreAccess(cluster.endpoints, ca_file=tmp_path / "nowhere.pem")
         with pytest.raises(CannotOpen, match=r"nowhere\.pem cannot be read"):
             await EtcdLog.open(lost, prefix="p", shards=SHARDS)
 
@@ -138,13 +139,13 @@ async def test_over_tls_with_a_certificate_of_its_own(tmp_path):
 async def test_a_minority_tells_nobody_what_it_believes():
     """A read that is not linearizable would be answered from what the one server remembers."""
     with EtcdCluster() as cluster:
-        log = await EtcdLog.open(EtcdAccess(cluster.endpoints), prefix="p", shards=SHARDS)
+        log = await EtcdLog.open(StoreAccess(cluster.endpoints), prefix="p", shards=SHARDS)
         fence = await log.fence(S0)
         await log.append(fence, entry(1))
         await log.close()
-        minority = EtcdClient(EtcdAccess(cluster.endpoints[:1]))
+        minority = EtcdClient(StoreAccess(cluster.endpoints[:1]))
         left = EtcdLog(minority, "p", 2**31)
-        meeting = EtcdCoordination(EtcdAccess(cluster.endpoints[:1]), prefix="p")
+        meeting = EtcdCoordination(StoreAccess(cluster.endpoints[:1]), prefix="p")
         assert [e.sequence for e in (await left.read(S0)).entries] == [1]
         await meeting.read()
         for number in (1, 2):

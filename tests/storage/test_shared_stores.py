@@ -18,9 +18,9 @@ from coordinator.core.ids import ShardId
 from coordinator.storage import etcd as etcd_module
 from coordinator.storage import etcd_client, zookeeper_client
 from coordinator.storage import zookeeper as zookeeper_module
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NOBODY, Conflict, NodeInfo, ShardState
 from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_client import EtcdAccess
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import (
     Ambiguous,
@@ -33,7 +33,6 @@ from coordinator.storage.log import (
     Unavailable,
 )
 from coordinator.storage.zookeeper import ZooKeeperLog
-from coordinator.storage.zookeeper_client import ZooKeeperAccess
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import (
     Cluster,
@@ -78,12 +77,12 @@ class Kind:
 
 
 KINDS = {
-    "etcd": Kind("etcd", EtcdCluster, EtcdLog, EtcdAccess, missing_etcd, EtcdCoordination),
+    "etcd": Kind("etcd", EtcdCluster, EtcdLog, StoreAccess, missing_etcd, EtcdCoordination),
     "zookeeper": Kind(
         "zookeeper",
         ZooKeeperCluster,
         ZooKeeperLog,
-        ZooKeeperAccess,
+        StoreAccess,
         missing_zookeeper,
         ZooKeeperCoordination,
     ),

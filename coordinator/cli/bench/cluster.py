@@ -25,9 +25,10 @@ from coordinator.runtime.stores import open_stores
 from coordinator.settings import Settings
 from coordinator.shard.placement import shard_of
 from coordinator.storage import entry as frames
+from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_api import rpc_pb2 as pb
-from coordinator.storage.etcd_client import EtcdAccess, EtcdClient
+from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import equal, exists, put, unchanged
 from coordinator.storage.log import Entry, GroupLog
 
@@ -71,7 +72,7 @@ async def _bench_appends(store: str) -> Figures:
     settings = Settings(store=store, shards=WRITERS)
     shared = settings.shared_store
     assert shared is not None
-    access = EtcdAccess(shared.endpoints)
+    access = StoreAccess(shared.endpoints)
     ours, bare = [], []
     log = await EtcdLog.open(access, prefix=shared.name, shards=WRITERS)
     client = EtcdClient(access)

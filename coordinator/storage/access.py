@@ -1,0 +1,23 @@
+"""How a shared store is reached, whatever its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """Where the servers are, and how to log in there.
+
+    Without `ca_file` the connection is plain text. `cert_file` and `key_file` are the client's
+    own, for stores that ask for them. With a user, what is made in ZooKeeper is readable and
+    writable for that user alone (scheme digest).
+    """
+
+    endpoints: tuple[str, ...]
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    user: str = ""
+    password: str = ""

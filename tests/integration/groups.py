@@ -1,0 +1,33 @@
+"""Many groups with one member each, spread over the nodes of a coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import GroupMember
+
+
+@contextlib.asynccontextmanager
+async def members(addresses: list[str], groups: int, **settings):
+    """One member in each of so many groups, all with their partitions."""
+    async with contextlib.AsyncExitStack() as stack:
+        some = [
+            await stack.enter_async_context(
+                GroupMember(addresses, f"group-{n}", {"t": 2}, **settings)
+            )
+            for n in range(groups)
+        ]
+        async with asyncio.timeout(60):
+            while not all(m.assignment for m in some):
+                await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
+        yield some
+
+
+async def commit_everywhere(some: list[GroupMember], offset: int) -> None:
+    """Every member stores an offset, and reads it back."""
+    async with asyncio.timeout(40):
+        await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
+        found = await asyncio.gather(*(m.committed() for m in some))
+    assert found == [{TopicPartition("t", 0): offset}] * len(some)
