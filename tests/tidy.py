@@ -100,6 +100,12 @@ IMPORT_RULES = [
         [*SERVER, "timer"],
         "the member library never imports the server",
     ),
+    ImportRule(
+        ("coordinator/sources/",),
+        ["coordinator", "timer", "google", "grpc", "pyspark"],
+        "sources know logs of rows, and nothing of groups",
+        allowed=["coordinator.sources"],
+    ),
     ImportRule(("coordinator/client/",), ["coordinator.spark", "pyspark"], "client knows no Spark"),
     ImportRule(
         ("coordinator/spark/", "coordinator/cli/"),

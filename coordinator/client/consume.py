@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,42 +18,17 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
 from coordinator.client.events import Assigned
 from coordinator.client.sync import BlockingMember
+from coordinator.sources.base import Source
 
 IDLE_POLL_S = 0.2
 DONE_CHECK_S = 0.5
-
-
-class Batch(Protocol):
-    """Some rows in the order of the log, such as a pyarrow.RecordBatch."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-
-class PartitionSource(Protocol):
-    """A topic whose partitions are logs of rows, each row at its offset from 0 on."""
-
-    @property
-    def topic(self) -> str: ...
-
-    def partitions(self) -> Sequence[int]:
-        """The numbers of the partitions, from 0 on."""
-        ...
-
-    def end_offset(self, partition: int) -> int:
-        """The offset after the last row."""
-        ...
-
-    def read(self, partition: int, offset: int, limit: int) -> Iterable[Any]:
-        """Rows from `offset` on, at most `limit` of them, as Arrow record batches."""
-        ...
 
 
 class Work(Protocol):
     """What is done with the rows of one worker's partitions."""
 
     def resume(self, partition: int, offset: int) -> None:
-        """Begin a partition with the result that was stored at `offset`; at 0, with none."""
+        """Begin a partition with the result that was stored at `offset`; 0: there is none yet."""
         ...
 
     def add(self, partition: int, batch: Any) -> None:
@@ -81,7 +56,7 @@ class Stalled(Exception):
 
 def consume(
     member: BlockingMember,
-    source: PartitionSource,
+    source: Source,
     work: Work,
     *,
     rows_per_commit: int = 1_000,
@@ -104,8 +79,10 @@ def consume(
         CoordinatorError: the member cannot go on.
     """
     everything = [TopicPartition(source.topic, number) for number in source.partitions()]
+    begins = {p: source.begin_offset(p.partition) for p in everything}
     ends = {partition: source.end_offset(partition.partition) for partition in everything}
     positions: dict[TopicPartition, int] = {}
+    stored: dict[TopicPartition, int] = {}
     rows = commits = rebalances = 0
     last_seen: dict[TopicPartition, int] = {}
     progress_at = done_check_at = clock()
@@ -118,14 +95,15 @@ def consume(
         new = [p for p in mine if p not in positions]
         if new:
             for partition, offset in member.committed(new).items():
-                positions[partition] = max(offset, 0)
-                work.resume(partition.partition, positions[partition])
+                stored[partition] = offset
+                positions[partition] = max(offset, begins[partition])
+                work.resume(partition.partition, max(offset, 0))
         if clock() >= done_check_at and forever:
             ends = {partition: source.end_offset(partition.partition) for partition in everything}
             done_check_at = clock() + DONE_CHECK_S
         elif clock() >= done_check_at:
             seen = member.committed(everything)
-            if all(max(seen[p], 0) >= ends[p] for p in everything):
+            if all(max(seen[p], begins[p]) >= ends[p] for p in everything):
                 return Summary(member.member_id, rows, commits, rebalances)
             if seen != last_seen:
                 last_seen, progress_at = seen, clock()
@@ -134,18 +112,18 @@ def consume(
             done_check_at = clock() + DONE_CHECK_S
         for partition in [p for p, offset in positions.items() if offset < ends[p]]:
             before = positions[partition]
-            after = before
-            for batch in source.read(partition.partition, before, rows_per_commit):
+            after = min(before + rows_per_commit, ends[partition])
+            done = 0
+            for batch in source.read(partition.partition, before, after):
                 work.add(partition.partition, batch)
-                after += batch.num_rows
+                done += batch.num_rows
             work.store(partition.partition, after)
             # Refused, the batch is not ours to count: begin the partition again when it is.
             del positions[partition]
             with contextlib.suppress(CommitFailed):
-                expected = {partition: before} if before else {partition: -1}
-                member.commit({partition: after}, expected=expected)
-                positions[partition] = after
-                rows += after - before
+                member.commit({partition: after}, expected={partition: stored[partition]})
+                positions[partition] = stored[partition] = after
+                rows += done
                 commits += 1
             if pause_s:
                 time.sleep(pause_s)

@@ -6,6 +6,5 @@ executor that dies is a rebalance for the others.
 """
 
 from coordinator.spark.executor import consume, run_members
-from coordinator.spark.source import ArrowLog, write_arrow_log
 
-__all__ = ["ArrowLog", "consume", "run_members", "write_arrow_log"]
+__all__ = ["consume", "run_members"]

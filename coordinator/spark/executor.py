@@ -17,9 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coordinator.client.consume import PartitionSource, Summary, Work
+from coordinator.client.consume import Summary, Work
 from coordinator.client.consume import consume as consume_here
 from coordinator.client.sync import BlockingMember
+from coordinator.sources.base import Source
 
 
 def run_members(
@@ -28,7 +29,7 @@ def run_members(
     *,
     bootstrap: str,
     group_id: str,
-    source: PartitionSource,
+    source: Source,
     make_work: Callable[[str], Work],
     member_settings: dict[str, Any] | None = None,
     static: bool = False,
@@ -67,7 +68,7 @@ def consume(
     *,
     bootstrap: str,
     group_id: str,
-    source: PartitionSource,
+    source: Source,
     forever: bool = True,
     member_settings: dict[str, Any] | None = None,
     **consume_settings: Any,

@@ -10,8 +10,8 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.sources import Source, open_source
 from coordinator.spark.ranges import NOTHING_STORED, Range
-from coordinator.spark.source import ArrowLog
 
 EARLIEST, LATEST = "earliest", "latest"
 _NAMES = {
@@ -33,26 +33,27 @@ _NAMES = {
 
 
 class DataLost(Exception):
-    """The stored offset lies behind the end of the partition: rows have gone."""
+    """The stored offset is not between the ends of the partition: rows have gone."""
 
 
 @dataclass(frozen=True)
 class StreamOptions:
     """What a query was told.
 
-    coordinator: HOST:PORT, or several with commas between. group: its id. source: the folder
-    of an `ArrowLog`. topic: its name in the group; the source's folder by default. instance: a
+    coordinator: HOST:PORT, or several with commas between. group: its id. source: see
+    `open_source`. topic: its name in the group, if it is not the source's own. instance: a
     static member's id, so that a query that is restarted takes its place back without a
     rebalance. maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest
     or a JSON object of offsets by partition, where the group has stored none. failOnDataLoss:
-    when a stored offset lies behind the end; else the query begins at the end.
+    when rows between the stored offset and the first one there are gone, or the log ends
+    before the stored offset; else the query goes on with what is there.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberConfig`.
     """
 
     coordinator: str
     group: str
-    source: ArrowLog
+    source: Source
     instance: str | None = None
     max_rows_per_batch: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
@@ -82,7 +83,7 @@ class StreamOptions:
         return cls(
             coordinator=given["coordinator"],
             group=given["group"],
-            source=ArrowLog(given["source"], given.get("topic", given["source"])),
+            source=open_source(given["source"], given.get("topic")),
             instance=given.get("instance"),
             max_rows_per_batch=None if rows is None else int(rows),
             starting_offsets=starting
@@ -123,20 +124,19 @@ class StreamOptions:
             DataLost: rows that were not read yet have gone.
         """
         offset = stored.get(partition, NOTHING_STORED)
-        end = self.source.end_offset(partition)
-        if offset > end:
-            words = f"partition {partition}: offset {offset} is stored, and it ends at {end}"
-            if self.fail_on_data_loss:
-                raise DataLost(f"{words}; failOnDataLoss=false begins at the end")
-            return Range(end, end, offset)
-        begin = offset
+        first, end = self.source.begin_offset(partition), self.source.end_offset(partition)
         if offset == NOTHING_STORED:
-            begin = self._start(partition, end)
-        return Range(begin, begin, offset)
+            at = self._start(partition, first, end)
+        else:
+            at = min(max(offset, first), end)
+            if at != offset and self.fail_on_data_loss:
+                raise DataLost(
+                    f"partition {partition}: offset {offset} is stored, and its rows are those "
+                    f"from {first} to {end}; failOnDataLoss=false goes on at {at}"
+                )
+        return Range(at, at, offset)
 
-    def _start(self, partition: int, end: int) -> int:
-        if self.starting_offsets == LATEST:
-            return end
+    def _start(self, partition: int, first: int, end: int) -> int:
         if isinstance(self.starting_offsets, str):
-            return 0
-        return min(self.starting_offsets.get(partition, 0), end)
+            return end if self.starting_offsets == LATEST else first
+        return min(max(self.starting_offsets.get(partition, first), first), end)

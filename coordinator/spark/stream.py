@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -27,7 +28,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -39,9 +40,9 @@ from pyspark.sql.types import StructType
 from coordinator.client.errors import CommitFailed, OffsetMismatch
 from coordinator.client.events import Assigned
 from coordinator.client.sync import BlockingMember
+from coordinator.sources import Source
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import NO_BATCH, BatchRanges, Range, plan
-from coordinator.spark.source import ArrowLog
 
 LOGGER = logging.getLogger(__name__)
 JOIN_PATIENCE_S = 120.0
@@ -60,10 +61,17 @@ class ConsumerGroupSource(DataSource):
         return from_arrow_schema(StreamOptions.parse(self.options).source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
-        return GroupStreamReader(StreamOptions.parse(self.options))
+        return GroupStreamReader(self._options(schema))
 
     def reader(self, schema: StructType) -> GroupReader:
-        return GroupReader(StreamOptions.parse(self.options))
+        return GroupReader(self._options(schema))
+
+    def _options(self, schema: StructType) -> StreamOptions:
+        options = StreamOptions.parse(self.options)
+        # Also without a schema of the user's: Spark has one type where Arrow has several.
+        return replace(
+            options, source=options.source.with_schema(to_arrow_schema(schema, timezone="UTC"))
+        )
 
 
 class RangePartition(InputPartition):
@@ -226,6 +234,6 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sys.exit(0)
 
 
-def _read(source: ArrowLog, partition: InputPartition) -> Iterator[Any]:
+def _read(source: Source, partition: InputPartition) -> Iterator[Any]:
     assert isinstance(partition, RangePartition)
-    return source.read(partition.partition, partition.begin, partition.end - partition.begin)
+    return iter(source.read(partition.partition, partition.begin, partition.end))

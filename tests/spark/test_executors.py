@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark import ArrowLog, consume, run_members, write_arrow_log
+from coordinator.sources import FileLog, write_log
+from coordinator.spark import consume, run_members
 from coordinator.spark.executor import executor_id
 from tests.serving import Process
 
@@ -79,8 +80,8 @@ def log(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("log")
     for number in range(PARTITIONS):
-        write_arrow_log(folder, number, pa.table({"n": range(ROWS)}))
-    return ArrowLog(str(folder), "numbers")
+        write_log(folder, number, pa.table({"n": range(ROWS)}))
+    return FileLog(str(folder), "numbers")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark import write_arrow_log
+from coordinator.sources import write_log
 from tests.serving import Process
 
 PARTITIONS, ROWS = 4, 3_000
@@ -50,7 +50,7 @@ def log(tmp_path_factory):
     folder = tmp_path_factory.mktemp("log")
     for number in range(PARTITIONS):
         rows = {"partition": [number] * ROWS, "n": range(ROWS)}
-        write_arrow_log(folder, number, pa.table(rows), rows_per_batch=500)
+        write_log(folder, number, pa.table(rows), rows_per_batch=500)
     return folder
 
 

@@ -76,7 +76,10 @@ def test_options_that_cannot_be_are_refused(options, words):
 
 
 class Log:
-    """Ends at 100, whatever the partition."""
+    """From 5 to 100, whatever the partition."""
+
+    def begin_offset(self, partition):
+        return 5
 
     def end_offset(self, partition):
         return 100
@@ -88,14 +91,17 @@ def position(stored: dict[int, int], **options) -> Range:
 
 def test_a_query_begins_where_the_group_is_and_else_where_it_was_told():
     assert position({0: 40}, starting_offsets="latest") == Range(40, 40, 40)
-    assert position({}) == Range(0, 0, -1)
+    assert position({}) == Range(5, 5, -1)
     assert position({}, starting_offsets="latest") == Range(100, 100, -1)
     assert position({}, starting_offsets={0: 30}) == Range(30, 30, -1)
-    assert position({}, starting_offsets={1: 30}) == Range(0, 0, -1)
+    assert position({}, starting_offsets={1: 30}) == Range(5, 5, -1)
+    assert position({}, starting_offsets={0: 3}) == Range(5, 5, -1)
     assert position({}, starting_offsets={0: 300}) == Range(100, 100, -1)
 
 
-def test_an_offset_behind_the_end_is_a_loss_unless_that_was_allowed():
-    with pytest.raises(DataLost, match="offset 101 is stored, and it ends at 100"):
-        position({0: 101})
-    assert position({0: 101}, fail_on_data_loss=False) == Range(100, 100, 101)
+@pytest.mark.parametrize(("stored", "begun"), [(101, 100), (4, 5)])
+def test_rows_that_are_gone_are_a_loss_unless_that_was_allowed(stored, begun):
+    words = f"offset {stored} is stored, and its rows are those from 5 to 100"
+    with pytest.raises(DataLost, match=words):
+        position({0: stored})
+    assert position({0: stored}, fail_on_data_loss=False) == Range(begun, begun, stored)

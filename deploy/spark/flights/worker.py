@@ -6,7 +6,7 @@ import argparse
 
 from coordinator.client import BlockingMember
 from coordinator.client.consume import consume
-from coordinator.spark.source import ArrowLog
+from coordinator.sources import FileLog
 from flights.counting import Counting
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--rows-per-commit", type=int, required=True)
     parser.add_argument("--pause", type=float, required=True)
     options = parser.parse_args()
-    source = ArrowLog(options.log, options.topic)
+    source = FileLog(options.log, options.topic)
     with BlockingMember(
         options.bootstrap,
         options.group,

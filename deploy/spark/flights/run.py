@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark import ArrowLog, run_members
+from coordinator.sources import FileLog
+from coordinator.spark import run_members
 from flights import dataset, picture
 from flights.counting import Counting, merge
 from flights.screen import Screen
@@ -43,7 +44,7 @@ def main() -> int:
         f"Laying {dataset.FLIGHTS:,} flights out as {dataset.PARTITIONS} partitions …", flush=True
     )
     dataset.lay_out(log)
-    source = ArrowLog(str(log), dataset.TOPIC)
+    source = FileLog(str(log), dataset.TOPIC)
     with contextlib.ExitStack() as stack:
         address, metrics = _start_coordinator(folder, stack)
         print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
@@ -111,7 +112,7 @@ class _SparkJob:
     """The Spark side, in a thread: two executors, a member in each."""
 
     def __init__(
-        self, address: str, source: ArrowLog, results: Path, stack: contextlib.ExitStack
+        self, address: str, source: FileLog, results: Path, stack: contextlib.ExitStack
     ) -> None:
         self.failure: BaseException | None = None
         self._arguments = (address, source, str(results))
@@ -175,7 +176,7 @@ def _make_spark(folder: Path):
     return spark
 
 
-def _watch(watcher: Watcher, source: ArrowLog, job: _SparkJob, results: Path) -> str | None:
+def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> str | None:
     """Look until all is counted, and kill a Spark worker on the way. Who was killed?"""
     ends = {partition: source.end_offset(partition) for partition in source.partitions()}
     killed = None

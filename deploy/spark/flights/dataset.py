@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from coordinator.spark import write_arrow_log
+from coordinator.sources import write_log
 
 TOPIC = "flights"
 PARTITIONS = 12
@@ -40,7 +40,7 @@ def lay_out(directory: Path) -> None:
     numbers = flights["tailnum"].map(partition_of)
     for number in range(PARTITIONS):
         table = pa.Table.from_pandas(flights[numbers == number], preserve_index=False)
-        write_arrow_log(directory, number, table)
+        write_log(directory, number, table)
 
 
 def count_directly() -> dict[tuple[str, int], tuple[int, int]]:

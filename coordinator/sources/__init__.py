@@ -1,0 +1,13 @@
+"""Logs of rows, read by offset as Arrow record batches: what the members of a group work on.
+
+A source is a topic whose partitions are logs. It is small, travels to workers by pickle, and
+opens files and connections where it is asked. All but `open_source` needs an extra: `files`,
+`kafka` or `sql`.
+"""
+
+from coordinator.sources.base import Source
+from coordinator.sources.files import FileLog
+from coordinator.sources.location import open_source
+from coordinator.sources.writing import SegmentWriter, write_log
+
+__all__ = ["FileLog", "SegmentWriter", "Source", "open_source", "write_log"]

@@ -1,0 +1,88 @@
+"""Arrow's IPC formats: the file, which has an index at its end, and the stream, which grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from coordinator.sources.formats.base import RowFile, pieces
+
+
+class ArrowFile(RowFile):
+    """Complete from the start. Memory-mapped: processes share its pages."""
+
+    suffixes: ClassVar = (".arrow", ".feather")
+
+    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
+        self._path = path
+        reader = self._open()
+        self.schema = reader.schema
+        self._starts = [0]
+        for index in range(reader.num_record_batches):
+            self._starts.append(self._starts[-1] + reader.get_batch(index).num_rows)
+        self.rows = self._starts[-1]
+
+    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
+        """See `RowFile`."""
+        reader = self._open()
+        for index, skipped, taken in pieces(self._starts, first, last):
+            yield reader.get_batch(index).slice(skipped, taken)
+
+    def _open(self) -> Any:
+        import pyarrow as pa
+
+        return pa.ipc.open_file(pa.memory_map(str(self._path)))
+
+
+class ArrowStream(RowFile):
+    """Batches one after the other; one that is not whole yet does not count."""
+
+    suffixes: ClassVar = (".arrows",)
+
+    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
+        import pyarrow as pa
+
+        self._path = path
+        self.schema = None
+        self._starts, self._end = [0], 0
+        self._places: list[int] = []
+        if isinstance(earlier, ArrowStream):
+            self.schema, self._end = earlier.schema, earlier._end
+            self._starts, self._places = earlier._starts.copy(), earlier._places.copy()
+        if size == 0:
+            self.rows = 0
+            return
+        with pa.memory_map(str(path)) as file:
+            file.seek(self._end)
+            while (message := _next_message(file)) is not None:
+                if message.type == "schema":
+                    self.schema = pa.ipc.read_schema(message)
+                elif message.type == "record batch":
+                    batch = pa.ipc.read_record_batch(message, self.schema)
+                    self._places.append(self._end)
+                    self._starts.append(self._starts[-1] + batch.num_rows)
+                else:
+                    raise ValueError(f"{path}: a {message.type} in it, which cannot be told by row")
+                self._end = file.tell()
+        self.rows = self._starts[-1]
+
+    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
+        """See `RowFile`."""
+        import pyarrow as pa
+
+        file = pa.memory_map(str(self._path))
+        for index, skipped, taken in pieces(self._starts, first, last):
+            file.seek(self._places[index])
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(file), self.schema)
+            yield batch.slice(skipped, taken)
+
+
+def _next_message(file: Any) -> Any:
+    """None at the end, and where the rest of a message is not there yet."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.read_message(file)
+    except (EOFError, OSError, pa.ArrowInvalid):
+        return None

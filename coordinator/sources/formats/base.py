@@ -1,0 +1,54 @@
+"""What every format offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+class RowFile(ABC):
+    """A file as it was when its size was `size`. Frozen once made, so any thread may read.
+
+    Args:
+        earlier: of the same file when it was shorter; what it knows still holds, if the format
+            is one that grows.
+    Raises:
+        ValueError: it is not of this format.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]]
+    rows: int
+    schema: Any
+    """pyarrow.Schema; None if there are no rows to tell it by."""
+
+    @abstractmethod
+    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None: ...
+
+    @abstractmethod
+    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
+        """Rows `first` to before `last`, as pyarrow.RecordBatch.
+
+        Args:
+            schema: what is wanted. A file that has types of its own may answer with those.
+        """
+        ...
+
+
+def pieces(starts: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Which rows of which pieces are the rows `first` to before `last`.
+
+    Args:
+        starts: the first row of each piece, and behind them the number of rows.
+    Yields:
+        (piece, first row in it, rows).
+    """
+    index = bisect_right(starts, first) - 1
+    while first < last:
+        upto = min(last, starts[index + 1])
+        if first < upto:
+            yield index, first - starts[index], upto - first
+            first = upto
+        index += 1

@@ -1,0 +1,166 @@
+"""A table of a SQL database, read by ranges of its key. Needs the extra `sql` (SQLAlchemy)."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+ROWS_A_BATCH = 4_096
+
+
+@dataclass(frozen=True)
+class SqlTable:
+    """`Source` over rows with a whole-numbered key that rises: the key is the offset.
+
+    Rows must become visible in the order of their keys. Where transactions that overlap take
+    their keys from a sequence, let the key be one that is given when rows are published, or read
+    a view that leaves the newest out. Keys that are missing are gaps.
+
+    Args:
+        url: SQLAlchemy's, such as postgresql://host/database.
+        table: its name, or SCHEMA.TABLE. key: the column.
+        partition_by: a column with whole numbers from 0 on, which are the partitions.
+        spread: without such a column, so many partitions, by the key's remainder.
+        name: the topic's name in the group; by default the table's.
+    Raises:
+        ValueError: `spread` is not positive.
+    """
+
+    url: str
+    table: str
+    key: str = "id"
+    partition_by: str | None = None
+    spread: int = 1
+    name: str | None = None
+    given_schema: Any = None
+
+    def __post_init__(self) -> None:
+        if self.spread < 1:
+            raise ValueError(f"spread is {self.spread}")
+
+    @property
+    def topic(self) -> str:
+        """See `Source`."""
+        return self.name or self.table
+
+    def partitions(self) -> list[int]:
+        """See `Source`."""
+        if self.partition_by is None:
+            return list(range(self.spread))
+        import sqlalchemy as sa
+
+        highest = self._one(sa.select(sa.func.max(self._table.c[self.partition_by])))
+        return list(range(0 if highest is None else highest + 1))
+
+    def begin_offset(self, partition: int) -> int:
+        """0: that a key is missing does not mean that a row is."""
+        return 0
+
+    def end_offset(self, partition: int) -> int:
+        """See `Source`."""
+        import sqlalchemy as sa
+
+        newest = sa.select(sa.func.max(self._key)).where(self._is_in(partition))
+        highest = self._one(newest)
+        return 0 if highest is None else highest + 1
+
+    def schema(self) -> Any:
+        """See `Source`."""
+        return _arrow_schema(self._table) if self.given_schema is None else self.given_schema
+
+    def with_schema(self, schema: Any) -> SqlTable:
+        """See `Source`. Columns are chosen by name."""
+        return replace(self, given_schema=schema)
+
+    def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
+        """See `Source`."""
+        import pyarrow as pa
+        import sqlalchemy as sa
+
+        schema = self.schema()
+        columns = [_selected(self._table.c[name]) for name in schema.names]
+        rows = (
+            sa.select(*columns)
+            .where(self._is_in(partition), self._key >= begin, self._key < end)
+            .order_by(self._key)
+        )
+        with _engine(os.getpid(), self.url).connect() as connection:
+            stream = connection.execution_options(stream_results=True).execute(rows)
+            for some in stream.partitions(ROWS_A_BATCH):
+                values = zip(*some, strict=True)
+                arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
+                yield pa.record_batch(arrays, schema=schema)
+
+    # --- Inside ---
+
+    @property
+    def _table(self) -> Any:
+        return _reflected(os.getpid(), self.url, self.table)
+
+    @property
+    def _key(self) -> Any:
+        return self._table.c[self.key]
+
+    def _is_in(self, partition: int) -> Any:
+        if self.partition_by is not None:
+            return self._table.c[self.partition_by] == partition
+        return self._key % self.spread == partition
+
+    def _one(self, query: Any) -> Any:
+        with _engine(os.getpid(), self.url).connect() as connection:
+            return connection.execute(query).scalar()
+
+
+@functools.cache
+def _engine(pid: int, url: str) -> Any:
+    """One a process: connections do not survive a fork."""
+    import sqlalchemy as sa
+
+    return sa.create_engine(url)
+
+
+@functools.cache
+def _reflected(pid: int, url: str, name: str) -> Any:
+    import sqlalchemy as sa
+
+    schema, _, table = name.rpartition(".")
+    return sa.Table(table, sa.MetaData(), schema=schema or None, autoload_with=_engine(pid, url))
+
+
+def _arrow_schema(table: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
+
+
+def _arrow_type(kind: Any) -> Any:
+    """Arrow's type for SQLAlchemy's; what has none is text."""
+    import pyarrow as pa
+    import sqlalchemy as sa
+
+    if isinstance(kind, sa.Numeric) and not isinstance(kind, sa.Float):
+        return pa.decimal128(kind.precision or 38, kind.scale or 0)
+    for sql, arrow in (
+        (sa.Boolean, pa.bool_()),
+        (sa.Integer, pa.int64()),
+        (sa.Float, pa.float64()),
+        (sa.DateTime, pa.timestamp("us", "UTC" if getattr(kind, "timezone", False) else None)),
+        (sa.Date, pa.date32()),
+        (sa.Time, pa.time64("us")),
+        (sa.LargeBinary, pa.binary()),
+    ):
+        if isinstance(kind, sql):
+            return arrow
+    return pa.string()
+
+
+def _selected(column: Any) -> Any:
+    """A column as it is read: as text, if that is all that can be made of it."""
+    import pyarrow as pa
+    import sqlalchemy as sa
+
+    is_text = isinstance(column.type, sa.String) or _arrow_type(column.type) != pa.string()
+    return column if is_text else sa.cast(column, sa.Text).label(column.name)
