@@ -48,6 +48,10 @@ class Settings(GroupConfig):
     metrics_listen: str = "127.0.0.1:7401"
     """Host and port of /metrics; empty: no metrics are served."""
 
+    metrics_groups: str = ""
+    """Groups with series of their own in /metrics (members, offsets, lag): ids with commas between,
+    in which * stands for anything; empty: none."""
+
     advertised_host: str = ""
     """Host that FindCoordinator names; empty: the one of `listen`."""
 

@@ -112,7 +112,9 @@ def _state(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
 
 def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     group = admin.existing_group(options.group)
+    ends = admin.log_ends(options.group)
     logs = log_offsets.read_file(options.log_offsets)
+    ends |= {key: logs.latest(key) for key in logs.rows}
     offsets = admin.offsets(options.group)
     owners = {}
     for member in group.members:
@@ -121,7 +123,7 @@ def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     rows = []
     for key in sorted(owners.keys() | offsets.keys()):
         current = offsets.get(key)
-        end = logs.latest(key) if key in logs.rows else None
+        end = ends.get(key)
         lag = None if end is None else end - (current or 0)
         rows.append(
             {

@@ -73,7 +73,11 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     )
     server = CoordinatorServer(node, on_malformed=on_malformed)
     metrics = Metrics(
-        stats=node.stats, loop_lag_s=lambda: node.loop_lag_s, calls=lambda: server.rpc.calls
+        stats=node.stats,
+        loop_lag_s=lambda: node.loop_lag_s,
+        calls=lambda: server.rpc.calls,
+        groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
+        group_stats=node.group_stats,
     )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -142,6 +142,16 @@ class GroupAdmin(Nodes):
         }
         return offsets, response.manifest
 
+    def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
+        """Where the logs of a group's partitions end, as its members have told; {}: nobody has."""
+        request = pb.ListLogEndsRequest(group_id=group_id)
+        response = self._admin(group_id).ListLogEnds(request, timeout=TIMEOUT_S)
+        return {
+            TopicPartition(t.name, p.partition_index): p.log_end_offset
+            for t in response.topics
+            for p in t.partitions
+        }
+
     # --- Inside ---
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:

@@ -21,6 +21,7 @@ from coordinator.assignors import TopicPartition, by_name
 from coordinator.client.connection import CALL_TIMEOUT_S, Connection
 from coordinator.client.errors import CoordinatorError, RebalanceInProgress
 from coordinator.client.events import RebalanceEvent, Revoking, Stopping
+from coordinator.client.log_ends import LogEnds, report_log_ends
 from coordinator.client.machine import MemberConfig, MemberMachine, Next, Phase
 from coordinator.client.offsets import (
     Offsets,
@@ -36,6 +37,7 @@ from coordinator.v1 import group_pb2 as pb
 BEATS_A_SESSION, FINDS_A_SESSION = 4, 10
 """How many of them may fail, one after the other, before the session ends."""
 LEAVE_TIMEOUT_S = 2.0
+LOG_ENDS_INTERVAL_S = 5.0
 JOIN_GRACE_S = 5.0
 """Beyond the rebalance timeout; as Kafka's client."""
 
@@ -56,6 +58,8 @@ class GroupMember:
         topics: topic to number of partitions.
         assignors: names of those the member can follow, best first. A group follows one
             that all its members name.
+        log_ends: where the logs of partitions end; told to the coordinator every
+            `log_ends_interval_s`, so that lag can be seen.
         clock: epoch milliseconds. random: from 0 to 1, below 1.
         settings: the fields of `MemberConfig`.
     Raises:
@@ -69,6 +73,8 @@ class GroupMember:
         topics: Mapping[str, int],
         *,
         assignors: Sequence[str] = ("range",),
+        log_ends: LogEnds | None = None,
+        log_ends_interval_s: float = LOG_ENDS_INTERVAL_S,
         clock: Callable[[], int] = epoch_ms,
         random: Callable[[], float] = random_module.random,
         **settings: Any,  # Any: the types of MemberConfig's fields.
@@ -94,6 +100,9 @@ class GroupMember:
             clock=clock,
             random=random,
         )
+        self._log_ends = log_ends
+        self._log_ends_interval_s = log_ends_interval_s
+        self._reporting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
@@ -129,7 +138,14 @@ class GroupMember:
         """Begin to join. It goes on in the background; `poll` tells how."""
         if self._task is None:
             self._last_poll_ms = self._clock()
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._run())
+            if self._log_ends is not None:
+                self._reporting = loop.create_task(
+                    report_log_ends(
+                        self._machine, self._connection, self._log_ends, self._log_ends_interval_s
+                    )
+                )
 
     async def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group so that it rebalances at once.
@@ -141,11 +157,11 @@ class GroupMember:
             reason: told to the coordinator.
             leave: do, or do not, whatever the kind of member.
         """
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        running = [task for task in (self._task, self._reporting) if task is not None]
+        self._task = self._reporting = None
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         request = self._machine.leave_request(reason)
         if leave is None:
             leave = self._machine.config.instance_id is None

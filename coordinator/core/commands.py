@@ -22,8 +22,10 @@ from coordinator.core.replies import (
     HeartbeatReply,
     JoinReply,
     LeaveReply,
+    ListLogEndsReply,
     ListReply,
     OffsetDeleteReply,
+    ReportLogEndsReply,
     SyncReply,
 )
 
@@ -184,6 +186,30 @@ class DeleteGroup:
         return DeleteReply(self.group_id, refused.error, refused.message)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLogEnds:
+    """`ends` holds (topic, partition, the offset after the last row)."""
+
+    call_id: CallId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    ends: tuple[tuple[str, int, int], ...] = ()
+
+    def refusal(self, refused: Refused) -> ReportLogEndsReply:
+        return ReportLogEndsReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLogEnds:
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> ListLogEndsReply:
+        return ListLogEndsReply(refused.error, refused.message)
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -195,6 +221,8 @@ Request = (
     | ListGroups
     | DescribeGroup
     | DeleteGroup
+    | ReportLogEnds
+    | ListLogEnds
 )
 
 

@@ -29,6 +29,7 @@ from enum import Enum
 from coordinator.core.errors import InvariantViolated
 from coordinator.core.ids import NO_GENERATION, CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.core.replies import LogEnd
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -146,6 +147,7 @@ class Group:
         "group_id",
         "initial_join",
         "leader_id",
+        "log_ends",
         "manifest",
         "members",
         "new_member_added",
@@ -188,6 +190,8 @@ class Group:
         self.parked_calls = parked_calls
         # Commits on their way to the log, by partition.
         self.pending_offsets: dict[tuple[str, int], int] = {}
+        # As members have told, by partition; None: nobody has.
+        self.log_ends: dict[tuple[str, int], LogEnd] | None = None
         # Durable facts.
         self.committed: GroupMetadata | None = None
         self.durable_generation = NO_GENERATION

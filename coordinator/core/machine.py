@@ -23,6 +23,7 @@ from coordinator.core import (
     join,
     leave,
     liveness,
+    log_ends,
     offsets,
     rebalance,
     static_members,
@@ -47,8 +48,10 @@ from coordinator.core.commands import (
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    ListLogEnds,
     OffsetsDeletedWritten,
     OffsetsWritten,
+    ReportLogEnds,
     Request,
     Resume,
     SessionExpired,
@@ -103,6 +106,8 @@ class GroupMachine:
             ListGroups: lambda c, _, out: admin.list_groups(self.groups.values(), c, out),
             DescribeGroup: lambda c, _, out: admin.describe_group(self._find(c), c, out),
             DeleteGroup: lambda c, _, out: admin.delete_group(self._find(c), c, out),
+            ReportLogEnds: self._report_log_ends,
+            ListLogEnds: lambda c, _, out: log_ends.list_all(self._find(c), c, out),
             CallCancelled: self._call_cancelled,
             CompleteJoinPhase: self._complete_join_phase,
             InitialDelayElapsed: self._initial_delay_elapsed,
@@ -147,6 +152,8 @@ class GroupMachine:
         durable.apply(record, group)
         if isinstance(record, OffsetCommitted):
             group.settle_offset((record.topic, record.partition))
+        if isinstance(record, OffsetDeleted) and group.log_ends:
+            group.log_ends.pop((record.topic, record.partition), None)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
             # A group that was joined while its deletion was on its way lives on.
             if group.is_vacant:
@@ -250,6 +257,10 @@ class GroupMachine:
     def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: Outcome) -> None:
         group = self._get(command.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         offsets.delete_offsets(group, command, out)
+
+    def _report_log_ends(self, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+        group = self._get(command.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        log_ends.report(group, command, now_ms, out)
 
     def _call_cancelled(self, command: CallCancelled, now_ms: int, out: Outcome) -> None:
         """The client has gone: take its parked call back.

@@ -155,6 +155,29 @@ class OffsetDeleteReply:
     results: tuple[CommitResult, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ReportLogEndsReply:
+    error: ErrorCode = NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a partition ended when a member said so; epoch milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    told_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListLogEndsReply:
+    error: ErrorCode = NONE
+    message: str = ""
+    ends: tuple[LogEnd, ...] = ()
+
+
 Reply = (
     JoinReply
     | SyncReply
@@ -166,4 +189,6 @@ Reply = (
     | DescribeReply
     | DeleteReply
     | OffsetDeleteReply
+    | ReportLogEndsReply
+    | ListLogEndsReply
 )

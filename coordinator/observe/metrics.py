@@ -1,12 +1,14 @@
 """Prometheus metrics.
 
 Counters follow events. Gauges are read when Prometheus asks, from plain numbers that
-the shards keep anyway, so that the heartbeat path pays nothing. No group or member is
-ever a label: their number has no bound.
+the shards keep anyway, so that the heartbeat path pays nothing. No member is ever a label, and
+no group but those on a list: their number has no bound.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -55,6 +57,22 @@ class Stats(Protocol):
     def pending_appends(self) -> int: ...
 
 
+class OneGroup(Protocol):
+    """The numbers of one group; offsets by (topic, partition)."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def members(self) -> int: ...
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], int]: ...
+    @property
+    def log_ends(self) -> Mapping[tuple[str, int], int]: ...
+
+
+GroupStats = Callable[[Callable[[str], bool]], Iterable[OneGroup]]
+
+
 class Metrics:
     """All metrics of a node.
 
@@ -62,6 +80,7 @@ class Metrics:
         stats: the numbers of each shard, asked for at each scrape.
         loop_lag_s: how late the event loop was when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
+        groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
 
     def __init__(
@@ -70,6 +89,8 @@ class Metrics:
         stats: Callable[[], Iterable[Stats]],
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
+        groups: Sequence[str] = (),
+        group_stats: GroupStats = lambda _: (),
     ) -> None:
         self.registry = CollectorRegistry()
         self._rebalances = Counter(
@@ -111,6 +132,8 @@ class Metrics:
             {"version": __version__}
         )
         self.registry.register(_Gauges(stats, loop_lag_s, calls))
+        if groups:
+            self.registry.register(_ListedGroups(groups, group_stats))
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:
@@ -224,6 +247,48 @@ class _Gauges(Collector):
         for labels, count in dict(self._calls()).items():
             calls.add_metric(list(labels), count)
         yield calls
+
+
+class _ListedGroups(Collector):
+    """The series of groups that are on the list."""
+
+    def __init__(self, patterns: Sequence[str], stats: GroupStats) -> None:
+        self._listed = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+        self._stats = stats
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        groups = list(self._stats(lambda group_id: self._listed.match(group_id) is not None))
+        yield _gauge(
+            "coordinator_group_members",
+            "Members of a group.",
+            "group",
+            {group.group_id: group.members for group in groups},
+        )
+        labels = ["group", "topic", "partition"]
+        offsets = GaugeMetricFamily(
+            "coordinator_group_committed_offset", "Committed offset of a partition.", labels=labels
+        )
+        ends = GaugeMetricFamily(
+            "coordinator_group_log_end_offset",
+            "Offset after the last row of a partition, as its member told.",
+            labels=labels,
+        )
+        lags = GaugeMetricFamily(
+            "coordinator_group_lag",
+            "Offsets of a partition that are not committed yet.",
+            labels=labels,
+        )
+        for group in groups:
+            for (topic, partition), offset in group.offsets.items():
+                offsets.add_metric([group.group_id, topic, str(partition)], offset)
+            for key, end in group.log_ends.items():
+                values = [group.group_id, key[0], str(key[1])]
+                ends.add_metric(values, end)
+                lags.add_metric(values, max(0, end - group.offsets.get(key, 0)))
+        yield from (offsets, ends, lags)
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
 from coordinator.shard.placement import shard_of
 from coordinator.shard.replicas import ANYBODY, AckPolicy, FetchedEntries, FetchEntries
-from coordinator.shard.shard import Shard, ShardStats
+from coordinator.shard.shard import GroupStats, Shard, ShardStats
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -205,7 +205,12 @@ class Node:
 
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
-        return [runner.stats() for runner in self._runners.values()]
+        return [runner.stats() for runner in list(self._runners.values())]
+
+    def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
+        """Numbers of some groups, by their ids. Any thread may ask."""
+        runners = list(self._runners.values())
+        return [stats for runner in runners for stats in runner.group_stats(is_wanted)]
 
     # --- Inside ---
 

@@ -36,7 +36,7 @@ from coordinator.shard.outbox import (
     Unload,
 )
 from coordinator.shard.replicas import FetchedEntries, FetchEntries
-from coordinator.shard.shard import Shard, ShardStats
+from coordinator.shard.shard import GroupStats, Shard, ShardStats
 from coordinator.storage.log import (
     Ambiguous,
     Damaged,
@@ -244,6 +244,10 @@ class ShardRunner:
     def stats(self) -> ShardStats:
         """What the shard holds now."""
         return ShardStats() if self._shard is None else self._shard.stats()
+
+    def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
+        """Numbers of some groups."""
+        return [] if self._shard is None else self._shard.group_stats(is_wanted)
 
     # --- Inside ---
 

@@ -37,6 +37,11 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     ) -> pb.OffsetDeleteResponse:
         return await self._rpc.answer(request, context, pb.OffsetDeleteResponse)
 
+    async def ListLogEnds(
+        self, request: pb.ListLogEndsRequest, context: Context
+    ) -> pb.ListLogEndsResponse:
+        return await self._rpc.answer(request, context, pb.ListLogEndsResponse)
+
     async def ListRebalances(
         self, request: pb.ListRebalancesRequest, context: Context
     ) -> pb.ListRebalancesResponse:

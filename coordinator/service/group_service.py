@@ -68,6 +68,11 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
     ) -> pb.OffsetFetchResponse:
         return await self._rpc.answer(request, context, pb.OffsetFetchResponse)
 
+    async def ReportLogEnds(
+        self, request: pb.ReportLogEndsRequest, context: Context
+    ) -> pb.ReportLogEndsResponse:
+        return await self._rpc.answer(request, context, pb.ReportLogEndsResponse)
+
     def _beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         """The hot path: one step of the shard in this turn of the loop, and nothing else."""
         node = self._rpc.node

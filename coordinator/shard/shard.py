@@ -87,6 +87,16 @@ class ShardStats:
     """Nodes, the leader among them."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """Numbers of one group, taken when asked for; offsets by (topic, partition)."""
+
+    group_id: str
+    members: int
+    offsets: dict[tuple[str, int], int]
+    log_ends: dict[tuple[str, int], int]
+
+
 class Shard:
     """The deterministic host of some groups.
 
@@ -200,8 +210,8 @@ class Shard:
         return self._finish(outbox)
 
     def stats(self) -> ShardStats:
-        """What the shard holds now; linear in its groups."""
-        groups = self.machine.groups.values()
+        """What the shard holds now; linear in its groups. Any thread may ask."""
+        groups = list(self.machine.groups.values())
         purgatories: dict[str, Purgatory[object]] = {
             "join": self._joins,  # type: ignore[dict-item]  # Only counted, whatever the keys.
             "sync": self._syncs,  # type: ignore[dict-item]
@@ -224,6 +234,19 @@ class Shard:
             end_offset=self._writes.end_offset,
             in_sync=len(self.replicas.in_sync),
         )
+
+    def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
+        """Numbers of some groups. Any thread may ask."""
+        return [
+            GroupStats(
+                group.group_id,
+                len(group.members),
+                {key: stored.offset for key, stored in list(group.offsets.items())},
+                {key: end.offset for key, end in list((group.log_ends or {}).items())},
+            )
+            for group in list(self.machine.groups.values())
+            if is_wanted(group.group_id)
+        ]
 
     # --- One step ---
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from coordinator.client.consume import Summary, Work
 from coordinator.client.consume import consume as consume_here
+from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
 from coordinator.sources.base import Source
 
@@ -52,7 +53,12 @@ def run_members(
         client_id = f"spark-{executor_id()}-{slot}"
         topics = {source.topic: len(source.partitions())}
         instance_id = f"slot-{slot}" if static else None
-        settings = {"client_id": client_id, "instance_id": instance_id, **(member_settings or {})}
+        settings = {
+            "client_id": client_id,
+            "instance_id": instance_id,
+            "log_ends": ends_of(source),
+            **(member_settings or {}),
+        }
         with BlockingMember(bootstrap, group_id, topics, **settings) as member:
             summary = consume_here(member, source, make_work(client_id), **consume_settings)
         yield asdict(summary)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.client.log_ends import ends_of
 from coordinator.sources import Source, open_source
 from coordinator.spark.ranges import NOTHING_STORED, Range
 
@@ -103,7 +106,8 @@ class StreamOptions:
         """Of the query's member."""
         return {
             "assignors": ("cooperative-sticky",),
-            "client_id": f"spark-{self.instance or 'query'}",
+            "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
+            "log_ends": ends_of(self.source),
             "instance_id": self.instance,
             "session_timeout_ms": self.session_timeout_ms,
             "rebalance_timeout_ms": self.rebalance_timeout_ms,

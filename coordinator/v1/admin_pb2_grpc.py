@@ -55,6 +55,11 @@ class GroupAdminStub(object):
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
                 _registered_method=True)
+        self.ListLogEnds = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/ListLogEnds',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.ListLogEndsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.ListLogEndsResponse.FromString,
+                _registered_method=True)
         self.ListRebalances = channel.unary_unary(
                 '/coordinator.v1.GroupAdmin/ListRebalances',
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.ListRebalancesRequest.SerializeToString,
@@ -95,6 +100,13 @@ class GroupAdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLogEnds(self, request, context):
+        """Where the logs of a group's partitions end, as its members have told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListRebalances(self, request, context):
         """A group's rebalance journal, newest first.
         """
@@ -131,6 +143,11 @@ def add_GroupAdminServicer_to_server(servicer, server):
                     servicer.OffsetDelete,
                     request_deserializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.SerializeToString,
+            ),
+            'ListLogEnds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLogEnds,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.ListLogEndsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.ListLogEndsResponse.SerializeToString,
             ),
             'ListRebalances': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRebalances,
@@ -252,6 +269,33 @@ class GroupAdmin(object):
             '/coordinator.v1.GroupAdmin/OffsetDelete',
             coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
             coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLogEnds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/ListLogEnds',
+            coordinator_dot_v1_dot_admin__pb2.ListLogEndsRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.ListLogEndsResponse.FromString,
             options,
             channel_credentials,
             insecure,

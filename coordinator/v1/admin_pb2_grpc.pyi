@@ -37,6 +37,8 @@ class GroupAdminStub:
     DescribeGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeGroupsRequest, _admin_pb2.DescribeGroupsResponse]
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]
+    ListLogEnds: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]
+    """Where the logs of a group's partitions end, as its members have told."""
     ListRebalances: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]
     """A group's rebalance journal, newest first."""
     WatchRebalances: _grpc.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]
@@ -51,6 +53,8 @@ class GroupAdminAsyncStub(GroupAdminStub):
     DescribeGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeGroupsRequest, _admin_pb2.DescribeGroupsResponse]  # type: ignore[assignment]
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
+    ListLogEnds: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]  # type: ignore[assignment]
+    """Where the logs of a group's partitions end, as its members have told."""
     ListRebalances: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]  # type: ignore[assignment]
     """A group's rebalance journal, newest first."""
     WatchRebalances: _aio.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]  # type: ignore[assignment]
@@ -86,6 +90,14 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.OffsetDeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.OffsetDeleteResponse, _abc.Awaitable[_admin_pb2.OffsetDeleteResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListLogEnds(
+        self,
+        request: _admin_pb2.ListLogEndsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListLogEndsResponse, _abc.Awaitable[_admin_pb2.ListLogEndsResponse]]:
+        """Where the logs of a group's partitions end, as its members have told."""
 
     @_abc_1.abstractmethod
     def ListRebalances(

@@ -83,6 +83,11 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_v1_dot_group__pb2.OffsetFetchRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_group__pb2.OffsetFetchResponse.FromString,
                 _registered_method=True)
+        self.ReportLogEnds = channel.unary_unary(
+                '/coordinator.v1.GroupCoordinator/ReportLogEnds',
+                request_serializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServicer(object):
@@ -157,6 +162,13 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportLogEnds(self, request, context):
+        """Says where the logs end that the member reads, so that its lag can be seen.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -204,6 +216,11 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.OffsetFetch,
                     request_deserializer=coordinator_dot_v1_dot_group__pb2.OffsetFetchRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_group__pb2.OffsetFetchResponse.SerializeToString,
+            ),
+            'ReportLogEnds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLogEnds,
+                    request_deserializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -453,6 +470,33 @@ class GroupCoordinator(object):
             '/coordinator.v1.GroupCoordinator/OffsetFetch',
             coordinator_dot_v1_dot_group__pb2.OffsetFetchRequest.SerializeToString,
             coordinator_dot_v1_dot_group__pb2.OffsetFetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLogEnds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupCoordinator/ReportLogEnds',
+            coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.SerializeToString,
+            coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,8 @@ class GroupCoordinatorStub:
     """Stores progress. Answered when it is durable."""
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]
     """Reads durable progress."""
+    ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]
+    """Says where the logs end that the member reads, so that its lag can be seen."""
 
 @_typing.type_check_only
 class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
@@ -91,6 +93,8 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     """Stores progress. Answered when it is durable."""
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]  # type: ignore[assignment]
     """Reads durable progress."""
+    ReportLogEnds: _aio.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
+    """Says where the logs end that the member reads, so that its lag can be seen."""
 
 class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
     """Membership, assignment hand-over, liveness and progress of consumer groups.
@@ -174,5 +178,13 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.OffsetFetchResponse, _abc.Awaitable[_group_pb2.OffsetFetchResponse]]:
         """Reads durable progress."""
+
+    @_abc_1.abstractmethod
+    def ReportLogEnds(
+        self,
+        request: _group_pb2.ReportLogEndsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_pb2.ReportLogEndsResponse, _abc.Awaitable[_group_pb2.ReportLogEndsResponse]]:
+        """Says where the logs end that the member reads, so that its lag can be seen."""
 
 def add_GroupCoordinatorServicer_to_server(servicer: GroupCoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,8 +19,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @contextlib.asynccontextmanager
-async def group_with_a_member(server, group="g", instance=None):
-    member = GroupMember(server.address, group, {"t": 2}, instance_id=instance, client_id="me")
+async def group_with_a_member(server, group="g", instance=None, **settings):
+    settings = {"instance_id": instance, "client_id": "me", **settings}
+    member = GroupMember(server.address, group, {"t": 2}, **settings)
     async with member:
         while not member.assignment:
             await member.poll(timeout=5.0)
@@ -56,6 +57,27 @@ async def test_list_is_filtered_by_state_and_type():
             {"GROUP": "live", "TYPE": "classic", "PROTOCOL": "consumer", "STATE": "Stable"}
         ]
         assert await rows(server, "list --type consumer") == []
+
+
+async def test_describe_shows_the_lag_that_members_tell():
+    told = {"log_ends": lambda keys: dict.fromkeys(keys, 70), "log_ends_interval_s": 0.05}
+    async with running() as server, group_with_a_member(server, **told) as member:
+        await member.commit({T0: 40})
+        async with asyncio.timeout(20):
+            while (row := (await rows(server, "describe g"))[0])["LAG"] == "-":
+                pass
+        assert (row["LOG-END-OFFSET"], row["LAG"]) == ("70", "30")
+
+
+async def test_trouble_with_the_logs_ends_is_not_the_members():
+    def log_ends(_):
+        raise OSError("the disk is away")
+
+    told = {"log_ends": log_ends, "log_ends_interval_s": 0.05, "session_timeout_ms": 500}
+    async with running() as server, group_with_a_member(server, **told) as member:
+        await asyncio.sleep(1.0)
+        assert member.assignment == {T0, T1}
+        assert (await rows(server, "describe g"))[0]["LOG-END-OFFSET"] == "-"
 
 
 async def test_describe_shows_offsets_lag_and_owners(tmp_path):

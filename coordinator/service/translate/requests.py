@@ -206,6 +206,32 @@ def _fetch(
     ]
 
 
+def _report_log_ends(
+    request: group_pb2.ReportLogEndsRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    _refuse(_bad_ids(request, "group_id", "member_id", "group_instance_id"))
+    return [
+        c.ReportLogEnds(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=_optional(request, "group_instance_id"),
+            ends=tuple(
+                (t.name, p.partition_index, p.log_end_offset)
+                for t in request.topics
+                for p in t.partitions
+            ),
+        )
+    ]
+
+
+def _list_log_ends(
+    request: admin_pb2.ListLogEndsRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    return [c.ListLogEnds(call_id=new_call_id(), group_id=request.group_id)]
+
+
 def _list(request: admin_pb2.ListGroupsRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
     return [
         c.ListGroups(
@@ -260,6 +286,8 @@ _COMMANDS: dict[type[Message], Callable[[Any, NewCallId, str], list[c.Request]]]
     group_pb2.LeaveGroupRequest: _leave,
     group_pb2.OffsetCommitRequest: _commit,
     group_pb2.OffsetFetchRequest: _fetch,
+    group_pb2.ReportLogEndsRequest: _report_log_ends,
+    admin_pb2.ListLogEndsRequest: _list_log_ends,
     admin_pb2.ListGroupsRequest: _list,
     admin_pb2.DescribeGroupsRequest: _describe,
     admin_pb2.DeleteGroupsRequest: _delete,

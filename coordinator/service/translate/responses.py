@@ -214,6 +214,32 @@ def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply])
     )
 
 
+def _report_log_ends_response(_: Message, replies: Sequence[r.ReportLogEndsReply]) -> Message:
+    (reply,) = replies
+    return group_pb2.ReportLogEndsResponse(
+        error_code=error_code(reply.error), error_message=reply.message
+    )
+
+
+def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -> Message:
+    (reply,) = replies
+    topics = [
+        admin_pb2.ListLogEndsResponse.Topic(
+            name=topic,
+            partitions=[
+                admin_pb2.ListLogEndsResponse.Partition(
+                    partition_index=x.partition, log_end_offset=x.offset, told_at_ms=x.told_at_ms
+                )
+                for x in ends
+            ],
+        )
+        for topic, ends in _by_topic(reply.ends)
+    ]
+    return admin_pb2.ListLogEndsResponse(
+        error_code=error_code(reply.error), error_message=reply.message, topics=topics
+    )
+
+
 def _unsupported_rebalances(_: Message, replies: Sequence[r.Reply]) -> Message:
     error = ErrorCode.UNSUPPORTED_VERSION
     return admin_pb2.ListRebalancesResponse(
@@ -255,6 +281,8 @@ _RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
     group_pb2.LeaveGroupRequest: _leave_response,
     group_pb2.OffsetCommitRequest: _commit_response,
     group_pb2.OffsetFetchRequest: _fetch_response,
+    group_pb2.ReportLogEndsRequest: _report_log_ends_response,
+    admin_pb2.ListLogEndsRequest: _list_log_ends_response,
     admin_pb2.ListGroupsRequest: _list_response,
     admin_pb2.DescribeGroupsRequest: _describe_response,
     admin_pb2.DeleteGroupsRequest: _delete_response,

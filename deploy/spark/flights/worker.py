@@ -6,6 +6,7 @@ import argparse
 
 from coordinator.client import BlockingMember
 from coordinator.client.consume import consume
+from coordinator.client.log_ends import ends_of
 from coordinator.sources import FileLog
 from flights.counting import Counting
 
@@ -25,6 +26,7 @@ def main() -> None:
         {options.topic: len(source.partitions())},
         assignors=("cooperative-sticky",),
         client_id=options.client_id,
+        log_ends=ends_of(source),
         session_timeout_ms=options.session_timeout_ms,
         heartbeat_interval_ms=options.session_timeout_ms // 6,
     ) as member:

@@ -1,0 +1,45 @@
+"""Where the logs of a group's partitions end, as its members say: what lag is measured by.
+
+The coordinator has no rows. Members know their sources, and tell now and then. It is soft: not
+in the log, not followed by standbys, and said again a few seconds after a fail-over.
+
+Source: ours. Kafka's tools ask the brokers (ListOffsets).
+"""
+
+from __future__ import annotations
+
+from coordinator.core import admission
+from coordinator.core.commands import ListLogEnds, ReportLogEnds
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import Group, GroupState
+from coordinator.core.identity import check_generation, identify
+from coordinator.core.outcome import Outcome
+from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
+
+
+def report(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+    """Take note of ends. It is no sign of life: that is what heartbeats are for.
+
+    Raises:
+        Refused: as a heartbeat is, but for the state of the group.
+    """
+    admission.check_alive(group)
+    identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    if group.log_ends is None:
+        group.log_ends = {}
+    for topic, partition, offset in command.ends:
+        group.log_ends[(topic, partition)] = LogEnd(topic, partition, offset, now_ms)
+    out.reply(command.call_id, ReportLogEndsReply())
+
+
+def list_all(group: Group | None, command: ListLogEnds, out: Outcome) -> None:
+    """Every end that is known, in order.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND.
+    """
+    if group is None or group.state is GroupState.DEAD:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+    ends = group.log_ends or {}
+    out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends[key] for key in sorted(ends))))
