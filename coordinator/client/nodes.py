@@ -19,11 +19,13 @@ class Nodes:
 
     Args:
         bootstrap: HOST:PORT, or several with commas between: the first that answers is asked.
+        remember: ask who coordinates a group only once. If that one refuses, make another.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, remember: bool = False) -> None:
         self._bootstrap = bootstrap.split(",")
         self._channels: dict[str, grpc.Channel] = {}
+        self._remembered: dict[str, str] | None = {} if remember else None
 
     def __enter__(self) -> Self:
         return self
@@ -34,8 +36,13 @@ class Nodes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all channels."""
         for channel in self._channels.values():
             channel.close()
+        self._channels.clear()
 
     def channel(self, address: str) -> grpc.Channel:
         """To one node."""
@@ -49,6 +56,13 @@ class Nodes:
         Raises:
             LookupError: nobody does, for now.
         """
+        if self._remembered is None:
+            return self._find(group_id)
+        if group_id not in self._remembered:
+            self._remembered[group_id] = self._find(group_id)
+        return self._remembered[group_id]
+
+    def _find(self, group_id: str) -> str:
         request = group_pb2.FindCoordinatorRequest(group_id=group_id)
         for address in self._bootstrap:
             stub = group_pb2_grpc.GroupCoordinatorStub(self.channel(address))

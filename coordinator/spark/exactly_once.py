@@ -8,13 +8,13 @@
     )
     read_exactly_once(spark, directory, "127.0.0.1:7400", "delays")
 
-A batch is written to files of its own, which nobody looks at. A manifest names them and the
-manifest before it. Then one atomic commit to the group does three things or none: it moves
-every partition from where the batch began to where it ended (compare-and-set), counts the
-manifests up, and names this one as the newest. If the group's offsets are not where the
-batch began, somebody else has done that work: this one is a zombie's, and its files are
-dropped. If only the count is another, somebody has committed other partitions: the manifest
-is written anew, after theirs.
+A batch is written to files of its own, which nobody looks at. A manifest names them, up to a
+hundred batches before them, and the manifest before those. Then one atomic commit to the group
+does three things or none: it moves every partition from where the batch began to where it ended
+(compare-and-set), counts the manifests up, and names this one as the newest. If the group's
+offsets are not where the batch began, somebody else has done that work: this one is a zombie's,
+and its files are dropped. If only the count is another, somebody has committed other partitions:
+the manifest is written anew, after theirs. All queries of a group write so, or none.
 
 Whatever a query does besides (other sinks, state, side effects of the batch function) stays
 at-least-once.
@@ -35,12 +35,12 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark.ranges import NOTHING_STORED, BatchRanges, ranges_of_batch
+from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges, ranges_of_batch
 
 LOGGER = logging.getLogger(__name__)
-MANIFESTS = TopicPartition("__manifests", 0)
-"""Its offset counts the manifests of a group."""
 DATA, MANIFEST_FOLDER = "data", "manifests"
+BLOCK = 100
+"""Batches that a manifest names itself, before it refers to the one before them."""
 GIVE_UP_S, PAUSE_S = 60.0, 0.2
 MISMATCH = "OFFSET_MISMATCH"
 
@@ -62,6 +62,9 @@ class ExactlyOnceSink:
         self._coordinator = coordinator
         self._group = group
         self._topic = topic
+        self._admin: GroupAdmin | None = None
+        # The manifest and the count that this sink has committed last.
+        self._newest: tuple[str, int] | None = None
         self.refused = 0
         """Batches that somebody else had done."""
 
@@ -88,22 +91,30 @@ class ExactlyOnceSink:
         give_up_at = time.monotonic() + GIVE_UP_S
         while True:
             try:
-                with GroupAdmin(self._coordinator) as admin:
-                    return self._try_to_commit(admin, batch, name)
+                if self._admin is None:
+                    self._admin = GroupAdmin(self._coordinator, remember=True)
+                return self._try_to_commit(self._admin, batch, name)
             except (grpc.RpcError, LookupError):
-                # It may have arrived: the next attempt sees.
+                # It may have arrived: the next attempt looks.
+                self._newest = None
+                if self._admin is not None:
+                    self._admin.close()
+                    self._admin = None
                 if time.monotonic() > give_up_at:
                     raise
                 time.sleep(PAUSE_S)
 
     def _try_to_commit(self, admin: GroupAdmin, batch: BatchRanges, name: str) -> bool:
         while True:
-            stored, newest = admin.stored(self._group)
-            if not self._is_due(batch, stored):
-                # Done already: by an attempt of ours that was not heard, or by somebody else.
-                return name in self._names(newest.decode())
-            manifest = self._write_manifest(name, newest.decode())
-            count = stored.get(MANIFESTS, NOTHING_STORED)
+            if self._newest is None:
+                stored, newest = admin.stored(self._group)
+                if not self._is_due(batch, stored):
+                    # Done already: by an attempt of ours that was not heard, or by somebody else.
+                    return name in data_of(self._directory, newest.decode())
+                self._newest = (newest.decode(), stored.get(MANIFESTS, NOTHING_STORED))
+            before, count = self._newest
+            self._newest = None  # It is looked up again unless this commit is known to be next.
+            manifest = self._write_manifest(name, before)
             refusals = admin.commit(
                 self._group,
                 {**self._keys(batch, "end"), MANIFESTS: max(count, 0) + 1},
@@ -111,6 +122,7 @@ class ExactlyOnceSink:
                 manifest=manifest.encode(),
             )
             if not refusals:
+                self._newest = (manifest, max(count, 0) + 1)
                 return True
             (self._directory / MANIFEST_FOLDER / manifest).unlink()
             if MISMATCH not in refusals.values():
@@ -129,24 +141,34 @@ class ExactlyOnceSink:
         )
 
     def _write_manifest(self, name: str, before: str) -> str:
+        """Write the manifest that follows `before` and adds a batch; its name."""
+        batches: list[str] = []
+        last = before
+        if before:
+            newest = _read_manifest(self._directory, before)
+            if len(newest["batches"]) < BLOCK:
+                batches, last = newest["batches"], newest["before"]
         folder = self._directory / MANIFEST_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         manifest = f"{uuid.uuid4().hex}.json"
-        (folder / manifest).write_text(json.dumps({"data": name, "before": before}))
+        content = {"batches": [*batches, name], "before": last}
+        (folder / manifest).write_text(json.dumps(content))
         return manifest
-
-    def _names(self, newest: str) -> list[str]:
-        return data_of(self._directory, newest)
 
 
 def data_of(directory: Path, newest: str) -> list[str]:
-    """The batches that count, newest first, from the manifest that the group names."""
-    found = []
+    """The batches that count, in order, from the manifest that the group names."""
+    blocks: list[list[str]] = []
     while newest:
-        manifest = json.loads((directory / MANIFEST_FOLDER / newest).read_text())
-        found.append(manifest["data"])
+        manifest = _read_manifest(directory, newest)
+        blocks.append(manifest["batches"])
         newest = manifest["before"]
-    return found
+    return [name for block in reversed(blocks) for name in block]
+
+
+def _read_manifest(directory: Path, name: str) -> dict[str, Any]:  # Any: JSON.
+    content: dict[str, Any] = json.loads((directory / MANIFEST_FOLDER / name).read_text())
+    return content
 
 
 def read_exactly_once(spark: Any, directory: str, coordinator: str, group: str) -> Any:

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coordinator.assignors import TopicPartition
+
 NOTHING_STORED = -1
+MANIFESTS = TopicPartition("__manifests", 0)
+"""Its offset counts the manifests of a group whose queries write exactly once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +37,20 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, OffsetMismatch
 from coordinator.client.events import Assigned
 from coordinator.client.sync import BlockingMember
 from coordinator.sources import Source
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.ranges import NO_BATCH, BatchRanges, Range, plan
+from coordinator.spark.ranges import (
+    MANIFESTS,
+    NO_BATCH,
+    NOTHING_STORED,
+    BatchRanges,
+    Range,
+    plan,
+)
 
 LOGGER = logging.getLogger(__name__)
 JOIN_PATIENCE_S = 120.0
@@ -158,7 +166,12 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside ---
 
     def _finish(self, offset: dict[str, Any]) -> None:
-        """Store how far a batch has come, unless somebody else has been there."""
+        """Store how far a batch has come, unless somebody else has been there.
+
+        All of it or nothing: an exactly-once sink that was refused for one partition has dropped
+        the rows of all of them, which are then read again. Where the sink is a plain one, the
+        rows of the others are there, and are stored.
+        """
         batch = BatchRanges.from_offset(offset)
         if batch.number <= self._finished or not batch.ranges:
             return
@@ -167,20 +180,38 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {key(p): r.end for p, r in batch.ranges.items()}
         expected = {key(p): r.stored for p, r in batch.ranges.items()}
         try:
-            member.commit(ends, expected=expected)
+            member.commit(ends, expected=expected, atomic=True)
         except OffsetMismatch as error:
-            # An exactly-once sink has stored it before us; or somebody else did the work again.
-            others = {p: o for p, o in error.found.items() if ends[p] != o}
-            if others:
-                LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, others)
-            self._positions.clear()
+            if all(error.found.get(p) == end for p, end in ends.items()):
+                self._go_on_behind(batch)  # An exactly-once sink has stored it before us.
+            else:
+                self._positions.clear()
+                self._finish_what_is_left(batch, error.found)
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
             self._positions.clear()
         else:
-            for partition, r in batch.ranges.items():
-                self._positions[partition] = Range(r.end, r.end, r.end)
+            self._go_on_behind(batch)
         self._finished = batch.number
+
+    def _go_on_behind(self, batch: BatchRanges) -> None:
+        for partition, r in batch.ranges.items():
+            self._positions[partition] = Range(r.end, r.end, r.end)
+
+    def _finish_what_is_left(self, batch: BatchRanges, found: Mapping[TopicPartition, int]) -> None:
+        """Somebody else has done some of the batch's partitions."""
+        member = self._joined()
+        by_others = {p: o for p, o in found.items() if o != batch.ranges[p.partition].stored}
+        LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, by_others)
+        if member.committed([MANIFESTS])[MANIFESTS] != NOTHING_STORED:
+            return
+        left = [p for p in found if p not in by_others]
+        ends = {p: batch.ranges[p.partition].end for p in left}
+        expected = {p: batch.ranges[p.partition].stored for p in left}
+        try:
+            member.commit(ends, expected=expected)
+        except CommitFailed as error:
+            LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
 
     def _owned(self) -> list[int]:
         """The partitions this query has now, each with its position."""

@@ -13,8 +13,9 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark.exactly_once import DATA, MANIFESTS, ExactlyOnceSink, data_of
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark import exactly_once
+from coordinator.spark.exactly_once import DATA, ExactlyOnceSink, data_of
+from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from tests.serving import running
 
 PARTITIONS, ROWS, MOST = 3, 60, 7
@@ -108,6 +109,29 @@ async def test_queries_that_race_for_the_same_rows_count_each_row_once(server, t
     await asyncio.gather(*(asyncio.to_thread(work, q, n) for n, q in enumerate(queries)))
     assert await asyncio.to_thread(rows_that_count, tmp_path, server.address) == EVERYTHING
     assert sum(q.sink.refused for q in queries) > 0, "otherwise nobody raced"
+
+
+async def test_manifests_name_a_block_of_batches_and_the_block_before(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(exactly_once, "BLOCK", 3)
+    query = Query(tmp_path, server.address, "q")
+    dice = random.Random(3)
+    done: list = []
+    while len(done) < 8:
+        batch = await asyncio.to_thread(query.plan, dice)
+        await asyncio.to_thread(query.run, batch)
+        done += [Rows(batch).rows]
+    expected = sorted(row for rows in done for row in rows)
+    assert await asyncio.to_thread(rows_that_count, tmp_path, server.address) == expected
+    with GroupAdmin(server.address) as admin:
+        _, newest = await asyncio.to_thread(admin.stored, "g")
+    lengths, name = [], newest.decode()
+    while name:
+        manifest = json.loads((tmp_path / exactly_once.MANIFEST_FOLDER / name).read_text())
+        lengths.append(len(manifest["batches"]))
+        name = manifest["before"]
+    assert lengths == [2, 3, 3]
 
 
 async def test_a_zombie_is_refused_though_the_group_has_members(server, tmp_path):

@@ -1,4 +1,4 @@
-"""A real local cluster: executors as members, one of them killed in mid-run."""
+"""Executors as members on a real cluster, one of them killed in mid-run."""
 
 from __future__ import annotations
 
@@ -51,27 +51,14 @@ class Recording:
             file.writelines(f"{n}\n" for n in batch["n"].to_pylist())
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Two executors, each in a process of its own."""
-    from pyspark.sql import SparkSession
+@pytest.fixture(scope="module", autouse=True)
+def travels_by_value():
+    """Executors do not have the tests' folder."""
+    from pyspark import cloudpickle
 
-    folder = tmp_path_factory.mktemp("cluster")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.delenv("SPARK_HOME", raising=False)
-        spark = (
-            SparkSession.builder.master("local-cluster[2,1,1024]")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[2]))
-            .config("spark.worker.dir", str(folder / "work"))
-            .config("spark.local.dir", str(folder / "local"))
-            .getOrCreate()
-        )
-        yield spark
-        spark.stop()
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +90,11 @@ def in_background(work) -> tuple[threading.Thread, list]:
     return thread, done
 
 
-def test_a_killed_worker_costs_a_rebalance_and_no_row(cluster, log, server, admin, tmp_path):
+def test_a_killed_worker_costs_a_rebalance_and_no_row(spark, log, server, admin, tmp_path):
     directory = str(tmp_path)
     job, done = in_background(
         lambda: run_members(
-            cluster,
+            spark,
             2,
             bootstrap=server.address,
             group_id="sums",
@@ -128,12 +115,12 @@ def test_a_killed_worker_costs_a_rebalance_and_no_row(cluster, log, server, admi
 
 
 def test_a_slot_that_spark_runs_again_takes_its_place_without_a_rebalance(
-    cluster, log, server, admin, tmp_path
+    spark, log, server, admin, tmp_path
 ):
     directory = str(tmp_path)
     job, done = in_background(
         lambda: consume(
-            cluster,
+            spark,
             2,
             Recording(directory),
             bootstrap=server.address,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -17,30 +16,6 @@ from tests.serving import Process
 
 PARTITIONS, ROWS = 4, 3_000
 EVERYTHING = PARTITIONS * ROWS
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    from pyspark.sql import SparkSession
-
-    from coordinator.spark.stream import ConsumerGroupSource
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        patch.delenv("SPARK_HOME", raising=False)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
-            .getOrCreate()
-        )
-        session.dataSource.register(ConsumerGroupSource)
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")

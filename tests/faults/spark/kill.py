@@ -1,0 +1,328 @@
+"""Kill tasks, workers, executors, source processes, drivers and the coordinator, at random.
+
+    python -m tests.faults.spark.kill plain|exactly-once [KILLS] [SEED]
+
+Two Spark drivers on a standalone cluster read the flights of 2013 as members of one group.
+Exit status: 0 if every claim holds. What the run wrote stays behind if one does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import decode_assignment
+from coordinator.client.admin import GroupAdmin
+from coordinator.sources import FileLog, write_log
+from coordinator.spark.exactly_once import DATA, data_of
+from tests.faults.spark.driver import Settings
+from tests.faults.spark.judge import Verdict, judge
+from tests.faults.spark.processes import (
+    below,
+    executors,
+    python_workers,
+    send,
+    source_processes,
+)
+from tests.serving import Process, free_port
+from tests.spark import standalone
+
+ROOT = Path(__file__).parents[3]
+KINDS = ("task", "worker", "executor", "source", "driver", "coordinator")
+SESSION_MS = 3_000
+PATIENCE_S = 120.0
+ROWS_AT_LAST = 40_000
+
+
+class Coordinator:
+    """At one address, whatever happens to it."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self._flags = (
+            "--data-dir", str(folder / "data-dir"), "--listen", self.address,
+            "--metrics-listen", "", "--group-min-session-timeout-ms", "1000",
+            "--group-initial-rebalance-delay-ms", "500",
+        )  # fmt: skip
+        self._process = Process(*self._flags)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process = Process(*self._flags)
+
+    def stop(self) -> None:
+        self._process.kill()
+
+    def committed(self) -> int:
+        """Rows of all partitions."""
+        return sum(self.offsets().values())
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """What is committed of the flights."""
+        with GroupAdmin(self.address) as admin:
+            return {p: o for p, o in admin.offsets("flights").items() if p.topic == "flights"}
+
+    def owned_by(self, client_id: str) -> set[TopicPartition]:
+        """The partitions of a member."""
+        with GroupAdmin(self.address) as admin:
+            members = admin.describe_group("flights").members
+        return {
+            partition
+            for member in members
+            if member.client_id == client_id and member.member_assignment
+            for partition in decode_assignment(member.member_assignment).partitions
+        }
+
+
+class Driver:
+    """A driver's process; it is started again when it was killed."""
+
+    def __init__(self, settings: Settings, environment: dict[str, str]) -> None:
+        self.settings = settings
+        self._environment = environment
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tests.faults.spark.driver"]
+        with Path(self.settings.folder, f"driver-{self.settings.name}.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [*command, json.dumps(asdict(self.settings))],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env=self._environment,
+            )
+
+    @property
+    def app(self) -> str:
+        """Spark's name of the application; of the last one, while a new one starts."""
+        path = Path(self.settings.folder, f"app-{self.settings.name}")
+        return path.read_text() if path.exists() else "none"
+
+    def kill(self) -> int:
+        family = [p.pid for p in below(self.process.pid)]
+        heard = send(family, signal.SIGKILL)
+        self.process.wait()
+        return heard
+
+    def fail_a_task(self) -> int:
+        self.process.stdin.write("kill-task\n")
+        self.process.stdin.flush()
+        return 1
+
+    @property
+    def client_ids(self) -> list[str]:
+        """What the group may know its member by."""
+        pids = source_processes(self.process.pid)
+        queries = [f"spark-query-{socket.gethostname()}-{pid}" for pid in pids]
+        return [f"spark-{self.settings.name}", *queries]
+
+
+class Run:
+    """Two drivers, a coordinator, and dice."""
+
+    def __init__(self, folder: Path, master: str, archive: Path, unpacked: Path, sink: str) -> None:
+        self.folder, self.sink = folder, sink
+        self.lengths = lay_out(folder / "log")
+        self.coordinator = Coordinator(folder)
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys._base_executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": str(unpacked),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        environment.pop("SPARK_HOME", None)
+        first = Settings(
+            name="one", folder=str(folder), master=master, archive=str(archive),
+            coordinator=self.coordinator.address, sink=sink, rows_per_batch=600,
+            session_timeout_ms=SESSION_MS, static=True,
+        )  # fmt: skip
+        second = replace(first, name="two", static=False)
+        self.drivers = [Driver(settings, environment) for settings in (first, second)]
+        self.killed: dict[str, int] = {}
+
+    def close(self) -> None:
+        for driver in self.drivers:
+            driver.kill()
+        self.coordinator.stop()
+
+    # --- What happens ---
+
+    def hit(self, kind: str, dice: random.Random) -> None:
+        """Kill one of a kind; wait for there to be one."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._try_to_hit(kind, dice):
+            assert time.monotonic() < deadline, f"there is no {kind} to kill"
+            time.sleep(0.2)
+        self.killed[kind] = self.killed.get(kind, 0) + 1
+
+    def _try_to_hit(self, kind: str, dice: random.Random) -> int:
+        driver = dice.choice(self.drivers)
+        match kind:
+            case "task":
+                return driver.fail_a_task() if python_workers(driver.app) else 0
+            case "worker":
+                return send(_one(dice, python_workers(driver.app)), signal.SIGKILL)
+            case "executor":
+                return send(_one(dice, executors(driver.app)), signal.SIGKILL)
+            case "source":
+                return send(source_processes(driver.process.pid), signal.SIGKILL)
+            case "stop":
+                return self._stop_and_go_on(driver)
+            case "driver":
+                driver.kill()
+                driver.start()
+                return 1
+            case "coordinator":
+                self.coordinator.kill()
+                return 1
+        raise ValueError(kind)
+
+    def _stop_and_go_on(self, driver: Driver) -> int:
+        """It stands still until others have done some of its work, and goes on as if nothing were.
+
+        What it was writing meanwhile is a zombie's.
+        """
+        owned = set().union(*map(self.coordinator.owned_by, driver.client_ids))
+        if not owned:
+            return 0
+        family = [p.pid for p in below(driver.process.pid)]
+        heard = send(family, signal.SIGSTOP)
+        before = self.coordinator.offsets()
+        deadline = time.monotonic() + PATIENCE_S
+        while all(self.coordinator.offsets().get(p) == before.get(p) for p in owned):
+            if time.monotonic() > deadline:
+                break  # The other one is being started; the next claim says whether it comes.
+            time.sleep(0.1)
+        send(family, signal.SIGCONT)
+        return heard
+
+    def wait_for_progress(self, rows: int = 1) -> None:
+        """Until so many more rows are committed, or all are."""
+        deadline = time.monotonic() + PATIENCE_S
+        goal = min(self.coordinator.committed() + rows, sum(self.lengths.values()))
+        while self.coordinator.committed() < goal:
+            assert time.monotonic() < deadline, "nothing is committed any more"
+            time.sleep(0.2)
+
+    def finish(self) -> None:
+        """Read the rest in large batches."""
+        for driver in self.drivers:
+            driver.settings = replace(driver.settings, rows_per_batch=ROWS_AT_LAST)
+            driver.kill()
+            driver.start()
+        self.wait_for_progress(sum(self.lengths.values()))
+
+    # --- What is left ---
+
+    def verdict(self) -> Verdict:
+        if self.sink == "plain":
+            paths = [p for p in (self.folder / "data").iterdir() if any(p.glob("*.parquet"))]
+        else:
+            with GroupAdmin(self.coordinator.address) as admin:
+                _, newest = admin.stored("flights")
+            paths = [self.folder / DATA / name for name in data_of(self.folder, newest.decode())]
+        return judge(paths, self.lengths)
+
+    def refused(self, what: str) -> int:
+        """Commits that were refused: of zombies, or of batches done `again` after a start."""
+        path = self.folder / "refused"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return sum(line.startswith(what) for line in lines)
+
+
+def kill_again_and_again(run: Run, kills: int, stops: int, seed: int) -> None:
+    """So many kills, of every kind alike, and stops; each hits jobs that are getting on."""
+    dice = random.Random(seed)
+    plan = [KINDS[n % len(KINDS)] for n in range(kills)] + ["stop"] * stops
+    dice.shuffle(plan)
+    run.wait_for_progress()
+    for number, kind in enumerate(plan):
+        run.hit(kind, dice)
+        run.wait_for_progress()
+        time.sleep(dice.random())
+        print(f"{number + 1:4} {kind:12} {run.coordinator.committed():8} rows", flush=True)
+    assert run.coordinator.committed() < sum(run.lengths.values()), "it was over too early"
+    run.finish()
+
+
+def claims(run: Run, verdict: Verdict) -> list[str]:
+    """What does not hold."""
+    broken = []
+    if verdict.missing:
+        broken.append(f"{verdict.missing} rows are missing")
+    if run.sink == "plain":
+        if verdict.worst:
+            broken.append(f"more than a batch again for a move: {verdict.worst}")
+    else:
+        if verdict.duplicates:
+            broken.append(f"{verdict.duplicates} rows count twice")
+        if not run.refused("zombie"):
+            broken.append("no zombie tried to commit: the race was not tested")
+    return broken
+
+
+def lay_out(folder: Path) -> dict[int, int]:
+    """The flights, each with its partition and row; the partitions' lengths."""
+    sys.path.insert(0, str(ROOT / "deploy/spark"))
+    import pyarrow as pa
+    from flights import dataset
+
+    flights = dataset.read()
+    numbers = flights["tailnum"].map(dataset.partition_of)
+    lengths = {}
+    for partition in range(dataset.PARTITIONS):
+        some = flights[numbers == partition]
+        some = some.assign(partition=partition, row=range(len(some)))
+        write_log(folder, partition, pa.Table.from_pandas(some, preserve_index=False))
+        lengths[partition] = len(some)
+    assert FileLog(str(folder), "flights").partitions() == sorted(lengths)
+    return lengths
+
+
+def _one(dice: random.Random, pids: list[int]) -> list[int]:
+    return [dice.choice(pids)] if pids else []
+
+
+def main() -> int:
+    sink = sys.argv[1]
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
+    folder = Path(tempfile.mkdtemp(prefix="spark-kill-"))
+    began = time.monotonic()
+    archive, unpacked = standalone.pack(folder)
+    with standalone.cluster(folder / "cluster") as master:
+        run = Run(folder, master, archive, unpacked, sink)
+        with contextlib.closing(run):
+            kill_again_and_again(run, kills, stops=max(1, kills // 20), seed=seed)
+            verdict = run.verdict()
+    broken = claims(run, verdict)
+    print(verdict)
+    print(f"killed: {run.killed}; zombies refused: {run.refused('zombie')}")
+    print(f"done again after a start: {run.refused('again')}")
+    print(f"{sink}, {kills} kills, seed {seed}, {time.monotonic() - began:.0f} s")
+    for claim in broken:
+        print(f"BROKEN: {claim}; see {folder}")
+    if not broken:
+        shutil.rmtree(folder)
+    return len(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

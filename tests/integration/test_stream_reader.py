@@ -1,0 +1,105 @@
+"""The source's reader without Spark: what it plans and what it stores, when others interfere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.admin import GroupAdmin
+from coordinator.sources import write_log
+from coordinator.spark.options import StreamOptions
+from coordinator.spark.ranges import MANIFESTS
+from coordinator.spark.stream import GroupStreamReader
+from tests.serving import running
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ROWS = 100
+
+
+@pytest.fixture
+async def server():
+    async with running() as it:
+        yield it
+
+
+@pytest.fixture
+async def reader(server, tmp_path):
+    for partition in (0, 1):
+        write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
+    options = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
+    it = GroupStreamReader(StreamOptions.parse({**options, "maxRowsPerBatch": "20"}))
+    yield it
+    await asyncio.to_thread(it.stop)
+
+
+def next_batch(reader: GroupStreamReader, start: dict | None = None) -> dict:
+    """The offset of the batch after `start`, as Spark asks for it."""
+    return reader.latestOffset(start or reader.initialOffset(), reader.getDefaultReadLimit())
+
+
+def ranges(offset: dict) -> dict[str, tuple[int, int]]:
+    return {p: (r["begin"], r["end"]) for p, r in offset["ranges"].items()}
+
+
+def interfere(server, offsets: dict, expected: dict) -> None:
+    with GroupAdmin(server.address) as admin:
+        assert admin.commit("g", offsets, expected=expected) == {}
+
+
+def stored(server) -> dict[TopicPartition, int]:
+    with GroupAdmin(server.address) as admin:
+        return admin.offsets("g")
+
+
+async def test_a_batch_is_stored_and_the_next_one_goes_on_behind_it(server, reader):
+    def story():
+        first = next_batch(reader)
+        assert ranges(first) == {"0": (0, 10), "1": (0, 10)}
+        second = next_batch(reader, first)
+        assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
+        assert stored(server) == {T0: 10, T1: 10}
+        reader.commit(second)
+        assert stored(server) == {T0: 20, T1: 20}
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_plain_querys_other_partitions_are_stored_though_one_was_done_elsewhere(
+    server, reader
+):
+    def story():
+        first = next_batch(reader)
+        interfere(server, {T0: 30}, {T0: -1})
+        second = next_batch(reader, first)
+        assert stored(server) == {T0: 30, T1: 10}
+        assert ranges(second) == {"0": (30, 40), "1": (10, 20)}
+
+    await asyncio.to_thread(story)
+
+
+async def test_rows_that_an_exactly_once_sink_has_dropped_are_read_again(server, reader):
+    """Its sink is refused for one partition, and drops the rows of both."""
+
+    def story():
+        first = next_batch(reader)
+        interfere(server, {T0: 30, MANIFESTS: 1}, {T0: -1, MANIFESTS: -1})
+        second = next_batch(reader, first)
+        assert stored(server) == {T0: 30, MANIFESTS: 1}
+        assert ranges(second) == {"0": (30, 40), "1": (0, 10)}
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_batch_that_its_sink_has_stored_costs_no_look_at_the_offsets(server, reader):
+    def story():
+        first = next_batch(reader)
+        interfere(server, {T0: 10, T1: 10, MANIFESTS: 1}, {T0: -1, T1: -1, MANIFESTS: -1})
+        before = server.server.rpc.calls["OffsetFetch", "OK"]
+        second = next_batch(reader, first)
+        assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
+        assert server.server.rpc.calls["OffsetFetch", "OK"] == before
+
+    await asyncio.to_thread(story)
