@@ -64,10 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     bench.set_defaults(run=_bench)
     bench.add_argument(
-        "what", choices=("timer", "assign", "log", "heartbeat", "barrier", "cluster", "all")
+        "what",
+        choices=("timer", "assign", "log", "heartbeat", "barrier", "cluster", "spark", "all"),
+        help="all: those that need neither a --store nor Spark",
     )
     bench.add_argument(
-        "--members", type=int, help="members to run; for log and cluster: groups to load"
+        "--members", type=int, help="members to run; log, cluster: groups; spark: batches"
     )
     bench.add_argument(
         "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"

@@ -10,18 +10,29 @@ gRPC runs in these forked workers as long as GRPC_ENABLE_FORK_SUPPORT is not set
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import grpc
+
+from coordinator.client.admin import GroupAdmin
 from coordinator.client.consume import Summary, Work
 from coordinator.client.consume import consume as consume_here
+from coordinator.client.errors import FatalError
 from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
 from coordinator.sources.base import Source
+
+LOGGER = logging.getLogger(__name__)
+FENCED = "FENCED_INSTANCE_ID"
+LOOK_S = 1.0
+"""How often one that stands by looks whether its place is free."""
 
 
 def run_members(
@@ -51,17 +62,21 @@ def run_members(
 
     def attempt(slot: int, _: Iterator[Any]) -> Iterator[dict[str, Any]]:
         client_id = f"spark-{executor_id()}-{slot}"
-        topics = {source.topic: len(source.partitions())}
-        instance_id = f"slot-{slot}" if static else None
         settings = {
             "client_id": client_id,
-            "instance_id": instance_id,
-            "log_ends": ends_of(source),
+            "instance_id": f"slot-{slot}" if static else None,
             **(member_settings or {}),
         }
-        with BlockingMember(bootstrap, group_id, topics, **settings) as member:
-            summary = consume_here(member, source, make_work(client_id), **consume_settings)
-        yield asdict(summary)
+        yield asdict(
+            run_slot(
+                bootstrap,
+                group_id,
+                source,
+                lambda: make_work(client_id),
+                settings,
+                **consume_settings,
+            )
+        )
 
     slots = spark.sparkContext.parallelize(range(members), members)
     return [Summary(**row) for row in slots.mapPartitionsWithIndex(attempt).collect()]
@@ -83,7 +98,7 @@ def consume(
 
     Each task is a static member under its slot's number. When Spark runs a slot again (its
     worker or executor died, or was slow), the new attempt takes the member's place and
-    partitions over without a rebalance, and the old one, if it lives, is fenced off.
+    partitions over without a rebalance, and the old one, if it lives, is fenced off and stands by.
 
     Args:
         members: how many; more than the cluster has slots for would wait for one.
@@ -109,6 +124,48 @@ def consume(
         forever=forever,
         **consume_settings,
     )
+
+
+def run_slot(
+    bootstrap: str,
+    group_id: str,
+    source: Source,
+    make_work: Callable[[], Work],
+    settings: dict[str, Any],
+    **consume_settings: Any,
+) -> Summary:
+    """Be a slot's member until the source is done, or for ever.
+
+    Spark may run a slot twice at once (speculation, or an executor it has lost sight of). The
+    later attempt has the place; the earlier one stands by, and takes the place when it is free
+    again. Failing instead, it would be run again, and take the place from the one that works.
+
+    Args:
+        settings: for `BlockingMember`. consume_settings: for `client.consume`.
+    """
+    topics = {source.topic: len(source.partitions())}
+    settings = {"log_ends": ends_of(source), **settings}
+    while True:
+        try:
+            with BlockingMember(bootstrap, group_id, topics, **settings) as member:
+                return consume_here(member, source, make_work(), **consume_settings)
+        except FatalError as error:
+            if error.code != FENCED:
+                raise
+            LOGGER.warning("another attempt has the place of %s", settings["instance_id"])
+            _wait_until_free(bootstrap, group_id, settings["instance_id"])
+
+
+def _wait_until_free(bootstrap: str, group_id: str, instance_id: str) -> None:
+    while True:
+        time.sleep(LOOK_S)
+        try:
+            with GroupAdmin(bootstrap) as admin:
+                members = admin.describe_group(group_id).members
+        except (grpc.RpcError, LookupError):
+            continue  # Whoever cannot be asked has not said that it is free.
+        if all(member.group_instance_id != instance_id for member in members):
+            return
 
 
 class _Handling:

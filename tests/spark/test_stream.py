@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
+from tests.faults.spark.processes import python_workers, send, source_processes
 from tests.serving import Process
 
 PARTITIONS, ROWS = 4, 3_000
@@ -103,14 +102,13 @@ def test_a_batch_read_begins_at_what_the_group_has_stored(spark, log, server, tm
 def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, server, tmp_path):
     one = Job(spark, log, server, tmp_path, "one", maxRowsPerBatch="200")
     two = Job(spark, log, server, tmp_path, "two", maxRowsPerBatch="200")
-    before = source_processes()
+    before = set(source_processes(os.getpid()))
     first = one.start(processingTime="0 seconds")
     until(lambda: sum(committed(server).values()) > 0)
-    victims = source_processes() - before
+    victims = set(source_processes(os.getpid())) - before
     second = two.start(processingTime="0 seconds")
     until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+    send(victims, signal.SIGKILL)
     until(lambda: first.exception() is not None)  # Its source's process has crashed.
     third = one.start(processingTime="0 seconds")
     until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
@@ -119,15 +117,19 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
     assert one.result() == (EVERYTHING, EVERYTHING)
 
 
-def source_processes() -> set[int]:
-    """Of streaming sources: the Python processes below this one's Java."""
-    found = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                if b"python_streaming_source_runner" in (folder / "cmdline").read_bytes():
-                    found.add(int(folder.name))
-    return found
+def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_path):
+    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200")
+    query = job.start(processingTime="0 seconds")
+    until(lambda: sum(committed(server).values()) > 0)
+    before, app = generation_changes(server), spark.sparkContext.applicationId
+    for _ in range(3):
+        done = sum(committed(server).values())
+        until(lambda: send(python_workers(app), signal.SIGKILL))
+        until(lambda done=done: sum(committed(server).values()) > done + 400)
+    until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+    query.stop()
+    assert generation_changes(server) == before
+    assert job.result() == (EVERYTHING, EVERYTHING)
 
 
 def until(is_so) -> None:

@@ -34,6 +34,8 @@ def bench(
     }
     if store is not None:
         benchmarks["cluster"] = lambda: bench_cluster(store, members)
+    if what == "spark":  # Takes minutes, and an extra: not one of all.
+        benchmarks["spark"] = lambda: _bench_spark(members)
     results: dict[str, Figures] = {"machine": machine()}
     results |= {name: run() for name, run in benchmarks.items() if what in (name, "all")}
     for name, figures in results.items():
@@ -44,3 +46,9 @@ def bench(
     if file is not None:
         file.write_text(json.dumps(results, indent=2) + "\n")
     return 0
+
+
+def _bench_spark(batches: int | None) -> Figures:
+    from coordinator.cli.bench.spark import bench_spark
+
+    return bench_spark(batches)

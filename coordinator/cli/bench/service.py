@@ -50,10 +50,11 @@ class Server:
                 [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
             )
         self.pid = self._process.pid
-        self.address = ""
+        self.address = self.metrics = ""
 
     def __enter__(self) -> Server:
-        self.address = self._wait()
+        serving = self._wait()
+        self.address, self.metrics = str(serving["address"]), str(serving["metrics"])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,14 +66,14 @@ class Server:
         self._process.kill()
         self._process.wait()
 
-    def _wait(self) -> str:
-        """Where it serves, once it does."""
+    def _wait(self) -> dict[str, Any]:
+        """What it says of where it serves, once it does."""
         while self._process.poll() is None:
             for line in self._log.read_text().splitlines():
                 if line.startswith("{"):
                     entry: dict[str, Any] = json.loads(line)
                     if entry["event"] == "serving":
-                        return str(entry["address"])
+                        return entry
             time.sleep(0.05)
         raise RuntimeError(
             f"the server ended with {self._process.returncode}: {self._log.read_text()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def python_workers(app: str) -> list[int]:
     return [p.pid for p in daemons if p.parent in pids]
 
 
-def send(pids: list[int], number: signal.Signals) -> int:
+def send(pids: Iterable[int], number: signal.Signals) -> int:
     """How many were there to hear it."""
     heard = 0
     for pid in pids:

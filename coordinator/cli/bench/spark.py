@@ -1,0 +1,266 @@
+"""What the group costs a Spark query: rows a second beside a bare pipe, and each micro-batch."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from coordinator.cli.bench.figures import Figures
+from coordinator.cli.bench.service import Server
+from coordinator.client.admin import GroupAdmin
+from coordinator.sources import write_log
+from coordinator.spark.exactly_once import ExactlyOnceSink
+from coordinator.spark.options import StreamOptions
+from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
+
+ROWS, ROWS_AN_ARROW_BATCH = 6_000_000, 4_096
+ROUNDS = 7
+PARTITIONS, BATCHES, ROWS_A_BATCH = 12, 1_000, 1_200
+NOT_OF_A_BATCH = ("Heartbeat", "ReportLogEnds", "JoinGroup", "SyncGroup", "LeaveGroup")
+"""Calls that come with time or membership, not with batches."""
+
+
+def bench_spark(batches: int | None = None) -> Figures:
+    """All figures in one run, on `local[1]`. Needs the extra `spark` and Java 17.
+
+    Args:
+        batches: micro-batches of each query; 1,000 by default.
+    """
+    batches = batches or BATCHES
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        folder = Path(name)
+        _lay_out(folder, batches)
+        spark = _make_spark(folder)
+        try:
+            figures = _rows_a_second(spark, folder)
+            flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
+            with Server(folder, *flags) as server:
+                figures |= _a_reader_alone(server, folder, batches)
+                figures |= _micro_batches(spark, server, folder, batches)
+        finally:
+            spark.stop()
+    return figures
+
+
+# --- Rows a second ----------------------------------------------------------------------------
+
+
+class BarePipe(DataSource):
+    """The same batches of the same file, with nothing in between."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bare_pipe"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(pa.ipc.open_file(self.options["path"]).schema)
+
+    def reader(self, schema: StructType) -> BareReader:
+        return BareReader(self.options["path"])
+
+
+class BareReader(DataSourceReader):
+    """One task."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
+        reader = pa.ipc.open_file(pa.memory_map(self._path))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
+
+
+def _rows_a_second(spark: SparkSession, folder: Path) -> Figures:
+    """Both in turn, the JVM's work included; nothing is committed, so each round reads it all."""
+    spark.dataSource.register(ConsumerGroupSource)
+    spark.dataSource.register(BarePipe)
+    with Server(folder, "--store", "memory") as server:
+        ours = {"coordinator": server.address, "group": "rows", "source": str(folder / "rows")}
+        loads = {
+            "bare": spark.read.format("bare_pipe").option("path", str(folder / "rows/00000.arrow")),
+            "ours": spark.read.format("consumer_group").options(**ours),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in loads}
+        for _ in range(ROUNDS + 1):
+            for name, reader in loads.items():
+                began = time.perf_counter()
+                reader.load().write.format("noop").mode("overwrite").save()
+                seconds[name].append(time.perf_counter() - began)
+    bare, mine = (statistics.median(seconds[name][1:]) for name in ("bare", "ours"))
+    return {
+        "bare pipe, rows/s": ROWS / bare,
+        "Arrow source, rows/s": ROWS / mine,
+        "Arrow source to bare pipe, ratio (goal: 0.8)": bare / mine,
+    }
+
+
+# --- A micro-batch ----------------------------------------------------------------------------
+
+
+def _a_reader_alone(server: Server, folder: Path, batches: int) -> Figures:
+    """Spark's calls to the reader, without Spark: what is left is the group and the files."""
+    options = StreamOptions.parse(_stream_options(server, folder, "alone"))
+    reader = GroupStreamReader(options)
+    limit = reader.getDefaultReadLimit()
+    offset = reader.latestOffset(reader.initialOffset(), limit)
+    before = _calls(server)
+    took = []
+    for _ in range(batches):
+        began = time.perf_counter()
+        offset = reader.latestOffset(offset, limit)
+        took.append(1_000 * (time.perf_counter() - began))
+    calls = _calls(server, before)
+    reader.stop()
+    return {
+        "a micro-batch: store one, plan the next, p50, ms": statistics.median(took),
+        "the same, p99, ms (goal: 10)": statistics.quantiles(took, n=100)[98],
+        "calls a micro-batch (goal: 2 at most)": sum(calls.values()) / batches,
+    }
+
+
+def _micro_batches(spark: SparkSession, server: Server, folder: Path, batches: int) -> Figures:
+    """Real queries, plain and exactly once, of so many micro-batches each."""
+    figures: Figures = {}
+    for title, is_exact in (("plain query", False), ("exactly-once query", True)):
+        group = title.replace(" ", "-")
+        checkpoint = str(folder / f"checkpoint-{group}")
+        sink = TimedSink(str(folder / group), checkpoint, server.address, group, "flights")
+        stream = (
+            spark.readStream.format("consumer_group")
+            .options(**_stream_options(server, folder, group))
+            .load()
+            .writeStream.foreachBatch(sink if is_exact else _count)
+            .option("checkpointLocation", checkpoint)
+        )
+        before, rebalances = _calls(server), _rebalances(server)
+        began = time.perf_counter()
+        query = stream.trigger(availableNow=True).start()
+        query.awaitTermination()
+        lasted = time.perf_counter() - began
+        calls = _calls(server, before)
+        with GroupAdmin(server.address) as admin:
+            offsets = admin.offsets(group)
+        done = sum(o for p, o in offsets.items() if p.topic == "flights") / ROWS_A_BATCH
+        figures |= {
+            f"{title}: micro-batches": round(done),
+            f"{title}: ms a micro-batch": 1_000 * lasted / done,
+            f"{title}: calls a micro-batch (goal: 2 at most)": sum(calls.values()) / done,
+            f"{title}: rebalances, its own join apart (goal: 0)": _rebalances(server)
+            - rebalances
+            - 1,
+        }
+        if is_exact:
+            figures |= {
+                "exactly-once commit, p50, ms": statistics.median(sink.took),
+                "the same, p99, ms (goal: 10)": statistics.quantiles(sink.took, n=100)[98],
+            }
+    return figures
+
+
+def _count(rows: Any, batch_id: int) -> None:
+    rows.count()
+
+
+class TimedSink(ExactlyOnceSink):
+    """How long the commits took; what is written is what an exactly-once query writes."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__(*arguments)
+        self.took: list[float] = []
+
+    def _commit(self, batch: BatchRanges, name: str) -> bool:
+        began = time.perf_counter()
+        try:
+            return super()._commit(batch, name)
+        finally:
+            self.took.append(1_000 * (time.perf_counter() - began))
+
+
+def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:
+    return {
+        "coordinator": server.address,
+        "group": group,
+        "source": str(folder / "log"),
+        "topic": "flights",
+        "instance": "bench",
+        "maxRowsPerBatch": str(ROWS_A_BATCH),
+    }
+
+
+# --- The surroundings -------------------------------------------------------------------------
+
+
+def _lay_out(folder: Path, batches: int) -> None:
+    def table(rows: int) -> pa.Table:
+        return pa.table(
+            {
+                "flight": pa.array(range(rows), pa.int64()),
+                "month": pa.array((n % 12 + 1 for n in range(rows)), pa.int32()),
+                "delay": pa.array((n % 97 - 10.0 for n in range(rows)), pa.float64()),
+                "carrier": pa.array(("UA", "B6", "EV", "DL")[n % 4] for n in range(rows)),
+            }
+        )
+
+    write_log(folder / "rows", 0, table(ROWS), rows_per_batch=ROWS_AN_ARROW_BATCH)
+    for partition in range(PARTITIONS):
+        # One batch more, which the first of a reader's calls takes.
+        write_log(folder / "log", partition, table((batches + 1) * ROWS_A_BATCH // PARTITIONS))
+
+
+def _make_spark(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(folder / "spark"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _calls(server: Server, before: Counter[str] | None = None) -> Counter[str]:
+    """Calls that batches make, by method; since `before`."""
+    found: Counter[str] = Counter()
+    for line in _metrics(server):
+        if line.startswith("coordinator_grpc_calls_total{"):
+            method = line.split('method="')[1].split('"')[0]
+            if method not in NOT_OF_A_BATCH:
+                found[method] += int(float(line.split()[-1]))
+    return found - (before or Counter())
+
+
+def _rebalances(server: Server) -> int:
+    lines = _metrics(server)
+    return sum(
+        int(float(line.split()[-1]))
+        for line in lines
+        if line.startswith("coordinator_rebalances_total{")
+    )
+
+
+def _metrics(server: Server) -> list[str]:
+    with urllib.request.urlopen(server.metrics) as page:  # noqa: S310  # Our own server.
+        return str(page.read().decode()).splitlines()

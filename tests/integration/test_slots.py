@@ -1,0 +1,89 @@
+"""Two attempts at one slot of a Spark job: the later works, the earlier stands by."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from coordinator.client.admin import GroupAdmin
+from coordinator.sources import FileLog, write_log
+from coordinator.spark import executor
+from tests.serving import Process
+
+ROWS = 400
+
+
+class Killed(Exception):
+    """What Spark does to a task."""
+
+
+class Attempt:
+    """Handles rows in a thread, until it is killed."""
+
+    def __init__(self, address: str, source: FileLog) -> None:
+        self.rows = 0
+        self.killed = False
+        self.ended: object = None
+        settings = {
+            "instance_id": "slot-0", "session_timeout_ms": 1_500, "heartbeat_interval_ms": 100,
+        }  # fmt: skip
+        self._arguments = (address, "g", source, lambda: self, settings)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            executor.run_slot(*self._arguments, rows_per_commit=5, pause_s=0.05)
+            self.ended = "done"
+        except Killed as error:
+            self.ended = error
+
+    def join(self) -> None:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def resume(self, partition: int, offset: int) -> None:
+        pass
+
+    def add(self, partition: int, batch) -> None:
+        if self.killed:
+            raise Killed
+        self.rows += batch.num_rows
+
+    def store(self, partition: int, offset: int) -> None:
+        pass
+
+
+@pytest.fixture
+def source(tmp_path):
+    write_log(tmp_path, 0, pa.table({"n": range(ROWS)}))
+    return FileLog(str(tmp_path), "t")
+
+
+def test_an_attempt_that_was_fenced_stands_by_and_takes_its_place_back(source):
+    with Process("--group-min-session-timeout-ms", "1000") as server:
+        first = Attempt(server.address, source)
+        until(lambda: first.rows > 0)
+        second = Attempt(server.address, source)
+        until(lambda: second.rows > 0)
+        before = first.rows
+        until(lambda: second.rows > 100)
+        assert first.rows <= before + 5, "it stands by"
+        assert first.ended is None
+        second.killed = True
+        second.join()
+        assert isinstance(second.ended, Killed)
+        first.join()
+        assert first.ended == "done"
+        with GroupAdmin(server.address) as admin:
+            assert set(admin.offsets("g").values()) == {ROWS}
+
+
+def until(is_so) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it has not come to that"
+        time.sleep(0.05)

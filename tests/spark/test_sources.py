@@ -1,0 +1,132 @@
+"""Every kind of source through Spark: its types, and its rows once each, on real executors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator.sources import SegmentWriter, write_log
+from tests.serving import Process
+
+ROWS = 3_000
+START = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
+TABLE = pa.table(
+    {
+        "n": pa.array(range(ROWS), pa.int64()),
+        "at": pa.array([START + dt.timedelta(minutes=n) for n in range(ROWS)]),
+        "late": pa.array([n % 3 == 0 for n in range(ROWS)]),
+        "carrier": pa.array([("UA", None, "B6")[n % 3] for n in range(ROWS)]),
+    }
+)
+HALVES = (TABLE.slice(0, 1_000), TABLE.slice(1_000))
+
+
+def arrow(folder):
+    for partition, table in enumerate(HALVES):
+        write_log(folder, partition, table)
+    return str(folder)
+
+
+def segments(folder):
+    for partition, table in enumerate(HALVES):
+        with SegmentWriter(folder, partition, table.schema, bytes_per_segment=20_000) as writer:
+            for batch in table.to_batches(max_chunksize=250):
+                writer.append(batch)
+    return f"segments:{folder}"
+
+
+def parquet(folder):
+    for partition, table in enumerate(HALVES):
+        (folder / f"half={partition}").mkdir()
+        pq.write_table(table, folder / f"half={partition}/rows.parquet", coerce_timestamps="ms")
+    return f"parquet:{folder}"
+
+
+def csv(folder):
+    for partition, table in enumerate(HALVES):
+        pc.write_csv(table, folder / f"{partition}.csv")
+    return f"csv:{folder}"
+
+
+def jsonl(folder):
+    for partition, table in enumerate(HALVES):
+        lines = (json.dumps({**row, "at": row["at"].isoformat()}) for row in table.to_pylist())
+        (folder / f"{partition}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return f"jsonl:{folder}"
+
+
+def sql(folder):
+    import sqlalchemy as sa
+
+    engine = sa.create_engine(f"sqlite:///{folder}/rows.db")
+    table = sa.Table(
+        "flights",
+        sa.MetaData(),
+        sa.Column("n", sa.BigInteger, primary_key=True),
+        sa.Column("at", sa.DateTime(timezone=True)),
+        sa.Column("late", sa.Boolean),
+        sa.Column("carrier", sa.String),
+    )
+    table.create(engine)
+    with engine.begin() as connection:
+        connection.execute(table.insert(), TABLE.to_pylist())
+    engine.dispose()
+    return f"sql:sqlite:///{folder}/rows.db#table=flights&key=n&spread=2"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Process() as process:
+        yield process
+
+
+def load(spark, server, source: str):
+    options = {"coordinator": server.address, "group": "nobody-yet", "source": source}
+    return spark.read.format("consumer_group").options(**options)
+
+
+@pytest.mark.parametrize("write", [arrow, segments, parquet, csv, jsonl, sql])
+def test_rows_come_once_and_with_their_types(spark, server, tmp_path, write):
+    rows = load(spark, server, write(tmp_path)).load()
+    types = dict(rows.dtypes)
+    if write is not jsonl:  # Whose times are text, unless a schema is given.
+        assert types == {"n": "bigint", "at": "timestamp", "late": "boolean", "carrier": "string"}
+    found = rows.selectExpr(
+        "count(*)", "count(distinct n)", "sum(n)", "sum(int(late))", "count(carrier)",
+        "max(cast(at as timestamp))",
+    ).first()  # fmt: skip
+    last = START + dt.timedelta(minutes=ROWS - 1)
+    assert tuple(found)[:5] == (ROWS, ROWS, sum(range(ROWS)), ROWS // 3, ROWS - ROWS // 3)
+    assert found[5].timestamp() == last.timestamp()
+
+
+def test_a_schema_of_ones_own_chooses_columns_and_types(spark, server, tmp_path):
+    rows = load(spark, server, jsonl(tmp_path)).schema("at timestamp, n int").load()
+    assert dict(rows.dtypes) == {"at": "timestamp", "n": "int"}
+    assert (
+        rows.where("n = 1500").first()["at"].timestamp()
+        == (START + dt.timedelta(minutes=1_500)).timestamp()
+    )
+
+
+def test_a_kafka_topic_is_a_source(spark, server):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1})
+    for n in range(200):
+        producer.produce("flights", value=str(n), partition=n % 4, timestamp=1_000 + n)
+    assert producer.flush(30) == 0
+    (broker,) = producer.list_topics(timeout=30).brokers.values()
+    rows = load(spark, server, f"kafka://{broker.host}:{broker.port}/flights").load()
+    found = rows.selectExpr(
+        "sum(int(string(value)))",
+        "count(distinct partition, offset)",
+        "unix_millis(max(timestamp))",
+    ).first()
+    assert tuple(found) == (sum(range(200)), 200, 1_199)
+    del producer
