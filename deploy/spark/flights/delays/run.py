@@ -1,0 +1,198 @@
+"""The second part of the main job, from an empty folder to a verdict.
+
+A feed lets the flights of 2013 happen again. Two streaming queries, each with a Spark driver
+of its own, share them as members of one group; one is killed in mid-run and started again.
+The statistics of the result must be those that pandas computes from the raw tables. Exit
+status: 0 if they are, 1 if not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from coordinator.client.admin import GroupAdmin
+from flights import dataset, picture
+from flights.delays import charts, truth
+from flights.delays.feed import make_log
+from flights.delays.groupings import GROUPINGS
+from flights.delays.query import noted_batches
+from flights.delays.statistics import SUMMARY
+from flights.delays.tables import read_flights, read_tables
+from flights.processes import kill, start_coordinator, start_program, stop
+from flights.screen import Screen
+from flights.watching import View, Watcher
+
+GROUP = "delays"
+PAUSE_S = 0.07
+"""From one day of 2013 to the next: the year takes about 26 seconds."""
+KILL_AT = 0.3
+DEADLINE_S = 240
+DIFFERENCES_SHOWN = 10
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    flights = read_flights()
+    with contextlib.ExitStack() as stack:
+        address, metrics = start_coordinator(folder, stack)
+        print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
+        admin = stack.enter_context(GroupAdmin(address))
+        watcher = Watcher(admin, GROUP, dataset.TOPIC, folder / "coordinator.log")
+        drivers = [Driver(f"driver-{n}", address, folder, stack) for n in (1, 2)]
+        stream_all(flights, drivers, watcher, folder, stack)
+        for driver in drivers:
+            stop(driver.process)
+        print("All flights are committed. Statistics …", flush=True)
+        make_statistics(address, folder, stack)
+    picture.draw(folder / "owners.svg", watcher.views, watcher.happenings, dataset.PARTITIONS)
+    tables = {name: pd.read_parquet(folder / "statistics" / name) for name in GROUPINGS}
+    print()
+    for name, title in charts.draw(tables, folder / "charts").items():
+        print(f"{name + '.svg':17} {title}")
+    return verdict(tables, flights, drivers, watcher, folder)
+
+
+class Driver:
+    """A process with a query; `start` goes on where it was when it ended."""
+
+    def __init__(self, name: str, address: str, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.name = name
+        self.client_id = f"spark-{name}"
+        self._log = folder / f"{name}.log"
+        self._batches = folder / f"{name}.batches"
+        self._stack = stack
+        self._settings = {
+            "coordinator": address,
+            "group": GROUP,
+            "log": folder / "log",
+            "results": folder / "results",
+            "checkpoint": folder / f"checkpoint-{name}",
+            "name": name,
+            "batches": self._batches,
+        }
+        make_log(folder / "log")
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.process = start_program(
+            "flights.delays.query", [], self._settings, self._log, self._stack
+        )
+        return self.process
+
+    def check(self) -> None:
+        """Raises SystemExit if it has ended and should not have."""
+        status = self.process.poll()
+        if status is not None and status >= 0:
+            raise SystemExit(f"{self.name} ended with {status}: see {self._log}")
+
+    def batches(self) -> tuple[int, int]:
+        """How many of its batches count, and how many were refused."""
+        return noted_batches(self._batches)
+
+
+def stream_all(
+    flights: pd.DataFrame,
+    drivers: list[Driver],
+    watcher: Watcher,
+    folder: Path,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Until every flight is committed: start the feed, kill a driver, start it again."""
+    ends = flights["tailnum"].map(dataset.partition_of).value_counts().sort_index().to_dict()
+    _, victim = drivers
+    with Screen(ends, "enriched") as screen:
+
+        def watch_until(holds: Callable[[View], bool]) -> None:
+            while not holds(view := watcher.look()):
+                screen.show(view, watcher.happenings)
+                for driver in drivers:
+                    driver.check()
+                if view.at_s > DEADLINE_S:
+                    raise SystemExit(f"not done after {DEADLINE_S} s: see the logs in {folder}")
+                time.sleep(0.2)
+            screen.show(view, watcher.happenings)
+
+        watch_until(lambda view: len(set(view.owners.values())) == len(drivers))
+        settings = {"log": folder / "log", "pause": PAUSE_S}
+        start_program("flights.delays.feed", [], settings, folder / "feed.log", stack)
+        watcher.note("the feed starts", "start")
+        watch_until(lambda view: screen.progress(view) >= KILL_AT)
+        kill(victim.process)
+        watcher.note(f"{victim.client_id} killed", "kill")
+        watch_until(lambda view: victim.client_id not in view.members)
+        victim.start()
+        watcher.note(f"{victim.client_id} started again on its checkpoint", "start")
+        watch_until(lambda view: victim.client_id in view.owners.values())
+        watch_until(lambda view: screen.progress(view) >= 1.0)
+
+
+def make_statistics(address: str, folder: Path, stack: contextlib.ExitStack) -> None:
+    """In a process of its own, so that Spark's noise goes to a log."""
+    settings = {
+        "coordinator": address,
+        "group": GROUP,
+        "results": folder / "results",
+        "tables": folder / "statistics",
+    }
+    log = folder / "statistics.log"
+    if start_program("flights.delays.statistics", [], settings, log, stack).wait(DEADLINE_S) != 0:
+        raise SystemExit(f"no statistics: see {log}")
+
+
+def verdict(
+    tables: dict[str, pd.DataFrame],
+    flights: pd.DataFrame,
+    drivers: list[Driver],
+    watcher: Watcher,
+    folder: Path,
+) -> int:
+    """Compare with the truth, and say what happened. The exit status."""
+    true = truth.compute_directly(flights, read_tables())
+    wrong = [
+        f"{name}: {line}"
+        for name, keys in GROUPINGS.items()
+        for line in truth.differences(tables[name], true[name], keys)
+    ]
+    summary = json.loads((folder / "statistics" / SUMMARY).read_text())
+    found, different = summary["flights"], summary["different_flights"]
+    counting, refused = (
+        sum(numbers) for numbers in zip(*(d.batches() for d in drivers), strict=True)
+    )
+    kinds = [happening.kind for happening in watcher.happenings]
+    checks = [
+        (
+            f"every flight is there once: {found:,} rows, {different:,} different, of {dataset.FLIGHTS:,}",
+            found == different == dataset.FLIGHTS,
+        ),
+        (
+            f"{sum(map(len, true.values()))} groups in {len(true)} tables equal the direct computation",
+            not wrong,
+        ),
+        ("a driver was killed in mid-run, removed, and came back", "evicted" in kinds),
+        ("both drivers did some of the work", all(d.batches()[0] for d in drivers)),
+    ]
+    print(
+        f"\n{kinds.count('generation')} generations; {counting} batches count, {refused} were refused"
+    )
+    for text, holds in checks:
+        print(f"{'ok ' if holds else 'NOT'}  {text}")
+    for line in wrong[:DIFFERENCES_SHOWN]:
+        print(f"     {line}")
+    good = all(holds for _, holds in checks)
+    print("\nVerdict:", "exactly right." if good else "WRONG.")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
