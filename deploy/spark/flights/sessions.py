@@ -28,6 +28,8 @@ def start_spark(master: str, name: str, scratch: Path, settings: Mapping[str, st
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
+        # It lives for a minute: what the second compiler costs does not come back.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for key, value in {**ours, **settings}.items():
         builder = builder.config(key, value)

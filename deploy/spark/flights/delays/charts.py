@@ -17,7 +17,7 @@ from flights.delays.groupings import LATE_MINUTES
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#999999"
 ENOUGH = 1_000
-"""A group with fewer flights is drawn in grey, and no title speaks of it."""
+"""A group with fewer flights is drawn in grey or not at all, and no title speaks of it."""
 
 LATE = f"flights that left more than\n{LATE_MINUTES} minutes late, %"
 STYLE = {
@@ -46,25 +46,24 @@ def draw(tables: Tables, folder: Path) -> dict[str, str]:
 
 def by_hour(tables: Tables, path: Path) -> str:
     hours = tables["hour"].sort_values("hour")
+    hours = hours[hours["flights"] >= ENOUGH]
     worst, best = _extremes(hours)
     title = (
-        f"{_percent(worst)} of the flights due at {worst['hour']}:00 leave late, "
-        f"and {_percent(best)} of those due at {best['hour']}:00"
+        f"{_percent(worst)} of the flights due from {worst['hour']:.0f}:00 on leave late, "
+        f"and {_percent(best)} of those from {best['hour']:.0f}:00 on"
     )
     figure, (top, bottom) = _figure(title, 2, 1, (8, 5.6), sharex=True)
     _bars(top, hours["hour"], hours)
     top.set_ylabel(LATE)
-    usual = hours[hours["flights"] >= ENOUGH]
     for measure, colour, mark, label in (
         ("p90_delay", VERMILION, "s", "one in ten flights is later (p90)"),
         ("mean_delay", GREY, "^", "mean"),
         ("p50_delay", BLUE, "o", "one in two is later (median)"),
     ):
-        bottom.plot(usual["hour"], usual[measure], color=colour, marker=mark, ms=4, label=label)
+        bottom.plot(hours["hour"], hours[measure], color=colour, marker=mark, ms=4, label=label)
     bottom.set_ylabel("delay at departure, minutes")
     bottom.set_xlabel("hour of the scheduled departure, local time")
-    bottom.set_xticks(range(5, 24))
-    bottom.set_xlim(4.3, 23.7)
+    bottom.set_xticks(hours["hour"])
     bottom.grid(axis="y")
     bottom.legend(frameon=False)
     _save(figure, path)
@@ -85,7 +84,9 @@ def by_carrier(tables: Tables, path: Path) -> str:
         axes.annotate(text, (100 * carrier["late_share"], place), (4, 0), va="center",
                       textcoords="offset points", fontsize=8)  # fmt: skip
     axes.set_xlabel(LATE.replace("\n", " "))
-    axes.margins(x=0.15, y=0.01)
+    axes.text(1, 0.02, f"grey: fewer than {ENOUGH:,} flights", transform=axes.transAxes,
+              ha="right", fontsize=8)  # fmt: skip
+    axes.margins(x=0.18, y=0.01)
     axes.grid(axis="x")
     _save(figure, path)
     return title
@@ -100,8 +101,8 @@ def by_weather(tables: Tables, path: Path) -> str:
     )
     band, (worst, best) = bands[widest], extremes[widest]
     title = (
-        f"The widest gap is in {widest}: {_percent(worst)} leave late at "
-        f"{worst[band.name]}, {_percent(best)} at {best[band.name]} ({band.unit})"
+        f"The widest gap is in {widest} ({band.unit}): {_percent(worst)} leave late at "
+        f"“{worst[band.name]}”, {_percent(best)} at “{best[band.name]}”"
     )
     figure, panels = _figure(title, 1, 3, (9, 3.6), sharey=True)
     for axes, name in zip(panels, bands, strict=True):
@@ -142,7 +143,7 @@ CHARTS: dict[str, Callable[[Tables, Path], str]] = {
 
 
 def _extremes(groups: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """The group that is late most often, and the one that is least, of those with enough flights."""
+    """Of the groups with enough flights: who is late most often, and who least."""
     enough = groups[groups["flights"] >= ENOUGH]
     enough = groups if enough.empty else enough
     return enough.loc[enough["late_share"].idxmax()], enough.loc[enough["late_share"].idxmin()]

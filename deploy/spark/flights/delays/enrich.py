@@ -52,5 +52,6 @@ def enrich(flights: Any, lookups: Lookups) -> Any:
         .join(f.broadcast(lookups.airports), "dest", "left")
         .join(f.broadcast(lookups.planes), "tailnum", "left")
         .join(f.broadcast(lookups.weather), ["origin", "time_hour"], "left")
+        .withColumn("time_hour", f.to_timestamp("time_hour"))
         .withColumn("plane_age", YEAR - f.col("plane_built"))
     )
