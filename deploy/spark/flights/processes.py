@@ -15,8 +15,12 @@ from pathlib import Path
 STOP_PATIENCE_S = 15
 
 
-def start_coordinator(folder: Path, stack: contextlib.ExitStack) -> tuple[str, str]:
-    """A coordinator on SQLite in `folder`; the addresses of its service and of its metrics."""
+def start_coordinator(folder: Path, stack: contextlib.ExitStack, **more: object) -> tuple[str, str]:
+    """A coordinator on SQLite in `folder`; the addresses of its service and of its metrics.
+
+    Args:
+        more: settings, by name.
+    """
     log = folder / "coordinator.log"
     settings = {
         "log-format": "json",
@@ -24,6 +28,7 @@ def start_coordinator(folder: Path, stack: contextlib.ExitStack) -> tuple[str, s
         "metrics-listen": "127.0.0.1:0",
         "group-min-session-timeout-ms": 1000,
         "data-dir": folder / "data",
+        **{name.replace("_", "-"): value for name, value in more.items()},
     }
     process = start_program("coordinator", ["serve"], settings, log, stack)
     while process.poll() is None:
@@ -57,6 +62,12 @@ def start_program(
         )
     stack.callback(stop, process)
     return process
+
+
+def check(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Raises SystemExit if it has failed; who was killed or asked to end has not."""
+    if (process.poll() or 0) > 0:
+        raise SystemExit(f"a process has failed with {process.returncode}: see {log}")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -31,7 +31,7 @@ def main() -> None:
     rows = read_exactly_once(spark, options.results, options.coordinator, options.group)
     if rows is None:
         raise SystemExit("no batch counts: there is nothing to say")
-    rows = rows.cache()
+    rows = rows.select(*needed_columns()).cache()
     for name, keys in GROUPINGS.items():
         table = summarise(rows, keys).coalesce(1)
         table.write.mode("overwrite").parquet(str(options.tables / name))
@@ -39,6 +39,13 @@ def main() -> None:
     summary = {"flights": rows.count(), "different_flights": different}
     (options.tables / SUMMARY).write_text(json.dumps(summary))
     spark.stop()
+
+
+def needed_columns() -> list[str]:
+    """Of the enriched flights."""
+    banded = {band.name: band.column for band in BANDS}
+    keys = [banded.get(key, key) for keys in GROUPINGS.values() for key in keys]
+    return list(dict.fromkeys([*FLIGHT_KEY, *keys, "dep_delay"]))
 
 
 def summarise(enriched: Any, keys: list[str]) -> Any:
