@@ -49,8 +49,8 @@ def by_hour(tables: Tables, path: Path) -> str:
     hours = hours[hours["flights"] >= ENOUGH]
     worst, best = _extremes(hours)
     title = (
-        f"{_percent(worst)} of the flights due from {worst['hour']:.0f}:00 on leave late, "
-        f"and {_percent(best)} of those from {best['hour']:.0f}:00 on"
+        f"Of the flights due from {_hour(worst)}, {_percent(worst)} leave late; "
+        f"of those from {_hour(best)}, {_percent(best)}"
     )
     figure, (top, bottom) = _figure(title, 2, 1, (8, 5.6), sharex=True)
     _bars(top, hours["hour"], hours)
@@ -104,7 +104,7 @@ def by_weather(tables: Tables, path: Path) -> str:
         f"The widest gap is in {widest} ({band.unit}): {_percent(worst)} leave late at "
         f"“{worst[band.name]}”, {_percent(best)} at “{best[band.name]}”"
     )
-    figure, panels = _figure(title, 1, 3, (9, 3.6), sharey=True)
+    figure, panels = _figure(title, 1, 3, (9.6, 3.6), sharey=True)
     for axes, name in zip(panels, bands, strict=True):
         known, _ = classes[name]
         _bars(axes, known[bands[name].name], known, labelled=True)
@@ -161,6 +161,10 @@ def _percent(group: pd.Series) -> str:
     return f"{100 * group['late_share']:.0f} %"
 
 
+def _hour(group: pd.Series) -> str:
+    return f"{group['hour']:.0f} to {group['hour'] + 1:.0f} o’clock"
+
+
 def _colours(groups: pd.DataFrame) -> list[str]:
     return [BLUE if flights >= ENOUGH else GREY for flights in groups["flights"]]
 
@@ -171,7 +175,7 @@ def _figure(title: str, rows: int, columns: int, size: tuple[float, float], **mo
     figure, axes = plt.subplots(
         rows, columns, figsize=size, layout="constrained", squeeze=False, **more
     )
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure, axes.flatten()
 
 
