@@ -24,6 +24,7 @@ from flights.counting import Counting, merge
 from flights.processes import start_coordinator, start_program
 from flights.screen import Screen
 from flights.sessions import start_spark
+from flights.verdict import tell
 from flights.watching import Watcher
 
 GROUP = "flights"
@@ -178,12 +179,7 @@ def _verdict(
         (f"a worker was killed in mid-run: {killed}", killed is not None),
         ("the coordinator noticed and rebalanced", bool(evicted)),
     ]
-    print()
-    for text, holds in checks:
-        print(f"{'ok ' if holds else 'NOT'}  {text}")
-    good = all(holds for _, holds in checks)
-    print("\nVerdict:", "exactly right." if good else "WRONG.")
-    return 0 if good else 1
+    return tell(checks)
 
 
 if __name__ == "__main__":
