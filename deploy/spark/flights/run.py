@@ -1,4 +1,4 @@
-"""The main job, from an empty folder to a verdict.
+"""The first part of the main job, from an empty folder to a verdict.
 
 Two Spark executors and one plain Python worker count the flights of 2013 as members of
 one group. In mid-run one worker is killed. The result must be the one that a direct
@@ -8,11 +8,9 @@ computation gives, to the last flight. Exit status: 0 if it is, 1 if not.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +21,10 @@ from coordinator.sources import FileLog
 from coordinator.spark import run_members
 from flights import dataset, picture
 from flights.counting import Counting, merge
+from flights.processes import start_coordinator, start_program
 from flights.screen import Screen
+from flights.sessions import start_spark
+from flights.verdict import tell
 from flights.watching import Watcher
 
 GROUP = "flights"
@@ -46,12 +47,12 @@ def main() -> int:
     dataset.lay_out(log)
     source = FileLog(str(log), dataset.TOPIC)
     with contextlib.ExitStack() as stack:
-        address, metrics = _start_coordinator(folder, stack)
+        address, metrics = start_coordinator(folder, stack)
         print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
         job = _SparkJob(address, source, results, stack)
         _start_plain_worker(address, log, results, folder, stack)
         admin = stack.enter_context(GroupAdmin(address))
-        watcher = Watcher(admin, GROUP, folder / "coordinator.log")
+        watcher = Watcher(admin, GROUP, dataset.TOPIC, folder / "coordinator.log")
         killed = _watch(watcher, source, job, results)
         job.join()
         watcher.look()
@@ -61,51 +62,21 @@ def main() -> int:
     return _verdict(merge(results, committed), killed, watcher)
 
 
-def _start_coordinator(folder: Path, stack: contextlib.ExitStack) -> tuple[str, str]:
-    log = stack.enter_context((folder / "coordinator.log").open("w"))
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "coordinator", "serve", "--log-format", "json",
-            "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-            "--group-min-session-timeout-ms", "1000", "--data-dir", str(folder / "data"),
-        ],
-        stderr=log,
-    )  # fmt: skip
-    stack.callback(_stop, process)
-    while process.poll() is None:
-        for line in (folder / "coordinator.log").read_text().splitlines():
-            entry = json.loads(line)
-            if entry["event"] == "serving":
-                return entry["address"], entry["metrics"]
-        time.sleep(0.05)
-    raise SystemExit(f"the coordinator did not start: see {folder / 'coordinator.log'}")
-
-
 def _start_plain_worker(
     address: str, log: Path, results: Path, folder: Path, stack: contextlib.ExitStack
 ) -> None:
-    output = stack.enter_context((folder / "plain-worker.log").open("w"))
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "flights.worker", "--bootstrap", address, "--group", GROUP,
-            "--log", str(log), "--topic", dataset.TOPIC, "--results", str(results),
-            "--client-id", "plain-worker", "--pause", str(PAUSE_S),
-            "--session-timeout-ms", str(SESSION_TIMEOUT_MS),
-            "--rows-per-commit", str(ROWS_PER_COMMIT),
-        ],
-        stdout=output,
-        stderr=output,
-    )  # fmt: skip
-    stack.callback(_stop, process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    settings = {
+        "bootstrap": address,
+        "group": GROUP,
+        "log": log,
+        "topic": dataset.TOPIC,
+        "results": results,
+        "client-id": "plain-worker",
+        "pause": PAUSE_S,
+        "session-timeout-ms": SESSION_TIMEOUT_MS,
+        "rows-per-commit": ROWS_PER_COMMIT,
+    }
+    start_program("flights.worker", [], settings, folder / "plain-worker.log", stack)
 
 
 class _SparkJob:
@@ -153,34 +124,20 @@ class _SparkJob:
 
 
 def _make_spark(folder: Path):
-    # Executors would take the first python3 of the PATH, which has none of our packages.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from pyspark.sql import SparkSession
-
-    jobs = str(Path(__file__).resolve().parent.parent)
-    spark = (
-        SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,1024]")
-        .appName("flights")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.executorEnv.PYTHONPATH", jobs)
-        .config("spark.executorEnv.PYSPARK_PYTHON", sys.executable)
-        .config("spark.local.dir", str(folder / "spark"))
-        .config("spark.worker.dir", str(folder / "spark-work"))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+    settings = {
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+        "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
+        "spark.worker.dir": str(folder / "spark-work"),
+    }
+    master = f"local-cluster[{EXECUTORS},1,1024]"
+    return start_spark(master, "flights", folder / "spark", settings)
 
 
 def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> str | None:
     """Look until all is counted, and kill a Spark worker on the way. Who was killed?"""
     ends = {partition: source.end_offset(partition) for partition in source.partitions()}
     killed = None
-    with Screen(ends) as screen:
+    with Screen(ends, "counted") as screen:
         while job.failure is None:
             view = watcher.look()
             screen.show(view, watcher.happenings)
@@ -222,12 +179,7 @@ def _verdict(
         (f"a worker was killed in mid-run: {killed}", killed is not None),
         ("the coordinator noticed and rebalanced", bool(evicted)),
     ]
-    print()
-    for text, holds in checks:
-        print(f"{'ok ' if holds else 'NOT'}  {text}")
-    good = all(holds for _, holds in checks)
-    print("\nVerdict:", "exactly right." if good else "WRONG.")
-    return 0 if good else 1
+    return tell(checks)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,17 @@ SHOWN = 8
 
 
 class Screen:
-    """Shows views as they come. Use it as a context manager."""
+    """Shows views as they come. Use it as a context manager.
 
-    def __init__(self, ends: dict[int, int]) -> None:
+    Args:
+        ends: how many rows each partition has when all is done.
+        done: what is done with them, in a word.
+    """
+
+    def __init__(self, ends: dict[int, int], done: str) -> None:
         self._console = Console()
         self._ends = ends
+        self._done = done
         self._live = Live(console=self._console, auto_refresh=False)
         self._shown = 0
         self._last_percent = -1
@@ -41,7 +47,7 @@ class Screen:
         self._shown = len(happenings)
         percent = int(100 * self.progress(view))
         if percent // 10 > self._last_percent // 10:
-            print(f"{view.at_s:6.1f} s  {percent} % of the flights counted", flush=True)
+            print(f"{view.at_s:6.1f} s  {percent} % of the flights {self._done}", flush=True)
             self._last_percent = percent
 
     def progress(self, view: View) -> float:

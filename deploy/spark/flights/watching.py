@@ -39,6 +39,7 @@ class Watcher:
 
     admin: GroupAdmin
     group: str
+    topic: str
     log: Path
     started: float = field(default_factory=time.monotonic)
     views: list[View] = field(default_factory=list)
@@ -67,7 +68,8 @@ class Watcher:
 
     def offsets(self) -> dict[int, int]:
         """Committed offsets by partition."""
-        return {key.partition: n for key, n in self.admin.offsets(self.group).items()}
+        stored = self.admin.offsets(self.group)
+        return {key.partition: n for key, n in stored.items() if key.topic == self.topic}
 
     def note(self, text: str, kind: str) -> None:
         """Add what the demo itself did."""

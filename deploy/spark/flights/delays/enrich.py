@@ -1,0 +1,57 @@
+"""Flights with what was known when they left: airline, destination, aircraft, weather.
+
+Pure: DataFrames in, a DataFrame out, streaming or not. All joins are left joins on a unique
+key, so no flight is lost or doubled, and their right sides are small enough to be broadcast:
+there is no shuffle, and the query stays stateless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from flights.delays.tables import Tables
+
+YEAR = 2013
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The tables as DataFrames of Spark."""
+
+    airlines: Any
+    airports: Any
+    planes: Any
+    weather: Any
+
+    @classmethod
+    def load(cls, spark: Any, tables: Tables) -> Lookups:
+        """Make them once a session."""
+
+        def frame(rows: pd.DataFrame) -> Any:
+            # By way of Arrow, a missing number is null in Spark, not NaN.
+            return spark.createDataFrame(pa.Table.from_pandas(rows, preserve_index=False))
+
+        return cls(
+            frame(tables.airlines),
+            frame(tables.airports),
+            frame(tables.planes.astype({"plane_built": "Int32"})),
+            frame(tables.weather),
+        )
+
+
+def enrich(flights: Any, lookups: Lookups) -> Any:
+    """Each flight once, with more columns; they are null where nothing is known."""
+    from pyspark.sql import functions as f
+
+    return (
+        flights.join(f.broadcast(lookups.airlines), "carrier", "left")
+        .join(f.broadcast(lookups.airports), "dest", "left")
+        .join(f.broadcast(lookups.planes), "tailnum", "left")
+        .join(f.broadcast(lookups.weather), ["origin", "time_hour"], "left")
+        .withColumn("time_hour", f.to_timestamp("time_hour"))
+        .withColumn("plane_age", YEAR - f.col("plane_built"))
+    )

@@ -1,0 +1,77 @@
+"""The feed: flights go into the log in departure order, a day at a time, as if they happened.
+
+    python -m flights.delays.feed --log FOLDER --pause SECONDS
+
+A row's offset in its partition is its place in departure order. So a feed that is started
+again needs no memory of its own: it goes on behind what the log holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from coordinator.sources import SegmentWriter
+from flights import dataset
+from flights.delays.tables import FLIGHTS_SCHEMA, read_flights
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--pause", type=float, required=True, help="from one day to the next")
+    options = parser.parse_args()
+    began = time.monotonic()
+    for day, rows in enumerate(feed(options.log, read_flights()), start=1):
+        print(f"day {day}: {rows} flights", flush=True)
+        # Against the clock, so that a slow disk does not make the year longer.
+        time.sleep(max(0.0, began + day * options.pause - time.monotonic()))
+
+
+def make_log(directory: Path) -> None:
+    """An empty log, so that queries may start before the first flight does."""
+    for number in range(dataset.PARTITIONS):
+        (directory / str(number)).mkdir(parents=True, exist_ok=True)
+
+
+def feed(directory: Path, flights: pd.DataFrame) -> Iterator[int]:
+    """Append day after day, as it is asked for; each time, how many flights were new."""
+    days = flights.groupby(["month", "day"], sort=True).size().index
+    with contextlib.ExitStack() as stack:
+        partitions = [
+            _Partition(
+                stack.enter_context(SegmentWriter(directory, number, FLIGHTS_SCHEMA)), rows, days
+            )
+            for number, rows in dataset.partitioned(flights)
+        ]
+        for day in range(len(days)):
+            yield sum(partition.append_until(day) for partition in partitions)
+
+
+class _Partition:
+    """All that is going to be in a partition, and the writer that puts it there."""
+
+    def __init__(self, writer: SegmentWriter, rows: pd.DataFrame, days: pd.MultiIndex) -> None:
+        self._writer = writer
+        self._rows = pa.Table.from_pandas(rows, schema=FLIGHTS_SCHEMA, preserve_index=False)
+        sizes = rows.groupby(["month", "day"]).size().reindex(days, fill_value=0)
+        self._ends = list(itertools.accumulate(sizes))
+
+    def append_until(self, day: int) -> int:
+        """Append what is missing up to the end of a day; how much that was."""
+        begin = self._writer.end_offset
+        missing = max(0, self._ends[day] - begin)
+        if missing:
+            self._writer.append(self._rows.slice(begin, missing).combine_chunks())
+        return missing
+
+
+if __name__ == "__main__":
+    main()

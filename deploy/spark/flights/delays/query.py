@@ -1,0 +1,101 @@
+"""A driver: one streaming query that enriches flights, as a member of the group, exactly once.
+
+    python -m flights.delays.query --coordinator ADDRESS --group GROUP --log FOLDER \
+        --results FOLDER --checkpoint FOLDER --name NAME --batches FILE
+
+Any number of them share the partitions. SIGTERM ends one; one that was killed is started
+again with the same arguments and goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from coordinator.spark.exactly_once import ExactlyOnceSink
+from coordinator.spark.stream import ConsumerGroupSource
+from flights.dataset import TOPIC
+from flights.delays.enrich import Lookups, enrich
+from flights.delays.tables import FLIGHTS_SCHEMA, read_tables
+from flights.sessions import start_spark
+
+MEMORY = "768m"
+TRIGGER = "1 second"
+ROWS_PER_BATCH = 20_000
+SESSION_TIMEOUT_MS = 5_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("coordinator", "group", "log", "results", "checkpoint", "name"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--batches", type=Path, required=True)
+    options = parser.parse_args()
+    asked_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
+    settings = {"spark.driver.memory": MEMORY}
+    scratch = Path(options.checkpoint).parent / f"spark-{options.name}"
+    spark = start_spark("local[1]", options.name, scratch, settings)
+    query = start_query(spark, options)
+    while query.isActive and not asked_to_stop.wait(0.2):
+        pass
+    query.stop()
+    if query.exception() is not None:
+        raise query.exception()
+    spark.stop()
+
+
+def start_query(spark: Any, options: argparse.Namespace) -> Any:
+    """The streaming query: read as a member, enrich, write exactly once."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    spark.dataSource.register(ConsumerGroupSource)
+    flights = (
+        spark.readStream.format("consumer_group")
+        .schema(from_arrow_schema(FLIGHTS_SCHEMA))  # The log may still be empty.
+        .option("coordinator", options.coordinator)
+        .option("group", options.group)
+        .option("instance", options.name)
+        .option("source", f"segments:{options.log}")
+        .option("topic", TOPIC)
+        .option("maxRowsPerBatch", ROWS_PER_BATCH)
+        .option("sessionTimeoutMs", SESSION_TIMEOUT_MS)
+        .load()
+    )
+    enriched = enrich(flights, Lookups.load(spark, read_tables()))
+    sink = ExactlyOnceSink(
+        options.results, options.checkpoint, options.coordinator, options.group, TOPIC
+    )
+
+    def write(rows: Any, batch_id: int) -> None:
+        refused = sink.refused
+        sink(rows.coalesce(1), batch_id)  # A file a batch, not one for each partition.
+        note_batch(options.batches, batch_id, counts=sink.refused == refused)
+
+    return (
+        enriched.writeStream.foreachBatch(write)
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(processingTime=TRIGGER)
+        .start()
+    )
+
+
+def note_batch(path: Path, batch_id: int, *, counts: bool) -> None:
+    """Note whether a batch counts, or was refused because somebody else had done it."""
+    with path.open("a") as file:
+        file.write(json.dumps({"batch": batch_id, "counts": counts}) + "\n")
+
+
+def noted_batches(path: Path) -> tuple[int, int]:
+    """How many batches counted, and how many were refused."""
+    notes = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    counting = sum(note["counts"] for note in notes)
+    return counting, len(notes) - counting
+
+
+if __name__ == "__main__":
+    main()

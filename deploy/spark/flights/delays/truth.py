@@ -1,0 +1,67 @@
+"""The truth: the same statistics from the raw tables, in pandas, and what differs from it.
+
+It shares definitions with the queries (bands, groupings), and no computation.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from flights.delays.bands import BANDS, in_pandas
+from flights.delays.groupings import COUNTS, GROUPINGS, LATE_MINUTES, MEASURES, PERCENTILES
+from flights.delays.tables import Tables
+
+TOLERANCE = 1e-9
+"""Of means, percentiles and shares: both sides add whole minutes, so only rounding differs."""
+
+
+def enrich_directly(flights: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """What the queries make, by joins in pandas."""
+    rows = (
+        flights.merge(tables.airlines, on="carrier", how="left")
+        .merge(tables.planes, on="tailnum", how="left")
+        .merge(tables.weather, on=["origin", "time_hour"], how="left")
+    )
+    assert len(rows) == len(flights), "a join has lost or doubled flights"
+    rows["plane_age"] = 2013 - rows["plane_built"]
+    return rows.assign(**{band.name: in_pandas(band, rows[band.column]) for band in BANDS})
+
+
+def compute_directly(flights: pd.DataFrame, tables: Tables) -> dict[str, pd.DataFrame]:
+    """All statistics, by name."""
+    rows = enrich_directly(flights, tables)
+    return {name: _summarise(rows, keys) for name, keys in GROUPINGS.items()}
+
+
+def _summarise(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    delays = rows.assign(
+        cancelled=rows["dep_delay"].isna(),
+        late=(rows["dep_delay"] > LATE_MINUTES).where(rows["dep_delay"].notna()).astype(float),
+    ).groupby(keys)
+    columns = {
+        "flights": delays.size(),
+        "cancelled": delays["cancelled"].sum(),
+        "mean_delay": delays["dep_delay"].mean(),
+        **{name: delays["dep_delay"].quantile(share) for name, share in PERCENTILES.items()},
+        "late_share": delays["late"].mean(),
+    }
+    return pd.DataFrame(columns).reset_index()
+
+
+def differences(found: pd.DataFrame, truth: pd.DataFrame, keys: list[str]) -> list[str]:
+    """What is not as it should be, a line each: groups, counts, and measures beyond tolerance."""
+    pairs = truth.merge(found, on=keys, how="outer", suffixes=("", "_found"), indicator="side")
+    wrong = []
+    for _, pair in pairs.iterrows():
+        group = ", ".join(str(pair[key]) for key in keys)
+        if pair["side"] != "both":
+            wrong.append(f"{group}: {'missing' if pair['side'] == 'left_only' else 'invented'}")
+            continue
+        for column in (*COUNTS, *MEASURES):
+            true, other = pair[column], pair[f"{column}_found"]
+            tolerance = TOLERANCE if column in MEASURES else 0
+            both_nothing = pd.isna(true) and pd.isna(other)
+            # Turned this way round, a measure that is missing on one side is a difference.
+            if not both_nothing and not abs(true - other) <= tolerance:
+                wrong.append(f"{group}: {column} is {other}, and should be {true}")
+    return wrong

@@ -1,0 +1,87 @@
+"""Processes of the demo: a coordinator, our own programs, and how each of them ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+STOP_PATIENCE_S = 15
+
+
+def start_coordinator(folder: Path, stack: contextlib.ExitStack, **more: object) -> tuple[str, str]:
+    """A coordinator on SQLite in `folder`; the addresses of its service and of its metrics.
+
+    Args:
+        more: settings, by name.
+    """
+    log = folder / "coordinator.log"
+    settings = {
+        "log-format": "json",
+        "listen": "127.0.0.1:0",
+        "metrics-listen": "127.0.0.1:0",
+        "group-min-session-timeout-ms": 1000,
+        "data-dir": folder / "data",
+        **{name.replace("_", "-"): value for name, value in more.items()},
+    }
+    process = start_program("coordinator", ["serve"], settings, log, stack)
+    while process.poll() is None:
+        for line in log.read_text().splitlines(keepends=True):
+            if line.endswith("\n") and (entry := json.loads(line))["event"] == "serving":
+                return entry["address"], entry["metrics"]
+        time.sleep(0.05)
+    raise SystemExit(f"the coordinator did not start: see {log}")
+
+
+def start_program(
+    module: str,
+    arguments: list[str],
+    settings: Mapping[str, object],
+    log: Path,
+    stack: contextlib.ExitStack,
+) -> subprocess.Popen[bytes]:
+    """A Python module as a process, which is stopped when `stack` is left.
+
+    Args:
+        settings: flags and their values. log: where all it says is added.
+    """
+    flags = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+    with log.open("a") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments, *flags],
+            stdout=output,
+            stderr=output,
+            # With a process group of its own it can be killed with all that it has started.
+            process_group=0,
+        )
+    stack.callback(stop, process)
+    return process
+
+
+def check(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Raises SystemExit if it has failed; who was killed or asked to end has not."""
+    if (process.poll() or 0) > 0:
+        raise SystemExit(f"a process has failed with {process.returncode}: see {log}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end; kill it if it does not."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End it by SIGKILL, with the processes of its group: nobody says goodbye."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,17 @@
+"""The end of a run: what was checked, and the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def tell(checks: Sequence[tuple[str, bool]], details: Iterable[str] = ()) -> int:
+    """Print each check, then details of what is wrong. 0 if all hold, else 1."""
+    print()
+    for text, holds in checks:
+        print(f"{'ok ' if holds else 'NOT'}  {text}")
+    for line in details:
+        print(f"     {line}")
+    good = all(holds for _, holds in checks)
+    print("\nVerdict:", "exactly right." if good else "WRONG.")
+    return 0 if good else 1

@@ -1,0 +1,62 @@
+"""Charts: SVG that parses, with titles that follow the numbers, the same bytes each time."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from flights.delays.charts import draw
+from flights.delays.groupings import GROUPINGS
+from flights.delays.tables import read_flights, read_tables
+from flights.delays.truth import compute_directly
+
+SMALL_ENOUGH = 60_000  # Bytes.
+
+
+@pytest.fixture(scope="module")
+def tables():
+    flights = read_flights()
+    return compute_directly(flights[flights["month"] == 1], read_tables())
+
+
+def texts(path):
+    return [element.text or "" for element in ET.parse(path).iter() if "text" in element.tag]
+
+
+def test_each_chart_is_small_svg_with_its_title(tables, tmp_path):
+    titles = draw(tables, tmp_path)
+    assert len(titles) == 4
+    for name, title in titles.items():
+        path = tmp_path / f"{name}.svg"
+        assert ET.parse(path).getroot().tag.endswith("svg")
+        assert title in texts(path)
+        assert path.stat().st_size < SMALL_ENOUGH
+
+
+def test_the_same_numbers_make_the_same_bytes(tables, tmp_path):
+    for folder in ("one", "two"):
+        draw(tables, tmp_path / folder)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+        assert b"<dc:date>" not in path.read_bytes()
+
+
+def test_titles_say_what_the_numbers_say(tables, tmp_path):
+    before = draw(tables, tmp_path)
+    turned = {
+        name: table.assign(late_share=1 - table["late_share"]) for name, table in tables.items()
+    }
+    after = draw(turned, tmp_path)
+    assert all(before[name] != after[name] for name in before)
+    busiest = tables["carrier"].nlargest(1, "flights").iloc[0]
+    late = tables["carrier"].assign(late_share=0.1)
+    late.loc[late["carrier"] == busiest["carrier"], "late_share"] = 0.99
+    title = draw({**tables, "carrier": late}, tmp_path)["by_carrier"]
+    assert title.startswith(f"{busiest['carrier_name']} leaves late most often (99 %)")
+
+
+def test_groups_with_few_flights_are_not_spoken_of(tables, tmp_path):
+    few = tables["carrier"].assign(late_share=0.5)
+    few.loc[few["flights"] < 100, "late_share"] = 1.0
+    assert (few["late_share"] == 1.0).any()
+    assert "100 %" not in draw({**tables, "carrier": few}, tmp_path)["by_carrier"]
+    assert set(tables) == set(GROUPINGS)
