@@ -1,30 +1,8 @@
 """The flights pipeline's transformation and statistics in Spark, against pandas."""
 
-import sys
-
 import pytest
 
 SAMPLE = 20_000
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.delenv("SPARK_HOME", raising=False)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
-            .getOrCreate()
-        )
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -284,11 +284,8 @@ def lay_out(folder: Path) -> dict[int, int]:
     import pyarrow as pa
     from flights import dataset
 
-    flights = dataset.read()
-    numbers = flights["tailnum"].map(dataset.partition_of)
     lengths = {}
-    for partition in range(dataset.PARTITIONS):
-        some = flights[numbers == partition]
+    for partition, some in dataset.partitioned(dataset.read()):
         some = some.assign(partition=partition, row=range(len(some)))
         write_log(folder, partition, pa.Table.from_pandas(some, preserve_index=False))
         lengths[partition] = len(some)
