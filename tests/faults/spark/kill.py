@@ -282,6 +282,7 @@ def lay_out(folder: Path) -> dict[int, int]:
     """The flights, each with its partition and row; the partitions' lengths."""
     sys.path.insert(0, str(ROOT / "deploy/spark"))
     import pyarrow as pa
+
     from flights import dataset
 
     lengths = {}
