@@ -10,19 +10,25 @@ from collections.abc import Iterable
 from coordinator.core.commands import (
     DeleteGroup,
     DescribeGroup,
+    DescribePhase,
     GroupDeletedWritten,
     ListGroups,
+    ListRebalances,
 )
 from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.group import Group, GroupState
+from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import (
+    AwaitedMember,
     DeleteReply,
     DescribedMember,
     DescribeReply,
     GroupListing,
     ListReply,
+    PhaseReply,
+    RebalancesReply,
 )
 
 CLASSIC = "classic"
@@ -75,6 +81,56 @@ def describe_group(group: Group | None, command: DescribeGroup, out: Outcome) ->
             generation=group.generation,
             leader=group.leader_id or "",
         ),
+    )
+
+
+def list_rebalances(group: Group | None, command: ListRebalances, out: Outcome) -> None:
+    """The group's journal, newest first.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND.
+    """
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+    newest_first = group.journal[::-1]
+    wanted = newest_first[: command.limit] if command.limit > 0 else newest_first
+    out.reply(command.call_id, RebalancesReply(rebalances=wanted))
+
+
+def describe_phase(group: Group | None, command: DescribePhase, out: Outcome) -> None:
+    """Whom a parked phase waits for, now.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND.
+    """
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+    awaited: list[AwaitedMember] = []
+    if group.state is GroupState.PREPARING_REBALANCE:
+        awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]
+        awaited += [AwaitedMember(member_id) for member_id in group.pending_joins]
+    elif group.state is GroupState.AWAITING_SYNC:
+        awaited = [_awaited(group, m) for m in group.members.values() if m.parked_sync is None]
+    is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
+    since_ms = group.state_changed_at_ms
+    reply = PhaseReply(
+        state=group.state.value,
+        since_ms=since_ms,
+        deadline_ms=since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME,
+        is_initial_delay=group.initial_join,
+        awaited=tuple(awaited),
+    )
+    out.reply(command.call_id, reply)
+
+
+def _awaited(group: Group, member: Member) -> AwaitedMember:
+    return AwaitedMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        is_leader=member.member_id == group.leader_id,
+        last_heard_ms=member.last_heard_ms,
+        session_timeout_ms=member.session_timeout_ms,
     )
 
 

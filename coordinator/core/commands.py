@@ -25,6 +25,8 @@ from coordinator.core.replies import (
     ListLogEndsReply,
     ListReply,
     OffsetDeleteReply,
+    PhaseReply,
+    RebalancesReply,
     ReportLogEndsReply,
     SyncReply,
 )
@@ -210,6 +212,29 @@ class ListLogEnds:
         return ListLogEndsReply(refused.error, refused.message)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRebalances:
+    """The newest `limit` of the journal; 0 asks for all."""
+
+    call_id: CallId
+    group_id: str
+    limit: int = 0
+
+    def refusal(self, refused: Refused) -> RebalancesReply:
+        return RebalancesReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribePhase:
+    """Whom the group waits for now."""
+
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> PhaseReply:
+        return PhaseReply(refused.error, refused.message)
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -223,6 +248,8 @@ Request = (
     | DeleteGroup
     | ReportLogEnds
     | ListLogEnds
+    | ListRebalances
+    | DescribePhase
 )
 
 

@@ -34,6 +34,9 @@ class GroupConfig:
     """Take a parked call back when its client goes away. False: behave as Kafka, which never
     learns of it."""
 
+    group_rebalance_journal: bool = True
+    """Keep each group's last rebalances: who caused them, who was slow, what they cost."""
+
     offset_metadata_max_bytes: int = 4_096
     """Longest metadata a committed offset may carry."""
 

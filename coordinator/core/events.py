@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from coordinator.core.records import RebalanceRecord
+
 
 class RebalanceCause(Enum):
     """Why a group left its generation, in the words people read."""
@@ -23,7 +25,8 @@ class RebalanceCause(Enum):
     ASSIGNMENT_NOT_STORED = "assignment not stored"
     CALL_CANCELLED = "client went away"
     SIZE_LIMIT = "size limit"
-    LOADED = "loaded"
+    LOADED = "fail-over"
+    ADMIN = "removed by an operator"
 
 
 class EvictionCause(Enum):
@@ -146,6 +149,17 @@ class GroupRemoved:
     group_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class RebalanceJournaled:
+    """A rebalance has ended; its record is on its way to the log."""
+
+    record: RebalanceRecord
+
+    @property
+    def group_id(self) -> str:
+        return self.record.group_id
+
+
 Event = (
     GroupCreated
     | RebalanceStarted
@@ -160,4 +174,5 @@ Event = (
     | OffsetsCommittedEvent
     | OffsetsExpired
     | GroupRemoved
+    | RebalanceJournaled
 )

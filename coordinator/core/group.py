@@ -25,11 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from coordinator.core.errors import InvariantViolated
 from coordinator.core.ids import NO_GENERATION, CallId
-from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.core.records import (
+    GroupMetadata,
+    MemberRecord,
+    OffsetCommitted,
+    RebalanceRecord,
+)
 from coordinator.core.replies import LogEnd
+
+if TYPE_CHECKING:
+    from coordinator.core.journal import Trace
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -146,6 +155,7 @@ class Group:
         "generation_floor",
         "group_id",
         "initial_join",
+        "journal",
         "leader_id",
         "log_ends",
         "manifest",
@@ -164,6 +174,8 @@ class Group:
         "state_changed_at_ms",
         "static_members",
         "subscribed_topics",
+        "trace",
+        "unowned",
     )
 
     def __init__(self, group_id: str, parked_calls: ParkedCalls, now_ms: int) -> None:
@@ -192,7 +204,11 @@ class Group:
         self.pending_offsets: dict[tuple[str, int], int] = {}
         # As members have told, by partition; None: nobody has.
         self.log_ends: dict[tuple[str, int], LogEnd] | None = None
+        # The rebalance that is running, and since when partitions have had no owner.
+        self.trace: Trace | None = None
+        self.unowned: dict[tuple[str, int], int] | None = None
         # Durable facts.
+        self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None
         self.durable_generation = NO_GENERATION
         self.offsets: dict[tuple[str, int], OffsetCommitted] = {}

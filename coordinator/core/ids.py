@@ -13,6 +13,7 @@ ShardId = NewType("ShardId", int)
 NO_GENERATION = -1
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
+NO_TIME = -1
 
 
 class IdSource(Protocol):

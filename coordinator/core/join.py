@@ -149,11 +149,19 @@ def _join_known(
         case GroupState.STABLE if not changed and not _calls_for_rebalance(group, member):
             rebalance.repeat_join_reply(group, member, command.call_id, out)
         case GroupState.AWAITING_SYNC | GroupState.STABLE:
-            cause = RebalanceCause.METADATA_CHANGED if changed else RebalanceCause.LEADER_REJOINED
+            cause = _why(group, member, changed=changed)
             _rejoin(group, member, command, out)
             rebalance.prepare(group, cause, now_ms, out, member=member, reason=command.reason)
         case GroupState.EMPTY | GroupState.DEAD:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _why(group: Group, member: Member, *, changed: bool) -> RebalanceCause:
+    if changed:
+        return RebalanceCause.METADATA_CHANGED
+    if member.member_id == group.leader_id:
+        return RebalanceCause.LEADER_REJOINED
+    return RebalanceCause.LOADED
 
 
 def _calls_for_rebalance(group: Group, member: Member) -> bool:

@@ -25,21 +25,21 @@ def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) ->
     admission.check_alive(group)
     results: list[LeaveResult] = []
     first_to_leave: Member | None = None
-    reason = ""
+    reason, cause = "", RebalanceCause.MEMBER_LEFT
     for leaving in command.members:
         try:
             member = _leave(group, leaving, out)
             error = ErrorCode.NONE
             if member is not None and first_to_leave is None:
                 first_to_leave, reason = member, leaving.reason
+                if not leaving.member_id:
+                    cause = RebalanceCause.ADMIN
         except Refused as refused:
             error = refused.error
         results.append(LeaveResult(leaving.member_id, leaving.instance_id, error))
     out.reply(command.call_id, LeaveReply(members=tuple(results)))
     if first_to_leave is not None:
-        rebalance.request(
-            group, RebalanceCause.MEMBER_LEFT, now_ms, out, member=first_to_leave, reason=reason
-        )
+        rebalance.request(group, cause, now_ms, out, member=first_to_leave, reason=reason)
     else:
         out.check(JoinKey(group.group_id))
 

@@ -21,6 +21,7 @@ from coordinator.core import (
     admin,
     admission,
     join,
+    journal,
     leave,
     liveness,
     log_ends,
@@ -39,6 +40,7 @@ from coordinator.core.commands import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    DescribePhase,
     ExpireOffsets,
     FetchOffsets,
     GroupDeletedWritten,
@@ -49,6 +51,7 @@ from coordinator.core.commands import (
     LeaveGroup,
     ListGroups,
     ListLogEnds,
+    ListRebalances,
     OffsetsDeletedWritten,
     OffsetsWritten,
     ReportLogEnds,
@@ -63,6 +66,7 @@ from coordinator.core.commands import (
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import (
+    Event,
     EvictionCause,
     GroupCreated,
     GroupRemoved,
@@ -75,7 +79,7 @@ from coordinator.core.membership import evict, fail_join, fail_sync, reset_sessi
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.replies import JoinReply
-from coordinator.core.subscriptions import TopicReader, subscribed_topics
+from coordinator.core.subscriptions import PayloadReader, subscribed_topics
 
 
 class GroupMachine:
@@ -83,15 +87,16 @@ class GroupMachine:
 
     Args:
         ids: makes member ids.
-        read_topics: finds the topics in a consumer's metadata.
+        payloads: reads what consumers say.
     """
 
-    def __init__(self, config: GroupConfig, ids: IdSource, read_topics: TopicReader) -> None:
+    def __init__(self, config: GroupConfig, ids: IdSource, payloads: PayloadReader) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
         self.parked_calls: ParkedCalls = {}
         self._ids = ids
-        self._read_topics = read_topics
+        self._read_topics = payloads.topics
+        self._read_assignment = payloads.partitions
         self._asleep: dict[str, None] = {}
         self._same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
         # Any: each handler takes the commands of its row.
@@ -121,7 +126,9 @@ class GroupMachine:
             GroupDeletedWritten: lambda c, _, out: admin.group_deleted(c, out),
             Unawaited: lambda c, _, out: None,
             JoinDurable: self._join_durable,
-            Resume: lambda c, now_ms, out: self.handle(c.request, now_ms, out),
+            ListRebalances: lambda c, _, out: admin.list_rebalances(self._find(c), c, out),
+            DescribePhase: lambda c, _, out: admin.describe_phase(self._find(c), c, out),
+            Resume: lambda c, now_ms, out: self._dispatch(c.request, now_ms, out),
         }
 
     def handle(self, command: Command, now_ms: int, out: Outcome) -> None:
@@ -132,6 +139,11 @@ class GroupMachine:
         """
         if self._asleep:
             self._revive(getattr(command, "group_id", ""), now_ms, out)
+        self._dispatch(command, now_ms, out)
+        if out.events and self.config.group_rebalance_journal:
+            self._journal(now_ms, out)
+
+    def _dispatch(self, command: Command, now_ms: int, out: Outcome) -> None:
         try:
             if isinstance(command, Request):
                 admission.check_group_id(command)
@@ -179,6 +191,8 @@ class GroupMachine:
         """Bring up to `count` more groups to life, with full session time-outs from now."""
         for group_id in list(islice(self._asleep, count)):
             self._revive(group_id, now_ms, out)
+        if out.events and self.config.group_rebalance_journal:
+            self._journal(now_ms, out)
 
     @property
     def sleepers(self) -> int:
@@ -198,6 +212,15 @@ class GroupMachine:
             group.state = GroupState.DEAD
         self.groups.clear()
         self._asleep.clear()
+
+    def _journal(self, now_ms: int, out: Outcome) -> None:
+        by_group: dict[str, list[Event]] = {}
+        for event in out.events:
+            by_group.setdefault(event.group_id, []).append(event)
+        for group_id, events in by_group.items():
+            group = self.groups.get(group_id)
+            if group is not None:
+                journal.follow(group, events, now_ms, out, self._read_assignment)
 
     # --- Requests ---
 

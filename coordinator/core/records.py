@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_TIME
 
 if TYPE_CHECKING:
     from coordinator.core.group import Group
@@ -86,6 +86,69 @@ class GroupDeleted:
     group_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class RebalanceMember:
+    """A member that joined a rebalance. Epoch milliseconds; -1: it did not."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    is_new: bool
+    session_timeout_ms: int
+    joined_at_ms: int
+    synced_at_ms: int = NO_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMember:
+    """A member that a rebalance went on without; `cause` in words."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRecord:
+    """One rebalance, from its cause to its end, for the journal.
+
+    `outcome` is completed, interrupted (by the next one) or failed. `member_id` and what follows
+    describe who caused it. Times are epoch milliseconds, -1 where it did not come to that:
+    `joined_at_ms` the end of the join phase, `synced_at_ms` when the leader handed the assignment
+    in, `ended_at_ms` when that was durable. `was_initial`: an empty group's first members, for
+    whom the initial delay is waited. `protocol` is the one selected.
+
+    `members` are in the order in which they joined; of many only those who came last.
+    `partitions_moved` is -1 where assignments cannot be read. `unowned_*` are about partitions
+    that had no owner for a time which this rebalance ended.
+    """
+
+    group_id: str
+    cause: str
+    outcome: str
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: str
+    generation_before: int
+    generation_after: int
+    protocol: str
+    was_initial: bool
+    started_at_ms: int
+    joined_at_ms: int
+    synced_at_ms: int
+    ended_at_ms: int
+    leader: str
+    member_count: int
+    members: tuple[RebalanceMember, ...] = ()
+    removed: tuple[RemovedMember, ...] = ()
+    partitions_moved: int = -1
+    unowned_partitions: int = 0
+    unowned_ms_max: int = 0
+    unowned_ms_total: int = 0
+
+
 Record = (
     GroupMetadata
     | GenerationFloor
@@ -93,7 +156,12 @@ Record = (
     | ManifestStored
     | OffsetDeleted
     | GroupDeleted
+    | RebalanceRecord
 )
+
+
+JOURNAL_LENGTH = 20
+"""Rebalances of a group that are kept."""
 
 
 def apply(record: Record, group: Group) -> None:
@@ -114,7 +182,10 @@ def apply(record: Record, group: Group) -> None:
             group.manifest = record.manifest
         case OffsetDeleted():
             group.offsets.pop((record.topic, record.partition), None)
+        case RebalanceRecord():
+            group.journal = (*group.journal, record)[-JOURNAL_LENGTH:]
         case GroupDeleted():
+            group.journal = ()
             group.offsets.clear()
             group.committed = None
             group.manifest = b""
@@ -134,4 +205,5 @@ def records_of(group: Group) -> list[Record]:
         records.append(GenerationFloor(group.group_id, group.durable_generation))
     if group.manifest:
         records.append(ManifestStored(group.group_id, group.manifest))
+    records += group.journal
     return records

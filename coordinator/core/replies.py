@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME
+from coordinator.core.records import RebalanceRecord
 
 NONE = ErrorCode.NONE
 
@@ -178,6 +179,41 @@ class ListLogEndsReply:
     ends: tuple[LogEnd, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RebalancesReply:
+    """Newest first."""
+
+    error: ErrorCode = NONE
+    message: str = ""
+    rebalances: tuple[RebalanceRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedMember:
+    """A member that the phase waits for. `member_id` alone: an id that has not joined yet."""
+
+    member_id: str
+    client_id: str = ""
+    client_host: str = ""
+    is_leader: bool = False
+    last_heard_ms: int = NO_TIME
+    session_timeout_ms: int = NO_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReply:
+    """`state` is the group's; the phase has begun at `since_ms` and ends by itself at
+    `deadline_ms`, -1 if nothing is waited for. Epoch milliseconds."""
+
+    error: ErrorCode = NONE
+    message: str = ""
+    state: str = ""
+    since_ms: int = NO_TIME
+    deadline_ms: int = NO_TIME
+    is_initial_delay: bool = False
+    awaited: tuple[AwaitedMember, ...] = ()
+
+
 Reply = (
     JoinReply
     | SyncReply
@@ -191,4 +227,6 @@ Reply = (
     | OffsetDeleteReply
     | ReportLogEndsReply
     | ListLogEndsReply
+    | RebalancesReply
+    | PhaseReply
 )

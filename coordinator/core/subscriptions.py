@@ -1,19 +1,28 @@
 """Which topics a consumer group reads, as far as its members' metadata tell.
 
-The coordinator looks into metadata for this and nothing else: offsets of topics that
-are being read neither expire nor may be deleted.
+Offsets of topics that are being read neither expire nor may be deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from coordinator.core.group import Group
+from coordinator.core.journal import AssignmentReader
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 TopicReader = Callable[[bytes], frozenset[str] | None]
 """Topics named in a member's metadata; None if it cannot be read. Injected."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadReader:
+    """What the core is told of consumers' payloads. Injected."""
+
+    topics: TopicReader
+    partitions: AssignmentReader
 
 
 def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] | None:

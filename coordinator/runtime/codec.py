@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -16,10 +17,15 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
+    RebalanceMember,
+    RebalanceRecord,
     Record,
+    RemovedMember,
 )
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.storage.log import Damaged
+
+T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
@@ -110,6 +116,26 @@ def _group_deleted(record: GroupDeleted) -> pb.Record:
     return pb.Record(group_id=record.group_id, group_deleted=pb.GroupDeleted())
 
 
+def _rebalance(record: RebalanceRecord) -> pb.Record:
+    rebalance = pb.Rebalance(
+        members=[pb.Rebalance.Member(**_values(member)) for member in record.members],
+        removed=[pb.Rebalance.Removed(**_values(member)) for member in record.removed],
+        **{name: getattr(record, name) for name in _REBALANCE_FIELDS},
+    )
+    return pb.Record(group_id=record.group_id, rebalance=rebalance)
+
+
+def _values(of: Any) -> dict[str, Any]:
+    return {field.name: getattr(of, field.name) for field in fields(of)}
+
+
+_REBALANCE_FIELDS = [
+    field.name
+    for field in fields(RebalanceRecord)
+    if field.name not in ("group_id", "members", "removed")
+]
+
+
 # Any: each function takes the records of its row.
 _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
     GroupMetadata: _group_metadata,
@@ -118,6 +144,7 @@ _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
     ManifestStored: _manifest_stored,
     OffsetDeleted: _offset_deleted,
     GroupDeleted: _group_deleted,
+    RebalanceRecord: _rebalance,
 }
 
 
@@ -167,6 +194,21 @@ def _read_offset_committed(group_id: str, m: pb.OffsetCommitted) -> Record:
     )
 
 
+def _read_rebalance(group_id: str, m: pb.Rebalance) -> Record:
+    return RebalanceRecord(
+        group_id,
+        members=tuple(_read_same(RebalanceMember, member) for member in m.members),
+        removed=tuple(_read_same(RemovedMember, member) for member in m.removed),
+        **{name: getattr(m, name) for name in _REBALANCE_FIELDS},
+    )
+
+
+def _read_same(kind: type[T], message: Any) -> T:
+    """A dataclass with the fields of a message."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # A dataclass.
+    return kind(**{name: getattr(message, name) for name in names})
+
+
 _DECODERS: dict[str, Callable[[str, Any], Record]] = {
     "group_metadata": _read_group_metadata,
     "generation_floor": lambda group_id, m: GenerationFloor(group_id, m.generation),
@@ -174,4 +216,5 @@ _DECODERS: dict[str, Callable[[str, Any], Record]] = {
     "manifest_stored": lambda group_id, m: ManifestStored(group_id, m.manifest),
     "offset_deleted": lambda group_id, m: OffsetDeleted(group_id, intern(m.topic), m.partition),
     "group_deleted": lambda group_id, _: GroupDeleted(group_id),
+    "rebalance": _read_rebalance,
 }

@@ -20,9 +20,9 @@ from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.garbage import forget, quiet
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Fetch, Standby, Warm
-from coordinator.runtime.topics import read_topics
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
 from coordinator.shard.placement import shard_of
@@ -251,7 +251,7 @@ class Node:
         return Shard(
             settings,
             self._ids,
-            read_topics,
+            PAYLOADS,
             now_ms=self._clock.now_ms(),
             acks=AckPolicy(
                 node=settings.node_id,

@@ -38,7 +38,7 @@ from coordinator.core.outcome import (
     WatchKey,
 )
 from coordinator.core.records import Record
-from coordinator.core.subscriptions import TopicReader
+from coordinator.core.subscriptions import PayloadReader
 from coordinator.shard.operations import (
     DelayedFetch,
     DelayedHeartbeat,
@@ -102,7 +102,7 @@ class Shard:
 
     Args:
         ids: makes member ids.
-        read_topics: finds the topics in a consumer's metadata.
+        payloads: reads what consumers say.
         now_ms: epoch milliseconds; the clock never goes back.
         acks: when writes count as done.
         wheel_size: slots a level of the timing wheel has. 512 keeps the worst stall of a
@@ -113,13 +113,13 @@ class Shard:
         self,
         config: GroupConfig,
         ids: IdSource,
-        read_topics: TopicReader,
+        payloads: PayloadReader,
         *,
         now_ms: int,
         acks: AckPolicy = AckPolicy(),  # noqa: B008  # A frozen value.
         wheel_size: int = 512,
     ) -> None:
-        self.machine = GroupMachine(config, ids, read_topics)
+        self.machine = GroupMachine(config, ids, payloads)
         self._config = config
         self._now_ms = now_ms
         self.timer = Timer(now_ms, wheel_size=wheel_size)

@@ -19,7 +19,7 @@ from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
 from coordinator.runtime.failures import failure_of
-from coordinator.runtime.topics import read_topics
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import translate
 from coordinator.settings import Settings
 from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Revive, Tick
@@ -203,7 +203,7 @@ class VirtualCoordinator:
         self._fence = self.log.fence_now(_SHARD)
         loaded = self.log.load_now(self._fence)
         self._shard = Shard(
-            self.settings, self._ids, read_topics, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
+            self.settings, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
         )
         self._shard.replay(map(codec.decode, loaded.records()), self.now_ms)
         outbox = self._shard.restore(

@@ -2,7 +2,7 @@
 
 After every step the invariants of all groups are checked. Unless a scenario says
 otherwise: initial delay 50 ms, session bounds 10 to 600000 ms, at most 4 members,
-session and rebalance time-out 500 ms, protocol type `consumer`, protocols `[range]`.
+session and rebalance time-out 500 ms, no journal, protocol type `consumer`, protocols `[range]`.
 Joins are of the kind that needs no member id first, unless `two_phase` is asked for.
 """
 
@@ -32,6 +32,7 @@ class Scenario:
                 "group_min_session_timeout_ms": 10,
                 "group_max_session_timeout_ms": 600_000,
                 "group_max_size": 4,
+                "group_rebalance_journal": False,
                 **settings,
             }
         )

@@ -17,7 +17,10 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
+    RebalanceMember,
+    RebalanceRecord,
     Record,
+    RemovedMember,
 )
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.runtime.codec import decode, encode
@@ -35,6 +38,7 @@ BY_TYPE = {
     "int": INT32,
     "int | None": st.none() | INT64,
     "bytes": BYTES,
+    "bool": st.booleans(),
 }
 WIDE = ("offset", "committed_at_ms", "state_changed_at_ms")
 
@@ -43,8 +47,13 @@ def values(kind: type) -> st.SearchStrategy:
     """Any record of a kind, of any values its fields can have."""
     fields = {}
     for field in dataclasses.fields(kind):
-        if field.name == "members":
-            fields[field.name] = st.lists(values(MemberRecord), max_size=4).map(tuple)
+        if field.name in ("members", "removed"):
+            nested = {
+                "tuple[MemberRecord, ...]": MemberRecord,
+                "tuple[RebalanceMember, ...]": RebalanceMember,
+                "tuple[RemovedMember, ...]": RemovedMember,
+            }[field.type]
+            fields[field.name] = st.lists(values(nested), max_size=4).map(tuple)
         elif field.name in WIDE:
             fields[field.name] = INT64
         else:
@@ -59,6 +68,7 @@ KINDS = (
     ManifestStored,
     OffsetDeleted,
     GroupDeleted,
+    RebalanceRecord,
 )
 
 

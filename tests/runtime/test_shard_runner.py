@@ -8,8 +8,8 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.runtime.clock import AnchoredClock, RandomIds
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.runtime.topics import read_topics
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
@@ -40,7 +40,7 @@ def runner_of(log: MemoryLog) -> tuple[ShardRunner, list[str]]:
     clock = AnchoredClock()
     runner = ShardRunner(
         SHARD,
-        new_shard=lambda: Shard(GroupConfig(), RandomIds(), read_topics, now_ms=clock.now_ms()),
+        new_shard=lambda: Shard(GroupConfig(), RandomIds(), PAYLOADS, now_ms=clock.now_ms()),
         log=log,
         clock=clock,
         watchers=Watchers(

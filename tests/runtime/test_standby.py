@@ -11,9 +11,9 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
 from coordinator.runtime.clock import AnchoredClock, RandomIds
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Standby, Unreachable
-from coordinator.runtime.topics import read_topics
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.replicas import AckPolicy, FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard
@@ -50,7 +50,7 @@ class Pair:
 
     def new_shard(self) -> Shard:
         acks = AckPolicy(node=1)
-        return Shard(GroupConfig(), RandomIds(), read_topics, now_ms=self.clock.now_ms(), acks=acks)
+        return Shard(GroupConfig(), RandomIds(), PAYLOADS, now_ms=self.clock.now_ms(), acks=acks)
 
     def new_runner(self) -> ShardRunner:
         return ShardRunner(

@@ -8,7 +8,7 @@ from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionComm
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.runtime import codec
-from coordinator.runtime.topics import read_topics
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Appended, Tick
 from coordinator.shard.replicas import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
@@ -21,7 +21,7 @@ class Desk:
     """Keeps every answer by its call."""
 
     def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER)) -> None:  # noqa: B008
-        self.shard = Shard(GroupConfig(), CountingIds(), read_topics, now_ms=0, acks=acks)
+        self.shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks)
         self.now_ms = 0
         self.answers: dict[int, object] = {}
         self.append = None

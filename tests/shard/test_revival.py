@@ -6,7 +6,7 @@ from coordinator.core.commands import DescribeGroup, Heartbeat, ListGroups
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
-from coordinator.runtime.topics import read_topics
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Revive, Tick
 from coordinator.shard.shard import REVIVE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
@@ -22,7 +22,7 @@ def group(n: int) -> GroupMetadata:
 
 
 def loaded() -> tuple[Shard, object]:
-    shard = Shard(GroupConfig(), CountingIds(), read_topics, now_ms=0)
+    shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
     shard.replay(map(group, range(GROUPS)), 0)
     shard.replay([OffsetCommitted(LAST, "t", 0, 9, -1, "", 0, None)], 0)
     return shard, shard.restore(1_000, sequence=1, next_offset=GROUPS)

@@ -11,6 +11,7 @@ import dataclasses
 import random
 from typing import Any
 
+from coordinator.core.records import GroupMetadata
 from coordinator.runtime import codec
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
@@ -141,6 +142,6 @@ class World:
 
 def _fields(record: Any) -> Line:
     fields = {"record": type(record).__name__, **dataclasses.asdict(record)}
-    for member in fields.get("members", ()):
+    for member in fields["members"] if isinstance(record, GroupMetadata) else ():
         member["assignment"] = base64.b64encode(member["assignment"]).decode()
     return fields

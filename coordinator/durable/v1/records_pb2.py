@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$coordinator/durable/v1/records.proto\x12\x16\x63oordinator.durable.v1\"\xb0\x03\n\x06Record\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12?\n\x0egroup_metadata\x18\x02 \x01(\x0b\x32%.coordinator.durable.v1.GroupMetadataH\x00\x12\x43\n\x10generation_floor\x18\x03 \x01(\x0b\x32\'.coordinator.durable.v1.GenerationFloorH\x00\x12\x43\n\x10offset_committed\x18\x04 \x01(\x0b\x32\'.coordinator.durable.v1.OffsetCommittedH\x00\x12\x41\n\x0fmanifest_stored\x18\x05 \x01(\x0b\x32&.coordinator.durable.v1.ManifestStoredH\x00\x12?\n\x0eoffset_deleted\x18\x06 \x01(\x0b\x32%.coordinator.durable.v1.OffsetDeletedH\x00\x12=\n\rgroup_deleted\x18\x07 \x01(\x0b\x32$.coordinator.durable.v1.GroupDeletedH\x00\x42\x06\n\x04kind\"\xcb\x03\n\rGroupMetadata\x12\x12\n\ngeneration\x18\x01 \x01(\x05\x12\x1a\n\rprotocol_type\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1a\n\rprotocol_name\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x13state_changed_at_ms\x18\x05 \x01(\x03\x12=\n\x07members\x18\x06 \x03(\x0b\x32,.coordinator.durable.v1.GroupMetadata.Member\x1a\xcd\x01\n\x06Member\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1c\n\x14rebalance_timeout_ms\x18\x05 \x01(\x05\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\x0c\x12\x12\n\nassignment\x18\x08 \x01(\x0c\x42\x0e\n\x0c_instance_idB\x10\n\x0e_protocol_typeB\x10\n\x0e_protocol_nameB\t\n\x07_leader\"%\n\x0fGenerationFloor\x12\x12\n\ngeneration\x18\x01 \x01(\x05\"\xb2\x01\n\x0fOffsetCommitted\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x06 \x01(\x03\x12\x1a\n\rexpires_at_ms\x18\x07 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_expires_at_ms\"\"\n\x0eManifestStored\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"1\n\rOffsetDeleted\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x0e\n\x0cGroupDeletedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$coordinator/durable/v1/records.proto\x12\x16\x63oordinator.durable.v1\"\xe8\x03\n\x06Record\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12?\n\x0egroup_metadata\x18\x02 \x01(\x0b\x32%.coordinator.durable.v1.GroupMetadataH\x00\x12\x43\n\x10generation_floor\x18\x03 \x01(\x0b\x32\'.coordinator.durable.v1.GenerationFloorH\x00\x12\x43\n\x10offset_committed\x18\x04 \x01(\x0b\x32\'.coordinator.durable.v1.OffsetCommittedH\x00\x12\x41\n\x0fmanifest_stored\x18\x05 \x01(\x0b\x32&.coordinator.durable.v1.ManifestStoredH\x00\x12?\n\x0eoffset_deleted\x18\x06 \x01(\x0b\x32%.coordinator.durable.v1.OffsetDeletedH\x00\x12=\n\rgroup_deleted\x18\x07 \x01(\x0b\x32$.coordinator.durable.v1.GroupDeletedH\x00\x12\x36\n\trebalance\x18\x08 \x01(\x0b\x32!.coordinator.durable.v1.RebalanceH\x00\x42\x06\n\x04kind\"\xcb\x03\n\rGroupMetadata\x12\x12\n\ngeneration\x18\x01 \x01(\x05\x12\x1a\n\rprotocol_type\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1a\n\rprotocol_name\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x13state_changed_at_ms\x18\x05 \x01(\x03\x12=\n\x07members\x18\x06 \x03(\x0b\x32,.coordinator.durable.v1.GroupMetadata.Member\x1a\xcd\x01\n\x06Member\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1c\n\x14rebalance_timeout_ms\x18\x05 \x01(\x05\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\x0c\x12\x12\n\nassignment\x18\x08 \x01(\x0c\x42\x0e\n\x0c_instance_idB\x10\n\x0e_protocol_typeB\x10\n\x0e_protocol_nameB\t\n\x07_leader\"%\n\x0fGenerationFloor\x12\x12\n\ngeneration\x18\x01 \x01(\x05\"\xb2\x01\n\x0fOffsetCommitted\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x06 \x01(\x03\x12\x1a\n\rexpires_at_ms\x18\x07 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_expires_at_ms\"\"\n\x0eManifestStored\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"1\n\rOffsetDeleted\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x0e\n\x0cGroupDeleted\"\xa2\x06\n\tRebalance\x12\r\n\x05\x63\x61use\x18\x01 \x01(\t\x12\x0f\n\x07outcome\x18\x02 \x01(\t\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x19\n\x11generation_before\x18\x07 \x01(\x05\x12\x18\n\x10generation_after\x18\x08 \x01(\x05\x12\x10\n\x08protocol\x18\t \x01(\t\x12\x13\n\x0bwas_initial\x18\n \x01(\x08\x12\x15\n\rstarted_at_ms\x18\x0b \x01(\x03\x12\x14\n\x0cjoined_at_ms\x18\x0c \x01(\x03\x12\x14\n\x0csynced_at_ms\x18\r \x01(\x03\x12\x13\n\x0b\x65nded_at_ms\x18\x0e \x01(\x03\x12\x0e\n\x06leader\x18\x0f \x01(\t\x12\x14\n\x0cmember_count\x18\x10 \x01(\x05\x12\x39\n\x07members\x18\x11 \x03(\x0b\x32(.coordinator.durable.v1.Rebalance.Member\x12:\n\x07removed\x18\x12 \x03(\x0b\x32).coordinator.durable.v1.Rebalance.Removed\x12\x18\n\x10partitions_moved\x18\x13 \x01(\x05\x12\x1a\n\x12unowned_partitions\x18\x14 \x01(\x05\x12\x16\n\x0eunowned_ms_max\x18\x15 \x01(\x03\x12\x18\n\x10unowned_ms_total\x18\x16 \x01(\x03\x1a\x9b\x01\n\x06Member\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x03 \x01(\t\x12\x0e\n\x06is_new\x18\x04 \x01(\x08\x12\x1a\n\x12session_timeout_ms\x18\x05 \x01(\x03\x12\x14\n\x0cjoined_at_ms\x18\x06 \x01(\x03\x12\x14\n\x0csynced_at_ms\x18\x07 \x01(\x03\x1aS\n\x07Removed\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x03 \x01(\t\x12\r\n\x05\x63\x61use\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,19 +32,25 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coordinator.durable.v1.reco
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RECORD']._serialized_start=65
-  _globals['_RECORD']._serialized_end=497
-  _globals['_GROUPMETADATA']._serialized_start=500
-  _globals['_GROUPMETADATA']._serialized_end=959
-  _globals['_GROUPMETADATA_MEMBER']._serialized_start=707
-  _globals['_GROUPMETADATA_MEMBER']._serialized_end=912
-  _globals['_GENERATIONFLOOR']._serialized_start=961
-  _globals['_GENERATIONFLOOR']._serialized_end=998
-  _globals['_OFFSETCOMMITTED']._serialized_start=1001
-  _globals['_OFFSETCOMMITTED']._serialized_end=1179
-  _globals['_MANIFESTSTORED']._serialized_start=1181
-  _globals['_MANIFESTSTORED']._serialized_end=1215
-  _globals['_OFFSETDELETED']._serialized_start=1217
-  _globals['_OFFSETDELETED']._serialized_end=1266
-  _globals['_GROUPDELETED']._serialized_start=1268
-  _globals['_GROUPDELETED']._serialized_end=1282
+  _globals['_RECORD']._serialized_end=553
+  _globals['_GROUPMETADATA']._serialized_start=556
+  _globals['_GROUPMETADATA']._serialized_end=1015
+  _globals['_GROUPMETADATA_MEMBER']._serialized_start=763
+  _globals['_GROUPMETADATA_MEMBER']._serialized_end=968
+  _globals['_GENERATIONFLOOR']._serialized_start=1017
+  _globals['_GENERATIONFLOOR']._serialized_end=1054
+  _globals['_OFFSETCOMMITTED']._serialized_start=1057
+  _globals['_OFFSETCOMMITTED']._serialized_end=1235
+  _globals['_MANIFESTSTORED']._serialized_start=1237
+  _globals['_MANIFESTSTORED']._serialized_end=1271
+  _globals['_OFFSETDELETED']._serialized_start=1273
+  _globals['_OFFSETDELETED']._serialized_end=1322
+  _globals['_GROUPDELETED']._serialized_start=1324
+  _globals['_GROUPDELETED']._serialized_end=1338
+  _globals['_REBALANCE']._serialized_start=1341
+  _globals['_REBALANCE']._serialized_end=2143
+  _globals['_REBALANCE_MEMBER']._serialized_start=1903
+  _globals['_REBALANCE_MEMBER']._serialized_end=2058
+  _globals['_REBALANCE_REMOVED']._serialized_start=2060
+  _globals['_REBALANCE_REMOVED']._serialized_end=2143
 # @@protoc_insertion_point(module_scope)

@@ -33,6 +33,7 @@ class Record(_message.Message):
     MANIFEST_STORED_FIELD_NUMBER: _builtins.int
     OFFSET_DELETED_FIELD_NUMBER: _builtins.int
     GROUP_DELETED_FIELD_NUMBER: _builtins.int
+    REBALANCE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     @_builtins.property
     def group_metadata(self) -> Global___GroupMetadata: ...
@@ -46,6 +47,8 @@ class Record(_message.Message):
     def offset_deleted(self) -> Global___OffsetDeleted: ...
     @_builtins.property
     def group_deleted(self) -> Global___GroupDeleted: ...
+    @_builtins.property
+    def rebalance(self) -> Global___Rebalance: ...
     def __init__(
         self,
         *,
@@ -56,12 +59,13 @@ class Record(_message.Message):
         manifest_stored: Global___ManifestStored | None = ...,
         offset_deleted: Global___OffsetDeleted | None = ...,
         group_deleted: Global___GroupDeleted | None = ...,
+        rebalance: Global___Rebalance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "rebalance", b"rebalance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "rebalance", b"rebalance"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -276,3 +280,150 @@ class GroupDeleted(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GroupDeleted: _TypeAlias = GroupDeleted  # noqa: Y015
+
+@_typing.final
+class Rebalance(_message.Message):
+    """One rebalance, for the journal. Times are epoch milliseconds; -1: it did not come to that."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Member(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_HOST_FIELD_NUMBER: _builtins.int
+        IS_NEW_FIELD_NUMBER: _builtins.int
+        SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+        JOINED_AT_MS_FIELD_NUMBER: _builtins.int
+        SYNCED_AT_MS_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        client_id: _builtins.str
+        client_host: _builtins.str
+        is_new: _builtins.bool
+        session_timeout_ms: _builtins.int
+        joined_at_ms: _builtins.int
+        synced_at_ms: _builtins.int
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            client_id: _builtins.str = ...,
+            client_host: _builtins.str = ...,
+            is_new: _builtins.bool = ...,
+            session_timeout_ms: _builtins.int = ...,
+            joined_at_ms: _builtins.int = ...,
+            synced_at_ms: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Removed(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_HOST_FIELD_NUMBER: _builtins.int
+        CAUSE_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        client_id: _builtins.str
+        client_host: _builtins.str
+        cause: _builtins.str
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            client_id: _builtins.str = ...,
+            client_host: _builtins.str = ...,
+            cause: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "member_id", b"member_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CAUSE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    GENERATION_BEFORE_FIELD_NUMBER: _builtins.int
+    GENERATION_AFTER_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    WAS_INITIAL_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    JOINED_AT_MS_FIELD_NUMBER: _builtins.int
+    SYNCED_AT_MS_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    PARTITIONS_MOVED_FIELD_NUMBER: _builtins.int
+    UNOWNED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
+    cause: _builtins.str
+    outcome: _builtins.str
+    member_id: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    reason: _builtins.str
+    generation_before: _builtins.int
+    generation_after: _builtins.int
+    protocol: _builtins.str
+    was_initial: _builtins.bool
+    started_at_ms: _builtins.int
+    joined_at_ms: _builtins.int
+    synced_at_ms: _builtins.int
+    ended_at_ms: _builtins.int
+    leader: _builtins.str
+    member_count: _builtins.int
+    partitions_moved: _builtins.int
+    unowned_partitions: _builtins.int
+    unowned_ms_max: _builtins.int
+    unowned_ms_total: _builtins.int
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Member]: ...
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Removed]: ...
+    def __init__(
+        self,
+        *,
+        cause: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        generation_before: _builtins.int = ...,
+        generation_after: _builtins.int = ...,
+        protocol: _builtins.str = ...,
+        was_initial: _builtins.bool = ...,
+        started_at_ms: _builtins.int = ...,
+        joined_at_ms: _builtins.int = ...,
+        synced_at_ms: _builtins.int = ...,
+        ended_at_ms: _builtins.int = ...,
+        leader: _builtins.str = ...,
+        member_count: _builtins.int = ...,
+        members: _abc.Iterable[Global___Rebalance.Member] | None = ...,
+        removed: _abc.Iterable[Global___Rebalance.Removed] | None = ...,
+        partitions_moved: _builtins.int = ...,
+        unowned_partitions: _builtins.int = ...,
+        unowned_ms_max: _builtins.int = ...,
+        unowned_ms_total: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "outcome", b"outcome", "partitions_moved", b"partitions_moved", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_total", b"unowned_ms_total", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015

@@ -1,0 +1,228 @@
+"""The rebalance journal: who caused each rebalance, who was slow, what it cost.
+
+It follows the events that the rules emit anyway, and writes one `RebalanceRecord` when a
+rebalance ends, in an entry of its own that nobody waits for. While one runs, its `Trace` is
+soft: a rebalance that a fail-over interrupts is journaled from the first join after it.
+
+Source: ours. What operators ask in apache/kafka KIP-1314.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.core.commands import Unawaited
+from coordinator.core.events import (
+    Event,
+    JoinPhaseCompleted,
+    MemberEvicted,
+    MemberJoined,
+    MemberLeft,
+    MemberSynced,
+    RebalanceCompleted,
+    RebalanceFailed,
+    RebalanceJournaled,
+    RebalanceStarted,
+)
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import (
+    GroupMetadata,
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
+
+if TYPE_CHECKING:
+    from coordinator.core.group import Group
+    from coordinator.core.outcome import Outcome
+
+COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
+NO_COUNT = -1
+"""Partitions moved, where that is not known."""
+MEMBERS_MAX = 64
+"""Members that a record names: of larger groups those who joined last."""
+COOPERATIVE = "cooperative"
+"""In the name of a protocol whose members keep working during a rebalance (KIP-429)."""
+
+Partition = tuple[str, int]
+AssignmentReader = Callable[[bytes], Iterable[Partition] | None]
+"""Partitions in a member's assignment; None if it cannot be read. Injected."""
+
+
+class Trace:
+    """A rebalance that is running."""
+
+    __slots__ = (
+        "before",
+        "joined",
+        "joined_at_ms",
+        "protocol",
+        "removed",
+        "started",
+        "started_at_ms",
+        "synced",
+        "synced_at_ms",
+        "was_initial",
+    )
+
+    def __init__(self, started: RebalanceStarted, group: Group, now_ms: int) -> None:
+        self.started = started
+        self.started_at_ms = now_ms
+        self.was_initial = group.initial_join
+        self.before: GroupMetadata | None = group.committed
+        self.protocol = ""
+        self.joined: dict[str, tuple[MemberJoined, int]] = {}
+        self.joined_at_ms = NO_TIME
+        self.synced: dict[str, int] = {}
+        self.synced_at_ms = NO_TIME
+        """When the leader handed the assignment in."""
+        self.removed: list[tuple[RemovedMember, int]] = []
+
+
+def follow(
+    group: Group,
+    events: Iterable[Event],
+    now_ms: int,
+    out: Outcome,
+    read_assignment: AssignmentReader,
+) -> None:
+    """Take in what one command has made of a group."""
+    early: list[Event] = []  # What led to a rebalance is told before its start.
+    for event in list(events):
+        match event:
+            case RebalanceStarted():
+                if group.trace is not None:
+                    _finish(group, INTERRUPTED, now_ms, out, read_assignment)
+                group.trace = Trace(event, group, now_ms)
+                for what in early:
+                    _note(group.trace, what, now_ms)
+            case RebalanceCompleted() if group.trace is not None:
+                _finish(group, COMPLETED, now_ms, out, read_assignment)
+            case RebalanceFailed() if group.trace is not None:
+                _finish(group, f"{FAILED}: {event.error}", now_ms, out, read_assignment)
+            case _ if group.trace is not None:
+                _note(group.trace, event, now_ms)
+            case _:
+                early.append(event)
+
+
+def _note(trace: Trace, event: Event, now_ms: int) -> None:
+    match event:
+        case MemberJoined():
+            trace.joined.setdefault(event.member_id, (event, now_ms))
+        case MemberSynced():
+            trace.synced.setdefault(event.member_id, now_ms)
+            if event.is_leader and trace.synced_at_ms == NO_TIME:
+                trace.synced_at_ms = now_ms
+        case JoinPhaseCompleted():
+            trace.joined_at_ms = now_ms
+            trace.protocol = event.protocol_name
+        case MemberEvicted() | MemberLeft():
+            cause = event.cause.value if isinstance(event, MemberEvicted) else "left"
+            removed = RemovedMember(event.member_id, event.client_id, event.client_host, cause)
+            trace.removed.append((removed, now_ms))
+        case _:
+            pass
+
+
+def _finish(
+    group: Group, outcome: str, now_ms: int, out: Outcome, read_assignment: AssignmentReader
+) -> None:
+    trace, group.trace = group.trace, None
+    assert trace is not None
+    moved, unowned = _partitions(group, trace, now_ms, read_assignment, outcome == COMPLETED)
+    started = trace.started
+    record = RebalanceRecord(
+        group.group_id,
+        cause=started.cause.value,
+        outcome=outcome,
+        member_id=started.member_id,
+        client_id=started.client_id,
+        client_host=started.client_host,
+        reason=started.reason,
+        generation_before=started.generation,
+        generation_after=group.generation,
+        protocol=trace.protocol,
+        was_initial=trace.was_initial,
+        started_at_ms=trace.started_at_ms,
+        joined_at_ms=trace.joined_at_ms,
+        synced_at_ms=trace.synced_at_ms,
+        ended_at_ms=now_ms,
+        leader=group.leader_id or "",
+        member_count=len(group.members),
+        members=_members(group, trace),
+        removed=tuple(removed for removed, _ in trace.removed[:MEMBERS_MAX]),
+        partitions_moved=moved,
+        unowned_partitions=len(unowned),
+        unowned_ms_max=max(unowned, default=0),
+        unowned_ms_total=sum(unowned),
+    )
+    out.persist([record], Unawaited(group.group_id))
+    out.note(RebalanceJournaled(record))
+
+
+def _members(group: Group, trace: Trace) -> tuple[RebalanceMember, ...]:
+    joined = sorted(trace.joined.values(), key=lambda pair: pair[1])[-MEMBERS_MAX:]
+    found = []
+    for event, at_ms in joined:
+        member = group.members.get(event.member_id)
+        found.append(
+            RebalanceMember(
+                event.member_id,
+                event.client_id,
+                event.client_host,
+                event.is_new,
+                session_timeout_ms=member.session_timeout_ms if member else NO_TIME,
+                joined_at_ms=at_ms,
+                synced_at_ms=trace.synced.get(event.member_id, NO_TIME),
+            )
+        )
+    return tuple(found)
+
+
+def _partitions(
+    group: Group, trace: Trace, now_ms: int, read_assignment: AssignmentReader, is_complete: bool
+) -> tuple[int, list[int]]:
+    """How many partitions have another owner now, and for how long partitions had none.
+
+    A cooperative member works on with what it keeps. One that is not stops when it joins. Those
+    that have no owner still are remembered until they have one.
+    """
+    before = _owners(trace.before, read_assignment)
+    after = _owners(group.committed if group.members else None, read_assignment)
+    if before is None or after is None:
+        return NO_COUNT, []
+    since = group.unowned or {}
+    gone = {removed.member_id: at_ms for removed, at_ms in trace.removed}
+    is_cooperative = COOPERATIVE in trace.protocol
+    for partition, (_, member_id) in before.items():
+        if member_id in gone:
+            since.setdefault(partition, gone[member_id])
+        elif not is_cooperative:
+            _, at_ms = trace.joined.get(member_id, (None, trace.started_at_ms))
+            since.setdefault(partition, at_ms)
+        elif is_complete and partition not in after:
+            since.setdefault(partition, now_ms)
+    if not is_complete:
+        group.unowned = since or None
+        return NO_COUNT, []
+    moved = sum(before[p][0] != name for p, (name, _) in after.items() if p in before)
+    ended = [now_ms - since[p] for p in after if p in since]
+    group.unowned = {p: at_ms for p, at_ms in since.items() if p not in after} or None
+    return moved, ended
+
+
+def _owners(
+    record: GroupMetadata | None, read_assignment: AssignmentReader
+) -> dict[Partition, tuple[str, str]] | None:
+    """The owner of each partition: the name that it keeps across restarts, and its member id."""
+    owners: dict[Partition, tuple[str, str]] = {}
+    for member in record.members if record is not None else ():
+        partitions = read_assignment(member.assignment)
+        if partitions is None:
+            return None
+        owner = (member.instance_id or member.member_id, member.member_id)
+        for partition in partitions:
+            owners[partition] = owner
+    return owners
