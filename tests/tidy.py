@@ -130,6 +130,7 @@ IMPORT_RULES = [
         allowed=[
             "coordinator.observe",
             "coordinator.core.events",
+            "coordinator.core.records",
             "coordinator.core.ids",
             "coordinator.__version__",
         ],

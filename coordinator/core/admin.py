@@ -92,9 +92,7 @@ def list_rebalances(group: Group | None, command: ListRebalances, out: Outcome) 
     """
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    newest_first = group.journal[::-1]
-    wanted = newest_first[: command.limit] if command.limit > 0 else newest_first
-    out.reply(command.call_id, RebalancesReply(rebalances=wanted))
+    out.reply(command.call_id, RebalancesReply(rebalances=group.journal[::-1]))
 
 
 def describe_phase(group: Group | None, command: DescribePhase, out: Outcome) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
-from coordinator.core.records import GroupMetadata
+from coordinator.core.records import GroupMetadata, RebalanceRecord
 from coordinator.core.replies import (
     CommitReply,
     CommitResult,
@@ -214,11 +214,8 @@ class ListLogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRebalances:
-    """The newest `limit` of the journal; 0 asks for all."""
-
     call_id: CallId
     group_id: str
-    limit: int = 0
 
     def refusal(self, refused: Refused) -> RebalancesReply:
         return RebalancesReply(refused.error, refused.message)
@@ -358,6 +355,14 @@ class Unawaited:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceWritten:
+    """A rebalance is in the journal, unless the log has refused it."""
+
+    record: RebalanceRecord
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
 class JoinDurable:
     """Answer a JoinGroup now that what was written before it is durable, or refuse it."""
 
@@ -381,6 +386,7 @@ WriteFollowUp = (
     | OffsetsDeletedWritten
     | GroupDeletedWritten
     | Unawaited
+    | RebalanceWritten
     | JoinDurable
     | Resume
 )

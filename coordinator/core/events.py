@@ -151,7 +151,7 @@ class GroupRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceJournaled:
-    """A rebalance has ended; its record is on its way to the log."""
+    """A rebalance has ended, and is in the journal."""
 
     record: RebalanceRecord
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.core.commands import Unawaited
+from coordinator.core.commands import RebalanceWritten
+from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
     JoinPhaseCompleted,
@@ -158,8 +159,13 @@ def _finish(
         unowned_ms_max=max(unowned, default=0),
         unowned_ms_total=sum(unowned),
     )
-    out.persist([record], Unawaited(group.group_id))
-    out.note(RebalanceJournaled(record))
+    out.persist([record], RebalanceWritten(record))
+
+
+def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:
+    """Tell those who watch, now that nothing can take it back."""
+    if command.error is ErrorCode.NONE:
+        out.note(RebalanceJournaled(command.record))
 
 
 def _members(group: Group, trace: Trace) -> tuple[RebalanceMember, ...]:

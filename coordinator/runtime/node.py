@@ -16,6 +16,7 @@ from typing import Any
 from coordinator.cluster.runner import ClusterRunner, Duties
 from coordinator.core.commands import Heartbeat, ListGroups, Request
 from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
@@ -69,7 +70,8 @@ class Node:
     ) -> None:
         self.settings = settings
         self.loop_lag_s = 0.0
-        self._watchers = watchers
+        self._listeners = [watchers.events]
+        self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
         self._coordination = coordination
         self._fetch = fetch
@@ -132,6 +134,10 @@ class Node:
         stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners.values()]
         await asyncio.gather(*stopping, *self._work)
         await self._log.close()
+
+    def listen(self, listener: Callable[[Sequence[Event], int], None]) -> None:
+        """Have one more be told what happens in groups, as `Watchers.events` is."""
+        self._listeners.append(listener)
 
     def new_call_id(self) -> CallId:
         """A number no other call of this process has."""
@@ -213,6 +219,10 @@ class Node:
         return [stats for runner in runners for stats in runner.group_stats(is_wanted)]
 
     # --- Inside ---
+
+    def _tell(self, events: Sequence[Event], now_ms: int) -> None:
+        for listener in self._listeners:
+            listener(events, now_ms)
 
     def _all_shards(self) -> list[ShardId]:
         return [ShardId(number) for number in range(self.settings.shards)]

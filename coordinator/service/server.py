@@ -12,6 +12,7 @@ from coordinator.runtime.node import Node
 from coordinator.service.admin_service import AdminService
 from coordinator.service.cluster_service import ClusterService
 from coordinator.service.group_service import GroupService
+from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import RefusalSink, Rpc
 from coordinator.settings import Settings
@@ -59,6 +60,8 @@ class CoordinatorServer:
     def __init__(self, node: Node, *, on_malformed: RefusalSink) -> None:
         self.node = node
         self.rpc = Rpc(node, on_malformed)
+        self.feed = RebalanceFeed()
+        node.listen(self.feed)
         self.port = 0
         self._advertised = ("", 0)
         self._health = health.aio.HealthServicer()
@@ -81,7 +84,7 @@ class CoordinatorServer:
             raise OSError(f"cannot listen on {settings.listen}: {error}") from error
         self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
         group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), server)
-        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc), server)
+        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc, self.feed), server)
         replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), server)
         cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -107,6 +110,7 @@ class CoordinatorServer:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         grace_s = self.node.settings.drain_timeout_ms / 1000
         await self.node.stop()
+        self.feed.close()
         await self._server.stop(grace_s)
 
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:

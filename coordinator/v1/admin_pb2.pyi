@@ -590,6 +590,19 @@ class Rebalance(_message.Message):
     JOIN_PHASE_MS_FIELD_NUMBER: _builtins.int
     SYNC_PHASE_MS_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    WAS_INITIAL_FIELD_NUMBER: _builtins.int
+    DURABLE_PHASE_MS_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    PARTICIPANTS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    PARTITIONS_MOVED_FIELD_NUMBER: _builtins.int
+    UNOWNED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     cause: _builtins.str
     """In words of the field: member joined, session expired, …"""
@@ -602,8 +615,37 @@ class Rebalance(_message.Message):
     started_at_ms: _builtins.int
     """Milliseconds since the epoch."""
     join_phase_ms: _builtins.int
+    """Until a generation was there; until the leader had handed the assignment in; until that was
+    durable. -1: it did not come to that.
+    """
     sync_phase_ms: _builtins.int
     members: _builtins.int
+    outcome: _builtins.str
+    """completed, interrupted (by the next rebalance), or failed with a reason."""
+    protocol: _builtins.str
+    """The protocol selected."""
+    was_initial: _builtins.bool
+    """The first members of an empty group, for whom the initial delay is waited."""
+    durable_phase_ms: _builtins.int
+    ended_at_ms: _builtins.int
+    leader: _builtins.str
+    """Member id."""
+    partitions_moved: _builtins.int
+    """-1: the assignments are not of the consumer protocol."""
+    unowned_partitions: _builtins.int
+    """Partitions that had no owner for a time which this rebalance has ended."""
+    unowned_ms_max: _builtins.int
+    unowned_ms_total: _builtins.int
+    @_builtins.property
+    def participants(self) -> _containers.RepeatedCompositeFieldContainer[Global___RebalanceParticipant]:
+        """In the order in which they joined; of many only those who came last."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemovedMember]: ...
+    @_builtins.property
+    def explanation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What happened, and what would help, in plain sentences."""
+
     def __init__(
         self,
         *,
@@ -619,11 +661,184 @@ class Rebalance(_message.Message):
         join_phase_ms: _builtins.int = ...,
         sync_phase_ms: _builtins.int = ...,
         members: _builtins.int = ...,
+        outcome: _builtins.str = ...,
+        protocol: _builtins.str = ...,
+        was_initial: _builtins.bool = ...,
+        durable_phase_ms: _builtins.int = ...,
+        ended_at_ms: _builtins.int = ...,
+        leader: _builtins.str = ...,
+        participants: _abc.Iterable[Global___RebalanceParticipant] | None = ...,
+        removed: _abc.Iterable[Global___RemovedMember] | None = ...,
+        partitions_moved: _builtins.int = ...,
+        unowned_partitions: _builtins.int = ...,
+        unowned_ms_max: _builtins.int = ...,
+        unowned_ms_total: _builtins.int = ...,
+        explanation: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "member_id", b"member_id", "members", b"members", "reason", b"reason", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "outcome", b"outcome", "participants", b"participants", "partitions_moved", b"partitions_moved", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_total", b"unowned_ms_total", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015
+
+@_typing.final
+class RebalanceParticipant(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    IS_NEW_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    JOINED_AT_MS_FIELD_NUMBER: _builtins.int
+    SYNCED_AT_MS_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    is_new: _builtins.bool
+    session_timeout_ms: _builtins.int
+    joined_at_ms: _builtins.int
+    """Milliseconds since the epoch; -1: it did not."""
+    synced_at_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        is_new: _builtins.bool = ...,
+        session_timeout_ms: _builtins.int = ...,
+        joined_at_ms: _builtins.int = ...,
+        synced_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebalanceParticipant: _TypeAlias = RebalanceParticipant  # noqa: Y015
+
+@_typing.final
+class RemovedMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    cause: _builtins.str
+    """In words of the field: session expired, did not re-join in time, left, ..."""
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovedMember: _TypeAlias = RemovedMember  # noqa: Y015
+
+@_typing.final
+class DescribePhaseRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribePhaseRequest: _TypeAlias = DescribePhaseRequest  # noqa: Y015
+
+@_typing.final
+class DescribePhaseResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Member(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_HOST_FIELD_NUMBER: _builtins.int
+        IS_LEADER_FIELD_NUMBER: _builtins.int
+        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        """Alone, if the id was handed out and has not joined yet."""
+        client_id: _builtins.str
+        client_host: _builtins.str
+        is_leader: _builtins.bool
+        last_heard_ms: _builtins.int
+        """Milliseconds since the epoch."""
+        session_timeout_ms: _builtins.int
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            client_id: _builtins.str = ...,
+            client_host: _builtins.str = ...,
+            is_leader: _builtins.bool = ...,
+            last_heard_ms: _builtins.int = ...,
+            session_timeout_ms: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_leader", b"is_leader", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    GROUP_STATE_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    IS_INITIAL_DELAY_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    error_message: _builtins.str
+    group_state: _builtins.str
+    since_ms: _builtins.int
+    deadline_ms: _builtins.int
+    """When the phase ends by itself; -1: nothing is waited for."""
+    is_initial_delay: _builtins.bool
+    """An empty group waits for more first members, whoever is there."""
+    @_builtins.property
+    def awaited(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribePhaseResponse.Member]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        group_state: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+        deadline_ms: _builtins.int = ...,
+        is_initial_delay: _builtins.bool = ...,
+        awaited: _abc.Iterable[Global___DescribePhaseResponse.Member] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "deadline_ms", b"deadline_ms", "error_code", b"error_code", "error_message", b"error_message", "group_state", b"group_state", "is_initial_delay", b"is_initial_delay", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribePhaseResponse: _TypeAlias = DescribePhaseResponse  # noqa: Y015

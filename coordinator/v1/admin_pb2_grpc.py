@@ -65,6 +65,11 @@ class GroupAdminStub(object):
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.ListRebalancesRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_admin__pb2.ListRebalancesResponse.FromString,
                 _registered_method=True)
+        self.DescribePhase = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/DescribePhase',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.DescribePhaseRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.DescribePhaseResponse.FromString,
+                _registered_method=True)
         self.WatchRebalances = channel.unary_stream(
                 '/coordinator.v1.GroupAdmin/WatchRebalances',
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.WatchRebalancesRequest.SerializeToString,
@@ -114,6 +119,13 @@ class GroupAdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribePhase(self, request, context):
+        """Whom a group waits for now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRebalances(self, request, context):
         """Rebalances as they end.
         """
@@ -153,6 +165,11 @@ def add_GroupAdminServicer_to_server(servicer, server):
                     servicer.ListRebalances,
                     request_deserializer=coordinator_dot_v1_dot_admin__pb2.ListRebalancesRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_admin__pb2.ListRebalancesResponse.SerializeToString,
+            ),
+            'DescribePhase': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribePhase,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.DescribePhaseRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.DescribePhaseResponse.SerializeToString,
             ),
             'WatchRebalances': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRebalances,
@@ -323,6 +340,33 @@ class GroupAdmin(object):
             '/coordinator.v1.GroupAdmin/ListRebalances',
             coordinator_dot_v1_dot_admin__pb2.ListRebalancesRequest.SerializeToString,
             coordinator_dot_v1_dot_admin__pb2.ListRebalancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribePhase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/DescribePhase',
+            coordinator_dot_v1_dot_admin__pb2.DescribePhaseRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.DescribePhaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

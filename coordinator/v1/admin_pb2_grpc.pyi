@@ -41,6 +41,8 @@ class GroupAdminStub:
     """Where the logs of a group's partitions end, as its members have told."""
     ListRebalances: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]
     """A group's rebalance journal, newest first."""
+    DescribePhase: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribePhaseRequest, _admin_pb2.DescribePhaseResponse]
+    """Whom a group waits for now."""
     WatchRebalances: _grpc.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]
     """Rebalances as they end."""
 
@@ -57,6 +59,8 @@ class GroupAdminAsyncStub(GroupAdminStub):
     """Where the logs of a group's partitions end, as its members have told."""
     ListRebalances: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]  # type: ignore[assignment]
     """A group's rebalance journal, newest first."""
+    DescribePhase: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribePhaseRequest, _admin_pb2.DescribePhaseResponse]  # type: ignore[assignment]
+    """Whom a group waits for now."""
     WatchRebalances: _aio.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]  # type: ignore[assignment]
     """Rebalances as they end."""
 
@@ -106,6 +110,14 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListRebalancesResponse, _abc.Awaitable[_admin_pb2.ListRebalancesResponse]]:
         """A group's rebalance journal, newest first."""
+
+    @_abc_1.abstractmethod
+    def DescribePhase(
+        self,
+        request: _admin_pb2.DescribePhaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribePhaseResponse, _abc.Awaitable[_admin_pb2.DescribePhaseResponse]]:
+        """Whom a group waits for now."""
 
     @_abc_1.abstractmethod
     def WatchRebalances(

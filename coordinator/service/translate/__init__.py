@@ -4,6 +4,7 @@ commands_of(request, new_call_id, client_host)    one request, one or more comma
 response_of(request, replies)                     their replies, one response
 """
 
+from coordinator.service.translate.rebalances import rebalance_message
 from coordinator.service.translate.requests import (
     Malformed,
     Violation,
@@ -27,5 +28,6 @@ __all__ = [
     "heartbeat_command",
     "heartbeat_response",
     "nowhere_response",
+    "rebalance_message",
     "response_of",
 ]

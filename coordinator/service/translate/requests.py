@@ -272,6 +272,19 @@ def _delete_offsets(
     ]
 
 
+def _list_rebalances(
+    request: admin_pb2.ListRebalancesRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    _refuse(_negative(request, "limit"))
+    return [c.ListRebalances(call_id=new_call_id(), group_id=request.group_id)]
+
+
+def _describe_phase(
+    request: admin_pb2.DescribePhaseRequest, new_call_id: NewCallId, _: str
+) -> list[c.Request]:
+    return [c.DescribePhase(call_id=new_call_id(), group_id=request.group_id)]
+
+
 def _none(request: Message, new_call_id: NewCallId, _: str) -> list[c.Request]:
     return []
 
@@ -292,7 +305,8 @@ _COMMANDS: dict[type[Message], Callable[[Any, NewCallId, str], list[c.Request]]]
     admin_pb2.DescribeGroupsRequest: _describe,
     admin_pb2.DeleteGroupsRequest: _delete,
     admin_pb2.OffsetDeleteRequest: _delete_offsets,
-    admin_pb2.ListRebalancesRequest: _none,
+    admin_pb2.ListRebalancesRequest: _list_rebalances,
+    admin_pb2.DescribePhaseRequest: _describe_phase,
 }
 
 

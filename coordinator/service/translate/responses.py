@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode, advice
+from coordinator.service.translate.rebalances import rebalance_message
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
 
@@ -240,10 +241,41 @@ def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -
     )
 
 
-def _unsupported_rebalances(_: Message, replies: Sequence[r.Reply]) -> Message:
-    error = ErrorCode.UNSUPPORTED_VERSION
+def _rebalances_response(
+    request: admin_pb2.ListRebalancesRequest, replies: Sequence[r.RebalancesReply]
+) -> Message:
+    (reply,) = replies
+    newest_first = reply.rebalances
     return admin_pb2.ListRebalancesResponse(
-        error_code=error_code(error), error_message=advice(error)
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        rebalances=[
+            rebalance_message(record, newest_first[index + 1 :])
+            for index, record in enumerate(newest_first[: request.limit or None])
+        ],
+    )
+
+
+def _phase_response(_: Message, replies: Sequence[r.PhaseReply]) -> Message:
+    (reply,) = replies
+    return admin_pb2.DescribePhaseResponse(
+        error_code=error_code(reply.error),
+        error_message=reply.message,
+        group_state=reply.state,
+        since_ms=reply.since_ms,
+        deadline_ms=reply.deadline_ms,
+        is_initial_delay=reply.is_initial_delay,
+        awaited=[
+            admin_pb2.DescribePhaseResponse.Member(
+                member_id=m.member_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                is_leader=m.is_leader,
+                last_heard_ms=m.last_heard_ms,
+                session_timeout_ms=m.session_timeout_ms,
+            )
+            for m in reply.awaited
+        ],
     )
 
 
@@ -287,7 +319,8 @@ _RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
     admin_pb2.DescribeGroupsRequest: _describe_response,
     admin_pb2.DeleteGroupsRequest: _delete_response,
     admin_pb2.OffsetDeleteRequest: _delete_offsets_response,
-    admin_pb2.ListRebalancesRequest: _unsupported_rebalances,
+    admin_pb2.ListRebalancesRequest: _rebalances_response,
+    admin_pb2.DescribePhaseRequest: _phase_response,
 }
 
 

@@ -1,0 +1,251 @@
+"""A rebalance in plain sentences: what caused it, who was slow, what it cost, what would help."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from coordinator.core.events import RebalanceCause
+from coordinator.core.records import RebalanceMember, RebalanceRecord
+
+SLOW_SHARE = 0.5
+"""Of the join phase: a member that alone took so much of it is worth a word of advice."""
+SLOW_MS = 500
+SHORT_SESSION_MS = 10_000
+COMES_BACK_MS = 60_000
+OFTEN = 3
+
+
+def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> list[str]:
+    """Sentences, the advice last.
+
+    Args:
+        before: earlier rebalances of the group, newest first.
+    """
+    return [
+        _headline(record),
+        _cause(record),
+        *_join_phase(record),
+        *_rest(record),
+        *_cost(record),
+        *_protocol(record, before),
+        *_advice(record, before),
+    ]
+
+
+def last_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
+    """Who joined last, and how much later than the one before; None with fewer than two."""
+    if len(record.members) < 2:
+        return None
+    one_before, last = record.members[-2:]
+    return last, last.joined_at_ms - one_before.joined_at_ms
+
+
+# --- What happened ----------------------------------------------------------------------------
+
+
+def _headline(record: RebalanceRecord) -> str:
+    at = datetime.fromtimestamp(record.started_at_ms / 1_000, UTC)
+    took = spell(record.ended_at_ms - record.started_at_ms)
+    how = {"completed": f"completed in {took}", "interrupted": f"interrupted after {took}"}
+    return (
+        f"Generation {record.generation_before} to {record.generation_after} of group "
+        f"{record.group_id!r}, {at:%Y-%m-%d %H:%M:%S} UTC: "
+        f"{how.get(record.outcome, f'{record.outcome} after {took}')}, "
+        f"{_count(record.member_count, 'member')}."
+    )
+
+
+def _cause(record: RebalanceRecord) -> str:
+    who = _name(record.member_id, record.client_id, record.client_host)
+    why = f" and said: {record.reason}" if record.reason else ""
+    match record.cause:
+        case RebalanceCause.MEMBER_JOINED.value:
+            return f"It began because {who} joined{why}."
+        case RebalanceCause.MEMBER_LEFT.value:
+            return f"It began because {who} left{why}."
+        case RebalanceCause.ADMIN.value:
+            return f"It began because an operator removed {who}{why}."
+        case RebalanceCause.SESSION_EXPIRED.value:
+            return f"It began because nothing was heard of {who} for its whole session timeout."
+        case RebalanceCause.METADATA_CHANGED.value:
+            return f"It began because {who} re-joined with other metadata{why}."
+        case RebalanceCause.LEADER_REJOINED.value:
+            return f"It began because the leader, {who}, re-joined to have work shared anew{why}."
+        case RebalanceCause.SYNC_TIMED_OUT.value:
+            return f"It began because {who} did not fetch its assignment in time."
+        case RebalanceCause.STATIC_MEMBER_REPLACED.value:
+            return f"It began because {who} took the place of a static member, changed{why}."
+        case RebalanceCause.LOADED.value:
+            return f"It began because {who} re-joined after a fail-over had cut a rebalance short."
+        case RebalanceCause.ASSIGNMENT_NOT_STORED.value:
+            return "It began because the assignment before could not be stored."
+        case RebalanceCause.CALL_CANCELLED.value:
+            return f"It began because {who} hung up while it was joining."
+        case RebalanceCause.SIZE_LIMIT.value:
+            return "It began because the group was larger than it may be."
+    return f"It began because of: {record.cause}."
+
+
+def _join_phase(record: RebalanceRecord) -> list[str]:
+    if record.joined_at_ms < 0:
+        missing = f"{_count(len(record.members), 'member')} had joined"
+        return [f"It did not come to a new generation: {missing} when it was over."]
+    took = record.joined_at_ms - record.started_at_ms
+    if record.was_initial:
+        return [f"The join phase waited {spell(took)} for more first members: the initial delay."]
+    told = [f"The join phase took {spell(took)}."]
+    last = last_to_join(record)
+    if last is not None and last[1] > 0:
+        member, later = last
+        told.append(f"{_member(member)} was last, {spell(later)} after the one before.")
+    for removed in record.removed:
+        who = _name(removed.member_id, removed.client_id, removed.client_host)
+        told.append(f"{who} was removed: {removed.cause}.")
+    return told
+
+
+def _rest(record: RebalanceRecord) -> list[str]:
+    if record.synced_at_ms < 0:
+        return []
+    leader = next((m for m in record.members if m.member_id == record.leader), None)
+    who = "the leader" if leader is None else f"the leader, {_member(leader)},"
+    computed = record.synced_at_ms - record.joined_at_ms
+    stored = record.ended_at_ms - record.synced_at_ms
+    if record.outcome != "completed":
+        return [f"The assignment came from {who} after {spell(computed)}, and was not stored."]
+    return [
+        (
+            f"The assignment came from {who} after {spell(computed)} and was durable "
+            f"{spell(stored)} later."
+        )
+    ]
+
+
+def _cost(record: RebalanceRecord) -> list[str]:
+    if record.partitions_moved < 0:
+        return []
+    told = [f"{_count(record.partitions_moved, 'partition')} changed owners."]
+    if record.unowned_partitions:
+        told.append(
+            f"{_count(record.unowned_partitions, 'partition')} had no owner, "
+            f"for up to {spell(record.unowned_ms_max)}."
+        )
+    return told
+
+
+def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+    earlier = next((r.protocol for r in before if r.protocol), "")
+    if not record.protocol or not earlier or earlier == record.protocol:
+        return []
+    return [
+        (
+            f"The group now follows {record.protocol!r}, not {earlier!r} as before: it follows "
+            "what all its members can."
+        )
+    ]
+
+
+# --- What would help --------------------------------------------------------------------------
+
+
+def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+    told = [*_about_slowness(record), *_about_sessions(record), *_about_restarts(record, before)]
+    told += _about_flapping(record, before)
+    is_eager = record.protocol and "cooperative" not in record.protocol
+    if is_eager and record.unowned_ms_max >= SLOW_MS:
+        told.append(
+            f"Advice: with {record.protocol!r} everybody stops while the group gathers; with "
+            "'cooperative-sticky' members work on with what they keep."
+        )
+    return told
+
+
+def _about_slowness(record: RebalanceRecord) -> list[str]:
+    last = last_to_join(record)
+    if last is None or record.was_initial or record.joined_at_ms < 0:
+        return []
+    member, later = last
+    phase = record.joined_at_ms - record.started_at_ms
+    if later < SLOW_MS or later < SLOW_SHARE * phase:
+        return []
+    whole = record.ended_at_ms - record.started_at_ms
+    return [
+        (
+            f"Advice: {_member(member)} took {spell(later)} of the {spell(whole)}. A member hears "
+            "of a rebalance with its next heartbeat and joins when its work lets it: let it poll more "
+            "often, or work in smaller pieces."
+        )
+    ]
+
+
+def _about_sessions(record: RebalanceRecord) -> list[str]:
+    expired = {r.member_id for r in record.removed if r.cause == "session expired"}
+    short = [m for m in record.members if 0 <= m.session_timeout_ms < SHORT_SESSION_MS]
+    if not expired or not short:
+        return []
+    timeout = spell(short[0].session_timeout_ms)
+    return [
+        (
+            f"Advice: sessions last {timeout} here; a pause of that length (garbage collection, a "
+            "slow disk, a network that hiccups) costs a rebalance. 10 s and more are common."
+        )
+    ]
+
+
+def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+    """Somebody has gone, and somebody of the same name comes."""
+    if record.cause != RebalanceCause.MEMBER_JOINED.value or not record.client_id:
+        return []
+    for earlier in before:
+        if record.started_at_ms - earlier.ended_at_ms > COMES_BACK_MS:
+            break
+        if any(r.client_id == record.client_id for r in earlier.removed):
+            since = spell(record.started_at_ms - earlier.started_at_ms)
+            return [
+                (
+                    f"Advice: {record.client_id!r} had gone {since} before. With an instance id of "
+                    "its own (group_instance_id) a restart within the session causes no rebalance."
+                )
+            ]
+    return []
+
+
+def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+    gone = Counter(r.client_id for each in (record, *before) for r in each.removed)
+    count = gone[record.client_id]
+    if not record.client_id or count < OFTEN:
+        return []
+    return [
+        (
+            f"Advice: {record.client_id!r} has gone {count} times in the last {len(before) + 1} "
+            "rebalances. Look at it first."
+        )
+    ]
+
+
+# --- Words ------------------------------------------------------------------------------------
+
+
+def spell(ms: int) -> str:
+    """A length of time as people say it: 12 ms, 4.1 s, 3 min 20 s."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s"
+    return f"{ms // 60_000} min {ms % 60_000 // 1_000} s"
+
+
+def _member(member: RebalanceMember) -> str:
+    return _name(member.member_id, member.client_id, member.client_host)
+
+
+def _name(member_id: str, client_id: str, client_host: str) -> str:
+    """By the client's name if it has one: member ids are for machines."""
+    name = client_id or member_id or "nobody in particular"
+    return f"{name} ({client_host.removeprefix('/')})" if client_host else name
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

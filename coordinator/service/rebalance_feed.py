@@ -1,0 +1,54 @@
+"""Rebalances as they end, for those who watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from coordinator.core.events import Event, RebalanceJournaled
+from coordinator.core.records import RebalanceRecord
+
+BEHIND_MAX = 1_000
+
+
+class TooSlow(Exception):
+    """A watcher has left a thousand rebalances unread."""
+
+
+class RebalanceFeed:
+    """Hands each rebalance of this node to every watcher. Everything happens in one loop."""
+
+    def __init__(self) -> None:
+        self._watchers: set[asyncio.Queue[RebalanceRecord | None]] = set()
+
+    def __call__(self, events: Sequence[Event], now_ms: int) -> None:
+        if not self._watchers:
+            return
+        for event in events:
+            if isinstance(event, RebalanceJournaled):
+                for queue in self._watchers:
+                    queue.put_nowait(event.record)
+
+    def close(self) -> None:
+        """Have every watcher end."""
+        for queue in self._watchers:
+            queue.put_nowait(None)
+
+    async def watch(self, group_ids: Collection[str]) -> AsyncIterator[RebalanceRecord]:
+        """Rebalances from now on, until the feed is closed.
+
+        Args:
+            group_ids: of which groups; none: of all.
+        Raises:
+            TooSlow: they come faster than they are taken.
+        """
+        queue: asyncio.Queue[RebalanceRecord | None] = asyncio.Queue()
+        self._watchers.add(queue)
+        try:
+            while (record := await queue.get()) is not None:
+                if queue.qsize() > BEHIND_MAX:
+                    raise TooSlow
+                if not group_ids or record.group_id in group_ids:
+                    yield record
+        finally:
+            self._watchers.discard(queue)
