@@ -64,7 +64,8 @@ def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
         print(f"coordinator: {error.args[-1]}", file=sys.stderr)
         return FAILED
     try:
-        print(FORMATS[options.output](rows), flush=True)
+        if text := FORMATS[options.output](rows):
+            print(text, flush=True)
     except BrokenPipeError:
         sys.stderr.close()  # Whoever read has read enough.
     return 0

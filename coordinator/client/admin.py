@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import queue
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.nodes import TIMEOUT_S, Nodes
@@ -152,6 +157,66 @@ class GroupAdmin(Nodes):
             for p in t.partitions
         }
 
+    def rebalances(self, group_id: str, limit: int = 0) -> list[pb.Rebalance]:
+        """A group's journal, newest first, each with its explanation.
+
+        Raises:
+            LookupError: there is no such group.
+        """
+        request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
+        response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
+        _check(group_id, response)
+        return list(response.rebalances)
+
+    def refused_joins(self, group_id: str) -> list[pb.RefusedJoin]:
+        """Who was turned away lately, newest first.
+
+        Raises:
+            LookupError: there is no such group.
+        """
+        request = pb.ListRebalancesRequest(group_id=group_id, limit=1)
+        response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
+        _check(group_id, response)
+        return list(response.refused_joins)
+
+    def phase(self, group_id: str) -> pb.DescribePhaseResponse:
+        """Whom the group waits for now.
+
+        Raises:
+            LookupError: there is no such group.
+        """
+        request = pb.DescribePhaseRequest(group_id=group_id)
+        response = self._admin(group_id).DescribePhase(request, timeout=TIMEOUT_S)
+        _check(group_id, response)
+        return response
+
+    def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
+        """Rebalances of these groups, or of all, as they end, on every node there is now.
+
+        Ends when the first of the nodes ends its stream.
+
+        Raises:
+            grpc.RpcError: a node went away, or rebalances come faster than they are taken.
+        """
+        request = pb.WatchRebalancesRequest(group_ids=group_ids)
+        found: queue.SimpleQueue[pb.Rebalance | grpc.RpcError | None] = queue.SimpleQueue()
+
+        def pump(address: str) -> None:
+            try:
+                stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
+                for rebalance in stub.WatchRebalances(request):
+                    found.put(rebalance)
+                found.put(None)
+            except grpc.RpcError as error:
+                found.put(error)
+
+        for address in self.addresses().values():
+            threading.Thread(target=pump, args=(address,), daemon=True).start()
+        while (rebalance := found.get()) is not None:
+            if isinstance(rebalance, grpc.RpcError):
+                raise rebalance
+            yield rebalance
+
     # --- Inside ---
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
@@ -160,3 +225,10 @@ class GroupAdmin(Nodes):
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
         channel = self.channel(self.coordinator_of(group_id))
         return group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+def _check(group_id: str, response: Any) -> None:  # Any: whatever has an error code.
+    if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        raise LookupError(f"Consumer group '{group_id}' does not exist.")
+    if response.error_code != ErrorCode.NONE:
+        raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")

@@ -92,7 +92,9 @@ def list_rebalances(group: Group | None, command: ListRebalances, out: Outcome) 
     """
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    out.reply(command.call_id, RebalancesReply(rebalances=group.journal[::-1]))
+    refused = tuple((group.refused_joins or {}).values())[::-1]
+    reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
+    out.reply(command.call_id, reply)
 
 
 def describe_phase(group: Group | None, command: DescribePhase, out: Outcome) -> None:

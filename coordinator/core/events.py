@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from coordinator.core.errors import ErrorCode
 from coordinator.core.records import RebalanceRecord
 
 
@@ -158,6 +159,24 @@ class RebalanceJournaled:
     @property
     def group_id(self) -> str:
         return self.record.group_id
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedJoin:
+    """No event: what is remembered of a client that was turned away, so often.
+
+    `protocols` are those it offers, `needed` those that all members can follow. Epoch
+    milliseconds.
+    """
+
+    client_id: str
+    client_host: str
+    error: ErrorCode
+    protocols: tuple[str, ...]
+    needed: tuple[str, ...]
+    count: int
+    first_at_ms: int
+    last_at_ms: int
 
 
 Event = (

@@ -27,7 +27,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from coordinator.core.errors import InvariantViolated
+from coordinator.core.errors import ErrorCode, InvariantViolated
+from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, CallId
 from coordinator.core.records import (
     GroupMetadata,
@@ -170,6 +171,7 @@ class Group:
         "protocol_counts",
         "protocol_name",
         "protocol_type",
+        "refused_joins",
         "state",
         "state_changed_at_ms",
         "static_members",
@@ -204,6 +206,8 @@ class Group:
         self.pending_offsets: dict[tuple[str, int], int] = {}
         # As members have told, by partition; None: nobody has.
         self.log_ends: dict[tuple[str, int], LogEnd] | None = None
+        # Who was turned away lately, the newest last.
+        self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
         # The rebalance that is running, and since when partitions have had no owner.
         self.trace: Trace | None = None
         self.unowned: dict[tuple[str, int], int] | None = None

@@ -11,7 +11,7 @@ Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`
 
 from __future__ import annotations
 
-from coordinator.core import admission, protocols, rebalance, static_members
+from coordinator.core import admission, journal, protocols, rebalance, static_members
 from coordinator.core.commands import JoinGroup
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
@@ -201,6 +201,7 @@ def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) ->
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
     out.reply(command.call_id, JoinReply(error, advice(error)))
+    journal.note_refused_join(group, command, error, now_ms)
     group.pending_joins.pop(member_id, None)
     member = group.members.get(member_id)
     if member is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.core.commands import RebalanceWritten
+from coordinator.core.commands import JoinGroup, RebalanceWritten
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -25,6 +25,7 @@ from coordinator.core.events import (
     RebalanceFailed,
     RebalanceJournaled,
     RebalanceStarted,
+    RefusedJoin,
 )
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import (
@@ -43,6 +44,9 @@ NO_COUNT = -1
 """Partitions moved, where that is not known."""
 MEMBERS_MAX = 64
 """Members that a record names: of larger groups those who joined last."""
+TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
+REFUSED_MAX = 16
+"""Clients that are remembered for having been refused."""
 COOPERATIVE = "cooperative"
 """In the name of a protocol whose members keep working during a rebalance (KIP-429)."""
 
@@ -160,6 +164,31 @@ def _finish(
         unowned_ms_total=sum(unowned),
     )
     out.persist([record], RebalanceWritten(record))
+
+
+def note_refused_join(group: Group, command: JoinGroup, error: ErrorCode, now_ms: int) -> None:
+    """Remember who asks in vain: it causes no rebalance, and its owner wonders why.
+
+    In memory, and the newest few only.
+    """
+    if error not in TOLD_REFUSALS:
+        return
+    key = (command.client_id, command.client_host, error)
+    known = group.refused_joins or {}
+    earlier = known.pop(key, None)
+    known[key] = RefusedJoin(
+        command.client_id,
+        command.client_host,
+        error,
+        protocols=tuple(name for name, _ in command.protocols),
+        needed=tuple(sorted(group.common_protocols())),
+        count=1 if earlier is None else earlier.count + 1,
+        first_at_ms=now_ms if earlier is None else earlier.first_at_ms,
+        last_at_ms=now_ms,
+    )
+    for oldest in list(known)[:-REFUSED_MAX]:
+        del known[oldest]
+    group.refused_joins = known
 
 
 def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:

@@ -254,6 +254,9 @@ class GroupMachine:
             group = Group(command.group_id, self.parked_calls, now_ms)
         try:
             join.join_group(group, command, now_ms, out, config=self.config, ids=self._ids)
+        except Refused as refused:
+            journal.note_refused_join(group, command, refused.error, now_ms)
+            raise
         finally:
             if not group.is_vacant:
                 self._keep(group, out)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
+from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME
 from coordinator.core.records import RebalanceRecord
 
@@ -186,6 +187,7 @@ class RebalancesReply:
     error: ErrorCode = NONE
     message: str = ""
     rebalances: tuple[RebalanceRecord, ...] = ()
+    refused_joins: tuple[RefusedJoin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from coordinator.core.events import RebalanceCause
+from coordinator.core.events import RebalanceCause, RefusedJoin
 from coordinator.core.records import RebalanceMember, RebalanceRecord
 
 SLOW_SHARE = 0.5
@@ -40,6 +40,23 @@ def last_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
         return None
     one_before, last = record.members[-2:]
     return last, last.joined_at_ms - one_before.joined_at_ms
+
+
+def explain_refusal(refused: RefusedJoin) -> str:
+    """Why a client was turned away."""
+    at = datetime.fromtimestamp(refused.last_at_ms / 1_000, UTC)
+    who = _name("", refused.client_id, refused.client_host)
+    what = "1 join" if refused.count == 1 else f"{refused.count} joins"
+    error = refused.error.name
+    told = f"{what} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
+    if error != "INCONSISTENT_GROUP_PROTOCOL":
+        return told
+    offered = ", ".join(refused.protocols) or "nothing"
+    needed = ", ".join(refused.needed) or "none of that type"
+    return (
+        f"{told} It offers {offered}; the members can follow {needed}. Advice: give it a protocol "
+        "of theirs, or move all to a new one in two steps: both protocols everywhere first."
+    )
 
 
 # --- What happened ----------------------------------------------------------------------------
@@ -174,8 +191,8 @@ def _about_slowness(record: RebalanceRecord) -> list[str]:
     return [
         (
             f"Advice: {_member(member)} took {spell(later)} of the {spell(whole)}. A member hears "
-            "of a rebalance with its next heartbeat and joins when its work lets it: let it poll more "
-            "often, or work in smaller pieces."
+            "of a rebalance with its next heartbeat and joins when its work lets it: let it poll "
+            "more often, or work in smaller pieces."
         )
     ]
 

@@ -531,24 +531,79 @@ class ListRebalancesResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     REBALANCES_FIELD_NUMBER: _builtins.int
+    REFUSED_JOINS_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     @_builtins.property
     def rebalances(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance]: ...
+    @_builtins.property
+    def refused_joins(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedJoin]:
+        """Who was turned away lately, newest first: it causes no rebalance."""
+
     def __init__(
         self,
         *,
         error_code: _errors_pb2.ErrorCode.ValueType = ...,
         error_message: _builtins.str = ...,
         rebalances: _abc.Iterable[Global___Rebalance] | None = ...,
+        refused_joins: _abc.Iterable[Global___RefusedJoin] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "rebalances", b"rebalances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "rebalances", b"rebalances", "refused_joins", b"refused_joins"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRebalancesResponse: _TypeAlias = ListRebalancesResponse  # noqa: Y015
+
+@_typing.final
+class RefusedJoin(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    PROTOCOLS_FIELD_NUMBER: _builtins.int
+    NEEDED_PROTOCOLS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_AT_MS_FIELD_NUMBER: _builtins.int
+    LAST_AT_MS_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    client_host: _builtins.str
+    error_code: _errors_pb2.ErrorCode.ValueType
+    count: _builtins.int
+    first_at_ms: _builtins.int
+    """Milliseconds since the epoch."""
+    last_at_ms: _builtins.int
+    explanation: _builtins.str
+    """In a plain sentence."""
+    @_builtins.property
+    def protocols(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those it offers, and those that all members can follow."""
+
+    @_builtins.property
+    def needed_protocols(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        protocols: _abc.Iterable[_builtins.str] | None = ...,
+        needed_protocols: _abc.Iterable[_builtins.str] | None = ...,
+        count: _builtins.int = ...,
+        first_at_ms: _builtins.int = ...,
+        last_at_ms: _builtins.int = ...,
+        explanation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "count", b"count", "error_code", b"error_code", "explanation", b"explanation", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "needed_protocols", b"needed_protocols", "protocols", b"protocols"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedJoin: _TypeAlias = RefusedJoin  # noqa: Y015
 
 @_typing.final
 class WatchRebalancesRequest(_message.Message):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_TIME
 from coordinator.core.journal import COMPLETED
 from coordinator.core.records import RebalanceRecord
-from coordinator.observe.explain import explain
-from coordinator.v1 import admin_pb2
+from coordinator.observe.explain import explain, explain_refusal
+from coordinator.v1 import admin_pb2, errors_pb2
 
 
 def rebalance_message(
@@ -69,4 +70,19 @@ def rebalance_message(
         unowned_ms_max=record.unowned_ms_max,
         unowned_ms_total=record.unowned_ms_total,
         explanation=explain(record, before),
+    )
+
+
+def refused_join_message(refused: RefusedJoin) -> admin_pb2.RefusedJoin:
+    """A client that was turned away, with the reason."""
+    return admin_pb2.RefusedJoin(
+        client_id=refused.client_id,
+        client_host=refused.client_host,
+        error_code=errors_pb2.ErrorCode.ValueType(refused.error),
+        protocols=refused.protocols,
+        needed_protocols=refused.needed,
+        count=refused.count,
+        first_at_ms=refused.first_at_ms,
+        last_at_ms=refused.last_at_ms,
+        explanation=explain_refusal(refused),
     )

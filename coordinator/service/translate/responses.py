@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode, advice
-from coordinator.service.translate.rebalances import rebalance_message
+from coordinator.service.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
 
@@ -253,6 +253,7 @@ def _rebalances_response(
             rebalance_message(record, newest_first[index + 1 :])
             for index, record in enumerate(newest_first[: request.limit or None])
         ],
+        refused_joins=map(refused_join_message, reply.refused_joins),
     )
 
 

@@ -1,0 +1,196 @@
+"""`coordinator explain`, `timeline`, `watch`, `who-blocks`: why did it rebalance, who was slow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from coordinator.cli.output import Row, add_common_flags, show
+from coordinator.client.admin import GroupAdmin
+from coordinator.observe.explain import spell
+from coordinator.observe.timeline import as_svg, as_text
+
+ABSENT = "-"
+LOOK_S = 1.0
+
+
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
+    """The four commands."""
+    for name, text, run in (
+        ("explain", "why a group rebalanced, in plain sentences", _explain),
+        ("timeline", "a rebalance as a picture: a lane a member", _timeline),
+        ("watch", "rebalances as they end, explained", _watch),
+        ("who-blocks", "whom a group waits for now", _who_blocks),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        if name == "watch":
+            command.add_argument("group", nargs="*", help="the groups' ids; none: all")
+        else:
+            command.add_argument("group", help="the group's id")
+        if name in ("explain", "timeline"):
+            command.add_argument(
+                "generation", nargs="?", type=int, help="the one that came of it; else the newest"
+            )
+            command.add_argument("--last", type=int, default=1, metavar="N", help="so many (1)")
+        if name == "timeline":
+            command.add_argument(
+                "--file", type=Path, metavar="PICTURE", help="write .svg, or .png, instead"
+            )
+        add_common_flags(command)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    def rows(admin: GroupAdmin) -> list[Row]:
+        return [
+            {
+                "GROUP": rebalance.group_id,
+                "GENERATION": str(rebalance.generation_after),
+                "CAUSE": rebalance.cause,
+                "OUTCOME": rebalance.outcome,
+                "EXPLANATION": " ".join(rebalance.explanation),
+            }
+            for rebalance in _chosen(admin, options)
+        ]
+
+    def text(admin: GroupAdmin) -> str:
+        told = ["\n".join(r.explanation) for r in _chosen(admin, options)]
+        told += [refused.explanation for refused in admin.refused_joins(options.group)]
+        return "\n\n".join(told)
+
+    return _tell(options, rows, text)
+
+
+def _timeline(options: argparse.Namespace) -> int:
+    def text(admin: GroupAdmin) -> str:
+        chosen = _chosen(admin, options)
+        if options.file is None:
+            return "\n\n".join(as_text(rebalance) for rebalance in chosen)
+        _write_picture(options.file, as_svg(chosen[0]))
+        return str(options.file)
+
+    def rows(admin: GroupAdmin) -> list[Row]:
+        return [
+            {
+                "GROUP": rebalance.group_id,
+                "GENERATION": str(rebalance.generation_after),
+                "CLIENT-ID": member.client_id,
+                "CONSUMER-ID": member.member_id,
+                "JOINED-AFTER-MS": str(member.joined_at_ms - rebalance.started_at_ms),
+                "SYNCED-AFTER-MS": ABSENT
+                if member.synced_at_ms < 0
+                else str(member.synced_at_ms - rebalance.started_at_ms),
+            }
+            for rebalance in _chosen(admin, options)
+            for member in rebalance.participants
+        ]
+
+    return _tell(options, rows, text)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    with GroupAdmin(options.bootstrap) as admin:
+        try:
+            for rebalance in admin.watch_rebalances(options.group):
+                print("\n".join(rebalance.explanation), end="\n\n", flush=True)
+        except KeyboardInterrupt:
+            return 0
+        except grpc.RpcError as error:
+            print(f"coordinator: {error.details()}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _who_blocks(options: argparse.Namespace) -> int:
+    def rows(admin: GroupAdmin) -> list[Row]:
+        phase = admin.phase(options.group)
+        now_ms = time.time() * 1_000
+        return [
+            {
+                "GROUP": options.group,
+                "STATE": phase.group_state,
+                "FOR": spell(round(now_ms - phase.since_ms)),
+                "CLIENT-ID": member.client_id or ABSENT,
+                "HOST": member.client_host or ABSENT,
+                "CONSUMER-ID": member.member_id,
+                "LAST-HEARD": _ago(member.last_heard_ms, now_ms),
+                "LEADER": "yes" if member.is_leader else "no",
+            }
+            for member in phase.awaited
+        ]
+
+    def text(admin: GroupAdmin) -> str | None:
+        phase = admin.phase(options.group)
+        if phase.deadline_ms < 0:
+            return f"Group '{options.group}' is {phase.group_state} and waits for nobody."
+        if phase.awaited and not phase.is_initial_delay:
+            return None
+        ends = datetime.fromtimestamp(phase.deadline_ms / 1_000, UTC)
+        what = "the initial delay" if phase.is_initial_delay else "the log"
+        return (
+            f"Group '{options.group}' is {phase.group_state} and waits for {what}, "
+            f"until {ends:%H:%M:%S} UTC at the latest."
+        )
+
+    return _tell(options, rows, text)
+
+
+# --- Inside -------------------------------------------------------------------------------------
+
+
+def _tell(
+    options: argparse.Namespace,
+    rows: Callable[[GroupAdmin], list[Row]],
+    text: Callable[[GroupAdmin], str | None],
+) -> int:
+    """Text for people, rows for programs; with no text, the rows are for both."""
+    with GroupAdmin(options.bootstrap) as admin:
+
+        def tell() -> list[Row]:
+            if options.output == "table" and (words := text(admin)) is not None:
+                print(words)
+                return []
+            return rows(admin)
+
+        return show(options, tell)
+
+
+def _chosen(admin: GroupAdmin, options: argparse.Namespace) -> list[Any]:
+    """Rebalances, newest first.
+
+    Raises:
+        LookupError: there is none.
+    """
+    found = admin.rebalances(options.group)
+    if options.generation is not None:
+        found = [r for r in found if r.generation_after == options.generation]
+    if not found:
+        which = "" if options.generation is None else f" to generation {options.generation}"
+        raise LookupError(f"The journal of group '{options.group}' has no rebalance{which}.")
+    return found[: options.last]
+
+
+def _write_picture(path: Path, svg: str) -> None:
+    """
+    Raises:
+        LookupError: a PNG is asked for, and what draws it is not installed.
+    """
+    if path.suffix != ".png":
+        path.write_text(svg)
+        return
+    try:
+        import resvg_py
+    except ImportError:
+        raise LookupError("PNG needs the extra: consumer-group-coordinator[png]") from None
+    path.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg)))
+
+
+def _ago(at_ms: int, now_ms: float) -> str:
+    return ABSENT if at_ms < 0 else f"{spell(round(now_ms - at_ms))} ago"

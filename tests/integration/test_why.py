@@ -1,0 +1,266 @@
+"""Staged incidents on a live server: each is explained as it was, and drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import threading
+import time
+from concurrent.futures import Future
+from xml.etree import ElementTree as ET
+
+import grpc
+import pytest
+
+from coordinator.cli.main import main
+from coordinator.client.admin import GroupAdmin
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
+from tests.serving import Process
+
+GROUP = "orders"
+
+
+class Client:
+    """A member that does exactly what it is told, when it is told."""
+
+    def __init__(self, channel: grpc.Channel, name: str, *protocols: str, instance=None) -> None:
+        self.stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+        self.name, self.instance = name, instance
+        self.protocols = protocols or ("range",)
+        self.member_id, self.generation, self.leader = "", -1, ""
+        self.session_ms = 1_000
+
+    def join(self, reason: str = "") -> Future:
+        return self.stub.JoinGroup.future(
+            pb.JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=self.session_ms,
+                rebalance_timeout_ms=5_000,
+                member_id=self.member_id,
+                group_instance_id=self.instance,
+                protocol_type="consumer",
+                protocols=[{"name": name, "metadata": b""} for name in self.protocols],
+                client_id=self.name,
+                reason=reason,
+                require_known_member_id=False,
+            ),
+            timeout=20,
+        )
+
+    def joined(self, call: Future) -> None:
+        answer = call.result()
+        assert answer.error_code == ErrorCode.NONE, answer
+        self.member_id, self.generation = answer.member_id, answer.generation_id
+        self.leader = answer.leader
+
+    def sync(self) -> Future:
+        request = pb.SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        if self.leader == self.member_id:
+            request.assignments.add(member_id=self.member_id, assignment=b"")
+        return self.stub.SyncGroup.future(request, timeout=20)
+
+    def beat(self) -> None:
+        self.stub.Heartbeat(
+            pb.HeartbeatRequest(
+                group_id=GROUP, generation_id=self.generation, member_id=self.member_id,
+                group_instance_id=self.instance,
+            ),
+            timeout=20,
+        )  # fmt: skip
+
+    def leave(self, reason: str) -> None:
+        member = {"member_id": self.member_id, "reason": reason}
+        self.stub.LeaveGroup(pb.LeaveGroupRequest(group_id=GROUP, members=[member]), timeout=20)
+        self.member_id = ""
+
+
+def gather(*clients: Client, slow: Client | None = None, by_s: float = 0.0, reason="") -> None:
+    """All join, the slow one later than the others, and get their assignments."""
+    calls = [(client, client.join(reason)) for client in clients if client is not slow]
+    if slow is not None:
+        time.sleep(by_s)
+        calls.append((slow, slow.join()))
+    for client, call in calls:
+        client.joined(call)
+    for call in [client.sync() for client in clients]:
+        assert call.result().error_code == ErrorCode.NONE
+
+
+@pytest.fixture
+def server():
+    with Process(
+        "--group-min-session-timeout-ms", "500", "--group-initial-rebalance-delay-ms", "100"
+    ) as it:
+        yield it
+
+
+@pytest.fixture
+def channel(server):
+    with grpc.insecure_channel(server.address) as it:
+        yield it
+
+
+def command(server, *words: str) -> str:
+    """What it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([*words, "--bootstrap", server.address])
+    assert (status, err.getvalue()) == (0, "")
+    return out.getvalue()
+
+
+def explained(server, *more: str) -> str:
+    return command(server, "explain", GROUP, *more)
+
+
+def test_a_slow_member(server, channel, tmp_path):
+    quick, slow, new = Client(channel, "quick"), Client(channel, "slow"), Client(channel, "new")
+    gather(quick, slow)
+    gather(new, quick, slow, slow=slow, by_s=0.8)
+    told = explained(server)
+    assert "It began because new (127.0.0.1) joined." in told
+    assert re.search(r"slow \(127\.0\.0\.1\) was last, [\d.]+ m?s after the one before", told)
+    assert "Advice: slow (127.0.0.1) took " in told
+    drawn = command(server, "timeline", GROUP)
+    lane = next(line for line in drawn.splitlines() if line.startswith("slow"))
+    assert lane.count("▓") > 40
+    assert "last, by " in lane
+    picture = tmp_path / "slow.svg"
+    command(server, "timeline", GROUP, "--file", str(picture))
+    root = ET.parse(picture).getroot()
+    assert "slow" in root.get("aria-label")
+    assert len([e for e in root.iter() if e.tag.endswith("rect")]) > 10
+    command(server, "timeline", GROUP, "--file", str(tmp_path / "slow.png"))
+    assert (tmp_path / "slow.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_crashed_member(server, channel):
+    well, dead = Client(channel, "well"), Client(channel, "dead")
+    gather(well, dead)
+    with GroupAdmin(server.address) as admin:
+        while admin.describe_group(GROUP).group_state == "Stable":
+            well.beat()
+            time.sleep(0.1)
+    gather(well)
+    told = explained(server)
+    assert "nothing was heard of dead (127.0.0.1) for its whole session timeout" in told
+    assert "dead (127.0.0.1) was removed: session expired." in told
+    assert "Advice: sessions last 1.0 s here" in told
+    assert command(server, "timeline", GROUP).count("removed: session expired") == 1
+
+
+def test_a_rolling_restart(server, channel):
+    one, two = Client(channel, "one"), Client(channel, "two")
+    gather(one, two)
+    one.leave("deploying 2.0")
+    gather(two)
+    assert "one (127.0.0.1) left and said: deploying 2.0." in explained(server)
+    gather(one, two, reason="started")
+    told = explained(server)
+    assert "one (127.0.0.1) joined and said: started." in told
+    assert "Advice: 'one' had gone" in told
+    assert "group_instance_id" in told
+
+
+def test_a_flapping_member(server, channel):
+    well, flapping = Client(channel, "well"), Client(channel, "flapping")
+    gather(well, flapping)
+    for _ in range(3):
+        flapping.leave("")
+        gather(well)
+        gather(flapping, well)
+    told = explained(server)
+    assert "Advice: 'flapping' has gone 3 times in the last 7 rebalances." in told
+    everything = json.loads(command(server, "explain", GROUP, "--last", "9", "-o", "json"))
+    assert [row["CAUSE"] for row in everything[:3]] == ["member joined", "member left"] * 1 + [
+        "member joined"
+    ]
+
+
+def test_one_wrong_protocol(server, channel):
+    one, wrong = Client(channel, "one", "cooperative-sticky"), Client(channel, "wrong", "range")
+    gather(one)
+    for _ in range(2):
+        assert wrong.join().result().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    told = explained(server)
+    assert "2 joins of wrong (127.0.0.1) refused" in told
+    assert "It offers range; the members can follow cooperative-sticky." in told
+    both = Client(channel, "both", "range", "cooperative-sticky")
+    gather(both, one)
+    one.leave("")
+    gather(both)
+    assert "The group now follows 'range', not 'cooperative-sticky' as before" in explained(server)
+
+
+def test_who_blocks_says_so_while_it_lasts(server, channel):
+    quick, slow = Client(channel, "quick"), Client(channel, "slow")
+    assert "does not exist" in wrong(server, "who-blocks", GROUP)
+    gather(quick, slow)
+    assert "waits for nobody" in command(server, "who-blocks", GROUP)
+    call = quick.join("again")
+    quick.protocols = ("range", "roundrobin")
+    again = quick.join()
+    with GroupAdmin(server.address) as admin:
+        while admin.describe_group(GROUP).group_state != "PreparingRebalance":
+            time.sleep(0.02)
+    (row,) = json.loads(command(server, "who-blocks", GROUP, "-o", "json"))
+    assert (row["CLIENT-ID"], row["STATE"]) == ("slow", "PreparingRebalance")
+    assert "slow" in command(server, "who-blocks", GROUP)
+    slow.joined(slow.join())
+    quick.joined(again)
+    assert call.done()
+
+
+def wrong(server, *words: str) -> str:
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
+        assert main([*words, "--bootstrap", server.address]) == 1
+    return err.getvalue()
+
+
+def test_whoever_watches_is_told_at_once(server, channel):
+    told: list = []
+    ready = threading.Event()
+
+    def watch() -> None:
+        with GroupAdmin(server.address) as admin, contextlib.suppress(grpc.RpcError):
+            stream = admin.watch_rebalances([GROUP])
+            ready.set()
+            told.extend(stream)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    ready.wait()
+    one, two = Client(channel, "one"), Client(channel, "two")
+    deadline = time.monotonic() + 20
+    while not told and time.monotonic() < deadline:
+        gather(one)  # Watching begins a moment after it was asked for.
+        one.leave("again")
+    gather(one)
+    gather(two, one)
+    while told[-1].client_id != "two" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told[-1].explanation[1] == "It began because two (127.0.0.1) joined."
+    assert [r.generation_after for r in told] == sorted(r.generation_after for r in told)
+    with GroupAdmin(server.address) as admin:
+        assert admin.rebalances(GROUP, limit=1)[0].generation_after == told[-1].generation_after
+
+
+def test_the_journal_outlives_the_coordinator(tmp_path):
+    flags = ("--data-dir", str(tmp_path), "--group-min-session-timeout-ms", "500",
+             "--group-initial-rebalance-delay-ms", "100")  # fmt: skip
+    with Process(*flags) as server, grpc.insecure_channel(server.address) as channel:
+        gather(Client(channel, "one"), Client(channel, "two"))
+        before = explained(server)
+        server.kill()
+    with Process(*flags) as server:
+        assert explained(server) == before
