@@ -134,11 +134,13 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
             SIGNS[bar.kind] * (column(bar.end_ms) - column(bar.begin_ms)) for bar in lane.bars
         )
         lines.append(f"{lane.name:{margin}}{drawn:{width}}  {lane.note}".rstrip())
-    lines.append(" " * margin + "   ".join(f"{SIGNS[k]} {what}" for k, what in MEANINGS.items()))
+    lines += [f"{'':{margin}}{SIGNS[kind]} {meaning}" for kind, meaning in MEANINGS.items()]
     return "\n".join(lines)
 
 
-LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 190, 20, 6, 78
+FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
+"""By name too: what draws PNGs does not know which one `sans-serif` is."""
+LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 230, 20, 6, 78
 
 
 def as_svg(rebalance: Rebalance) -> str:
@@ -163,7 +165,7 @@ def as_svg(rebalance: Rebalance) -> str:
 
     size = f"{LEFT + WIDTH + RIGHT} {bottom + 86}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="sans-serif"',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
         f'font-size="12" role="img" aria-label="{escape(words)}">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="{LEFT}" y="22" font-size="15">{escape(_title(rebalance))}</text>',
