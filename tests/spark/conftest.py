@@ -50,6 +50,7 @@ def spark(cluster, tmp_path_factory):
             .config("spark.executor.memory", "1g")
             .config("spark.executor.cores", "1")
             .config("spark.cores.max", "2")
+            .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.local.dir", str(tmp_path_factory.mktemp("local")))
             .config("spark.archives", f"{cluster.archive}#coordinator")

@@ -30,7 +30,7 @@ from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
 
 ROWS, ROWS_AN_ARROW_BATCH = 6_000_000, 4_096
 ROUNDS = 7
-PARTITIONS, BATCHES, ROWS_A_BATCH = 12, 1_000, 1_200
+PARTITIONS, BATCHES, ROWS_A_BATCH = 4, 1_000, 400
 NOT_OF_A_BATCH = ("Heartbeat", "ReportLogEnds", "JoinGroup", "SyncGroup", "LeaveGroup")
 """Calls that come with time or membership, not with batches."""
 
@@ -131,9 +131,11 @@ def _a_reader_alone(server: Server, folder: Path, batches: int) -> Figures:
     calls = _calls(server, before)
     reader.stop()
     return {
-        "a micro-batch: store one, plan the next, p50, ms": statistics.median(took),
-        "the same, p99, ms (goal: 10)": statistics.quantiles(took, n=100)[98],
-        "calls a micro-batch (goal: 2 at most)": sum(calls.values()) / batches,
+        "store a micro-batch and plan the next, p50, ms": statistics.median(took),
+        "store a micro-batch and plan the next, p99, ms (goal: 10)": statistics.quantiles(
+            took, n=100
+        )[98],
+        "calls for it (goal: 2 at most)": sum(calls.values()) / batches,
     }
 
 
@@ -171,7 +173,9 @@ def _micro_batches(spark: SparkSession, server: Server, folder: Path, batches: i
         if is_exact:
             figures |= {
                 "exactly-once commit, p50, ms": statistics.median(sink.took),
-                "the same, p99, ms (goal: 10)": statistics.quantiles(sink.took, n=100)[98],
+                "exactly-once commit, p99, ms (goal: 10)": statistics.quantiles(sink.took, n=100)[
+                    98
+                ],
             }
     return figures
 
@@ -202,6 +206,7 @@ def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:
         "source": str(folder / "log"),
         "topic": "flights",
         "instance": "bench",
+        "sessionTimeoutMs": "600000",  # The last query's place would end in this one's time.
         "maxRowsPerBatch": str(ROWS_A_BATCH),
     }
 

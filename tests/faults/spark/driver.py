@@ -60,7 +60,7 @@ def _make_spark(settings: Settings):
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "700m")
         .config("spark.executor.memory", "500m")
-        .config("spark.cores.max", "2")
+        .config("spark.cores.max", "1")
         .config("spark.executor.cores", "1")
         .config("spark.task.maxFailures", "8")
         .config("spark.deploy.maxExecutorRetries", "-1")

@@ -134,11 +134,23 @@ class Driver:
 
 
 class Run:
-    """Two drivers, a coordinator, and dice."""
+    """Two drivers and a coordinator.
 
-    def __init__(self, folder: Path, master: str, archive: Path, unpacked: Path, sink: str) -> None:
+    Args:
+        flights: how many, by departure; None: all.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        master: str,
+        archive: Path,
+        unpacked: Path,
+        sink: str,
+        flights: int | None = None,
+    ) -> None:
         self.folder, self.sink = folder, sink
-        self.lengths = lay_out(folder / "log")
+        self.lengths = lay_out(folder / "log", flights)
         self.coordinator = Coordinator(folder)
         environment = {
             **os.environ,
@@ -222,11 +234,13 @@ class Run:
             time.sleep(0.2)
 
     def finish(self) -> None:
-        """Read the rest in large batches."""
-        for driver in self.drivers:
-            driver.settings = replace(driver.settings, rows_per_batch=ROWS_AT_LAST)
-            driver.kill()
-            driver.start()
+        """Read the rest; in large batches, if it is much."""
+        left = sum(self.lengths.values()) - self.coordinator.committed()
+        if left > ROWS_AT_LAST:
+            for driver in self.drivers:
+                driver.settings = replace(driver.settings, rows_per_batch=ROWS_AT_LAST)
+                driver.kill()
+                driver.start()
         self.wait_for_progress(sum(self.lengths.values()))
 
     # --- What is left ---
@@ -278,7 +292,7 @@ def claims(run: Run, verdict: Verdict) -> list[str]:
     return broken
 
 
-def lay_out(folder: Path) -> dict[int, int]:
+def lay_out(folder: Path, flights: int | None) -> dict[int, int]:
     """The flights, each with its partition and row; the partitions' lengths."""
     sys.path.insert(0, str(ROOT / "deploy/spark"))
     import pyarrow as pa
@@ -286,7 +300,7 @@ def lay_out(folder: Path) -> dict[int, int]:
     from flights import dataset
 
     lengths = {}
-    for partition, some in dataset.partitioned(dataset.read()):
+    for partition, some in dataset.partitioned(dataset.read()[:flights]):
         some = some.assign(partition=partition, row=range(len(some)))
         write_log(folder, partition, pa.Table.from_pandas(some, preserve_index=False))
         lengths[partition] = len(some)
