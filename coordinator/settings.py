@@ -108,6 +108,10 @@ class Settings(GroupConfig):
     replica_lag_time_max_ms: int = 10_000
     """A replica that has not been at the end of its leader's log for so long is not in sync."""
 
+    record_dir: str = ""
+    """Folder for recordings of everything that goes into each shard, for `coordinator replay`;
+    empty: nothing is recorded. A line an input, heartbeats too: for the hunt, not for every day."""
+
     data_dir: str = "coordinator-data"
     """Folder of the sqlite store. One process at a time serves from it."""
 

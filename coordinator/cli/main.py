@@ -15,6 +15,7 @@ from coordinator import __version__
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.log import add_parsers as add_log_parsers
+from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
 from coordinator.settings import InvalidSetting, Settings, load, meanings
 
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
     add_why_parsers(commands)
+    add_replay_parser(commands)
     cluster = commands.add_parser(
         "cluster", help="look at nodes, and move shards", description="Look at nodes, move shards."
     )

@@ -11,6 +11,8 @@ import itertools
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from coordinator.cluster.runner import ClusterRunner, Duties
@@ -22,6 +24,7 @@ from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.garbage import forget, quiet
 from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Fetch, Standby, Warm
 from coordinator.runtime.watchers import Watchers
@@ -78,6 +81,7 @@ class Node:
         self._clock = clock or AnchoredClock()
         self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
+        self._recordings = itertools.count(1)
         self.cluster: ClusterRunner | None = None
         """This node's place among others; None: there are none."""
         self._runners: dict[ShardId, ShardRunner] = {}
@@ -249,27 +253,28 @@ class Node:
     def _new_runner(self, shard: ShardId) -> ShardRunner:
         return ShardRunner(
             shard,
-            new_shard=self._new_shard,
+            new_shard=partial(self._new_shard, shard),
             log=self._log,
             clock=self._clock,
             watchers=self._watchers,
             on_in_sync=lambda nodes: self._keep_up(shard, nodes),
         )
 
-    def _new_shard(self) -> Shard:
+    def _new_shard(self, shard: ShardId) -> Shard:
         settings = self.settings
-        return Shard(
-            settings,
-            self._ids,
-            PAYLOADS,
-            now_ms=self._clock.now_ms(),
-            acks=AckPolicy(
-                node=settings.node_id,
-                all_in_sync=settings.acks == "all",
-                min_in_sync=settings.min_insync_replicas,
-                lag_time_max_ms=settings.replica_lag_time_max_ms,
-            ),
+        now_ms = self._clock.now_ms()
+        acks = AckPolicy(
+            node=settings.node_id,
+            all_in_sync=settings.acks == "all",
+            min_in_sync=settings.min_insync_replicas,
+            lag_time_max_ms=settings.replica_lag_time_max_ms,
         )
+        if not settings.record_dir:
+            return Shard(settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks)
+        folder = Path(settings.record_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
+        return RecordingShard(path, shard, settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks)
 
     def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
         if self.cluster is not None:
@@ -314,7 +319,7 @@ class Node:
                 shard,
                 log=self._log,
                 clock=self._clock,
-                new_shard=self._new_shard,
+                new_shard=partial(self._new_shard, shard),
                 fetch=self._fetch,
                 report=lambda what: self._watchers.failure(what, None),
                 turn=self._turn,

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import signal
 import threading
 import time
 from concurrent.futures import Future
@@ -264,3 +265,33 @@ def test_the_journal_outlives_the_coordinator(tmp_path):
         server.kill()
     with Process(*flags) as server:
         assert explained(server) == before
+
+
+def test_a_recording_makes_the_same_journal_again(tmp_path):
+    flags = ("--group-min-session-timeout-ms", "500", "--group-initial-rebalance-delay-ms", "100",
+             "--shards", "1", "--record-dir", str(tmp_path))  # fmt: skip
+    with Process(*flags) as server, grpc.insecure_channel(server.address) as channel:
+        one, two = Client(channel, "one"), Client(channel, "two")
+        gather(one, two)
+        two.leave("for now")
+        gather(one)
+        gather(two, one, slow=one, by_s=0.3)
+        with GroupAdmin(server.address) as admin:  # Until `two` has died.
+            while admin.describe_group(GROUP).group_state == "Stable":
+                one.beat()
+                time.sleep(0.05)
+        gather(one)
+        live = json.loads(command(server, "explain", GROUP, "--last", "99", "-o", "json"))
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    (recording,) = tmp_path.iterdir()
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert main(["replay", str(recording), "-o", "json"]) == 0, err.getvalue()
+    assert "1 states compared: the same state" in err.getvalue()
+    assert json.loads(out.getvalue())[::-1] == live
+    lines = recording.read_text().splitlines()
+    beats = [n for n, line in enumerate(lines) if '"LeaveGroup"' in line]
+    (tmp_path / "changed").write_text("\n".join(lines[: beats[0]] + lines[beats[0] + 1 :]))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["replay", str(tmp_path / "changed")]) == 1

@@ -1,0 +1,56 @@
+"""`coordinator replay`: a recording run again, without a coordinator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinator.cli.output import FORMATS, Row
+from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
+from coordinator.observe.explain import explain
+
+
+def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
+    """Its file and its format."""
+    text = "run a recording of --record-dir again, and explain its rebalances"
+    command = commands.add_parser("replay", help=text, description=text)
+    command.set_defaults(run=_replay)
+    command.add_argument("file", type=Path)
+    command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from coordinator.runtime.replaying import NoRecording, replay
+
+    with options.file.open() as lines:
+        try:
+            found = replay(lines)
+        except NoRecording as error:
+            print(f"coordinator: {options.file}: {error}", file=sys.stderr)
+            return 1
+    journals: dict[str, list[RebalanceRecord]] = {}
+    rows: list[Row] = []
+    for record in found.rebalances:
+        before = journals.setdefault(record.group_id, [])
+        told = explain(record, before[::-1])
+        before.append(record)
+        del before[:-JOURNAL_LENGTH]
+        rows.append(
+            {
+                "GROUP": record.group_id,
+                "GENERATION": str(record.generation_after),
+                "CAUSE": record.cause,
+                "OUTCOME": record.outcome,
+                "EXPLANATION": " ".join(told),
+            }
+        )
+    verdict = "the same state" if not found.differences else "; ".join(found.differences)
+    if options.output != "table":
+        print(FORMATS[options.output](rows))
+    else:
+        print("\n\n".join(row["EXPLANATION"] for row in rows))
+    checked = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
+    print(checked, file=sys.stderr)
+    return 1 if found.differences or not found.checked else 0

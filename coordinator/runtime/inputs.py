@@ -1,0 +1,66 @@
+"""Inputs of a shard as JSON, and back: dataclasses by their names and fields."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from coordinator.core import commands as c
+from coordinator.core.errors import ErrorCode
+from coordinator.shard import outbox as o
+from coordinator.shard.replicas import FetchEntries
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *c.Request.__args__,
+        c.CallCancelled,
+        c.LeavingMember,
+        c.PartitionCommit,
+        o.Tick,
+        o.Appended,
+        o.AppendFailed,
+        o.Revive,
+        o.Unload,
+        FetchEntries,
+    )
+}
+_ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}
+
+
+def to_json(value: Any) -> Any:
+    """What `json` can write: `{"Name": {field: value}}`, `{"bytes": base64}`, `{"enum": [..]}`."""
+    if isinstance(value, Enum):
+        return {"enum": [type(value).__name__, value.name]}
+    if is_dataclass(value):
+        name = type(value).__name__
+        assert name in _KINDS, f"{name} is no input"
+        return {name: {f.name: to_json(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, tuple | list):
+        return [to_json(each) for each in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """What `to_json` was given.
+
+    Raises:
+        ValueError: there is no such input.
+    """
+    if isinstance(value, list):
+        return tuple(from_json(each) for each in value)
+    if not isinstance(value, dict):
+        return value
+    ((name, content),) = value.items()
+    if name == "bytes":
+        return base64.b64decode(content)
+    if name == "enum":
+        kind, member = content
+        return _ENUMS[kind][member]
+    if name not in _KINDS:
+        raise ValueError(f"there is no input {name}: it was recorded by another version")
+    return _KINDS[name](**{field: from_json(each) for field, each in content.items()})

@@ -1,0 +1,128 @@
+"""The inputs of a shard as lines of JSON, from which it can be run again to the same end.
+
+    {"format": 1, "shard": 5, "config": {...}, "now_ms": ...}     the beginning
+    {"load": ["<record>", ...], "now_ms": ...}                    what the log held
+    {"restore": [sequence, next_offset], "now_ms": ...}           it serves
+    {"id": "<member id>"}                                         drawn at random, in order
+    {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
+    {"hash": "<of the state>", "inputs": n}                       now and then, and at the end
+
+Decisions are deterministic, so nothing else is needed: no replies, no timers. A file is for one
+life of a shard in one process.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.ids import IdSource, ShardId
+from coordinator.core.records import Record
+from coordinator.core.subscriptions import PayloadReader
+from coordinator.runtime import codec
+from coordinator.runtime.inputs import to_json
+from coordinator.shard.outbox import Input, Outbox, Unload
+from coordinator.shard.replicas import AckPolicy
+from coordinator.shard.shard import Shard
+
+FORMAT = 1
+HASH_EVERY = 1_000
+
+
+class RecordedIds:
+    """Ids from elsewhere, written down."""
+
+    def __init__(self, ids: IdSource, write: Callable[[dict[str, Any]], None]) -> None:
+        self._ids = ids
+        self._write = write
+
+    def new_member_id(self, prefix: str) -> str:
+        member_id = self._ids.new_member_id(prefix)
+        self._write({"id": member_id})
+        return member_id
+
+
+class RecordingShard(Shard):
+    """A shard that writes its inputs down.
+
+    Args:
+        path: of the file, which is new.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shard_id: ShardId,
+        config: GroupConfig,
+        ids: IdSource,
+        payloads: PayloadReader,
+        *,
+        now_ms: int,
+        acks: AckPolicy,
+    ) -> None:
+        self._file = path.open("x")
+        self._inputs = 0
+        super().__init__(config, RecordedIds(ids, self._write), payloads, now_ms=now_ms, acks=acks)
+        header = {"format": FORMAT, "shard": shard_id, "config": config_values(config)}
+        policy = {field.name: getattr(acks, field.name) for field in fields(acks)}
+        self._write({**header, "acks": policy, "now_ms": now_ms})
+
+    def replay(self, records: Iterable[Record], now_ms: int) -> None:
+        """See `Shard`."""
+        records = list(records)
+        encoded = [base64.b64encode(codec.encode(record)).decode() for record in records]
+        self._write({"load": encoded, "now_ms": now_ms})
+        super().replay(records, now_ms)
+
+    def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
+        """See `Shard`."""
+        self._write({"restore": [sequence, next_offset], "now_ms": now_ms})
+        return super().restore(now_ms, sequence=sequence, next_offset=next_offset)
+
+    def step(self, event: Input, now_ms: int) -> Outbox:
+        """See `Shard`."""
+        if isinstance(event, Unload):
+            self._write_hash()
+        self._write({"in": to_json(event), "now_ms": now_ms})
+        outbox = super().step(event, now_ms)
+        self._inputs += 1
+        if self._inputs % HASH_EVERY == 0:
+            self._write_hash()
+        return outbox
+
+    def _write_hash(self) -> None:
+        self._write({"hash": state_hash(self), "inputs": self._inputs})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+
+def config_values(config: GroupConfig) -> dict[str, Any]:
+    """What the rules of groups read, without the service's own settings."""
+    return {field.name: getattr(config, field.name) for field in fields(GroupConfig)}
+
+
+def state_hash(shard: Shard) -> str:
+    """Of everything durable, and of who is in which group in which state."""
+    digest = hashlib.sha256()
+    for record in shard.records():
+        digest.update(codec.encode(record))
+    for group_id, group in sorted(shard.machine.groups.items()):
+        soft = (
+            group_id,
+            group.state.value,
+            group.generation,
+            group.leader_id,
+            sorted(group.members),
+            sorted(group.pending_joins),
+            sorted(group.pending_syncs),
+        )
+        digest.update(repr(soft).encode())
+    return digest.hexdigest()
