@@ -48,6 +48,9 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         event_log(events, now_ms)
         metrics(events, now_ms)
 
+    def on_append(seconds: float, records: int) -> None:
+        metrics.appended(seconds, records)
+
     def on_malformed(method: str, peer: str, what: str) -> None:
         logger.warning("request_refused", method=method, peer=peer, what=what)
 
@@ -55,6 +58,7 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         events=on_events,
         failure=lambda what, error: logger.error("trouble", what=what, exc_info=error),
         recovery=lambda what: logger.info("recovered", what=what),
+        append=on_append,
     )
     if settings.shared_store is not None and settings.node_id == 0:
         settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
@@ -76,6 +80,7 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         stats=node.stats,
         loop_lag_s=lambda: node.loop_lag_s,
         calls=lambda: server.rpc.calls,
+        cluster=node.cluster_stats,
         groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
         group_stats=node.group_stats,
     )

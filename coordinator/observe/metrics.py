@@ -13,7 +13,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Info, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -28,9 +28,14 @@ from coordinator.core.events import (
     RebalanceCause,
     RebalanceCompleted,
     RebalanceFailed,
+    RebalanceJournaled,
     RebalanceStarted,
 )
+from coordinator.core.records import RebalanceRecord
 
+WAITS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+APPENDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+OUTCOMES = ("completed", "interrupted", "failed")
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
@@ -55,6 +60,23 @@ class Stats(Protocol):
     def purged(self) -> Mapping[str, int]: ...
     @property
     def pending_appends(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+
+class Cluster(Protocol):
+    """This node among others. `shards` by state: leading, loading, following."""
+
+    @property
+    def shards(self) -> Mapping[str, int]: ...
+    @property
+    def configured_shards(self) -> int: ...
+    @property
+    def controller_epoch(self) -> int: ...
+    @property
+    def is_controller(self) -> bool: ...
 
 
 class OneGroup(Protocol):
@@ -80,6 +102,7 @@ class Metrics:
         stats: the numbers of each shard, asked for at each scrape.
         loop_lag_s: how late the event loop was when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
+        cluster: this node's place; None: it is not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
 
@@ -89,6 +112,7 @@ class Metrics:
         stats: Callable[[], Iterable[Stats]],
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
+        cluster: Callable[[], Cluster] | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
     ) -> None:
@@ -121,6 +145,49 @@ class Metrics:
             "Partitions whose offset has expired.",
             registry=self.registry,
         )
+        self._phases = Histogram(
+            "coordinator_rebalance_phase_seconds",
+            "Length of the phases of completed rebalances.",
+            ["phase"],
+            buckets=WAITS_S,
+            registry=self.registry,
+        )
+        self._durations = Histogram(
+            "coordinator_rebalance_seconds",
+            "Length of rebalances, by how they ended.",
+            ["outcome"],
+            buckets=WAITS_S,
+            registry=self.registry,
+        )
+        self._blocked = Histogram(
+            "coordinator_member_blocked_seconds",
+            "How long members of completed rebalances waited for others, by what for.",
+            ["phase"],
+            buckets=WAITS_S,
+            registry=self.registry,
+        )
+        self._moved = Counter(
+            "coordinator_partitions_moved",
+            "Partitions that changed owners, where assignments can be read.",
+            registry=self.registry,
+        )
+        self._unowned = Counter(
+            "coordinator_partitions_unowned_seconds",
+            "For how long partitions had no owner during rebalances, summed over partitions.",
+            registry=self.registry,
+        )
+        self._appends = Histogram(
+            "coordinator_append_seconds",
+            "From handing an entry to the log until it is durable.",
+            buckets=APPENDS_S,
+            registry=self.registry,
+        )
+        self._append_records = Histogram(
+            "coordinator_append_records",
+            "Records of an entry: what was written while the one before was under way.",
+            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
+            registry=self.registry,
+        )
         # A series that appears with its first event hides that event from rate().
         for cause in RebalanceCause:
             self._rebalances.labels(cause.value)
@@ -128,10 +195,18 @@ class Metrics:
             self._evictions.labels(eviction.value)
         for outcome in ("completed", "failed"):
             self._completed.labels(outcome)
+        for outcome in OUTCOMES:
+            self._durations.labels(outcome)
+        for phase in ("join", "sync", "durable"):
+            self._phases.labels(phase)
+        for phase in ("join", "sync"):
+            self._blocked.labels(phase)
         Info("coordinator_build", "The running version.", registry=self.registry).info(
             {"version": __version__}
         )
         self.registry.register(_Gauges(stats, loop_lag_s, calls))
+        if cluster is not None:
+            self.registry.register(_ClusterGauges(cluster))
         if groups:
             self.registry.register(_ListedGroups(groups, group_stats))
 
@@ -146,12 +221,40 @@ class Metrics:
                     self._completed.labels("failed").inc()
                 case MemberEvicted():
                     self._evictions.labels(event.cause.value).inc()
+                case RebalanceJournaled():
+                    self._observe(event.record)
                 case OffsetsCommittedEvent():
                     self._commits.inc(event.partitions)
                 case OffsetsExpired():
                     self._expirations.inc(event.partitions)
                 case _:
                     pass
+
+    def appended(self, seconds: float, records: int) -> None:
+        """An entry is in the log."""
+        self._appends.observe(seconds)
+        self._append_records.observe(records)
+
+    def _observe(self, record: RebalanceRecord) -> None:
+        outcome = record.outcome.split(":")[0]  # What it failed of has no bound.
+        self._durations.labels(outcome).observe(_seconds(record.started_at_ms, record.ended_at_ms))
+        if outcome != OUTCOMES[0]:
+            return
+        times = (
+            ("join", record.started_at_ms, record.joined_at_ms),
+            ("sync", record.joined_at_ms, record.synced_at_ms),
+            ("durable", record.synced_at_ms, record.ended_at_ms),
+        )
+        for phase, begin_ms, end_ms in times:
+            if begin_ms >= 0 and end_ms >= 0:
+                self._phases.labels(phase).observe(_seconds(begin_ms, end_ms))
+        for member in record.members:
+            blocked = self._blocked
+            blocked.labels("join").observe(_seconds(member.joined_at_ms, record.joined_at_ms))
+            if member.synced_at_ms >= 0:
+                blocked.labels("sync").observe(_seconds(member.synced_at_ms, record.ended_at_ms))
+        self._moved.inc(max(0, record.partitions_moved))
+        self._unowned.inc(record.unowned_ms_total / 1_000)
 
     def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
         """Serve /metrics from a thread; the port that was bound, and how to stop.
@@ -235,6 +338,11 @@ class _Gauges(Collector):
             value=sum(s.pending_appends for s in shards),
         )
         yield GaugeMetricFamily(
+            "coordinator_high_watermark_lag_records",
+            "Records that the log has and that do not count as done yet, for want of replicas.",
+            value=sum(s.end_offset - s.high_watermark for s in shards),
+        )
+        yield GaugeMetricFamily(
             "coordinator_event_loop_lag_seconds",
             "How late the event loop was when last measured.",
             value=self._loop_lag_s(),
@@ -247,6 +355,35 @@ class _Gauges(Collector):
         for labels, count in dict(self._calls()).items():
             calls.add_metric(list(labels), count)
         yield calls
+
+
+class _ClusterGauges(Collector):
+    def __init__(self, cluster: Callable[[], Cluster]) -> None:
+        self._cluster = cluster
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        cluster = self._cluster()
+        yield _gauge(
+            "coordinator_shards", "Shards of this node, by state.", "state", cluster.shards
+        )
+        yield GaugeMetricFamily(
+            "coordinator_shards_configured",
+            "Shards that groups are divided into, on all nodes together.",
+            value=cluster.configured_shards,
+        )
+        yield GaugeMetricFamily(
+            "coordinator_controller_epoch",
+            "The newest term of a controller that this node has heard of; 0 on a node of its own.",
+            value=cluster.controller_epoch,
+        )
+        yield GaugeMetricFamily(
+            "coordinator_is_controller",
+            "1 on the node that decides who leads which shard.",
+            value=cluster.is_controller,
+        )
 
 
 class _ListedGroups(Collector):
@@ -303,3 +440,7 @@ def _sum(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for tally in tallies:
         total.update(tally)
     return dict(total)
+
+
+def _seconds(begin_ms: int, end_ms: int) -> float:
+    return max(0, end_ms - begin_ms) / 1_000

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,16 @@ FORGET_S = 30.0
 """so long after, when everybody has found the groups elsewhere."""
 LAG_PROBE_S = 0.5
 """How often the event loop's lag is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """Numbers for those who watch. `shards` by state."""
+
+    shards: dict[str, int]
+    configured_shards: int
+    controller_epoch: int
+    is_controller: bool
 
 
 class Node:
@@ -216,6 +226,22 @@ class Node:
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
         return [runner.stats() for runner in list(self._runners.values())]
+
+    def cluster_stats(self) -> ClusterStats:
+        """This node among others. Any thread may ask."""
+        runners = list(self._runners.values())
+        loaded = sum(runner.is_loaded for runner in runners)
+        view = self.cluster_view()
+        return ClusterStats(
+            {
+                "leading": loaded,
+                "loading": len(runners) - loaded,
+                "following": len(self._standbys),
+            },
+            self.settings.shards,
+            view.controller_epoch,
+            self.cluster is not None and view.controller == self.settings.node_id,
+        )
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups, by their ids. Any thread may ask."""

@@ -315,6 +315,7 @@ class ShardRunner:
             await asyncio.sleep(AMBIGUOUS_BACKOFF_S * append.attempt)
         records = tuple(map(codec.encode, append.records))
         entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
+        began = time.monotonic()
         try:
             await self._log.append(self._fence, entry)
         except LogError as error:
@@ -326,6 +327,7 @@ class ShardRunner:
                 self._fail(error)
             return
         if self._shard is shard and shard is not None:
+            self._watchers.append(time.monotonic() - began, len(records))
             self._recovered()
             self._step(Appended(append.sequence, records))
             self._snapshots.appended(sum(map(len, records)))

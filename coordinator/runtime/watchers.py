@@ -16,8 +16,10 @@ class Watchers:
         events: what happened in groups, and when (epoch milliseconds).
         failure: what does not work, in words, with the exception behind it if it is a bug.
         recovery: what works again.
+        append: an entry is in the log: after how long, and with how many records.
     """
 
     events: Callable[[Sequence[Event], int], None]
     failure: Callable[[str, BaseException | None], None]
     recovery: Callable[[str], None]
+    append: Callable[[float, int], None] = lambda seconds, records: None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import generate_latest
 
+from coordinator.core.events import RebalanceJournaled
+from coordinator.core.records import RebalanceMember, RebalanceRecord
 from coordinator.observe.metrics import Metrics
 from coordinator.shard.shard import GroupStats
 
@@ -24,6 +28,36 @@ def series(*patterns: str) -> set[str]:
     )
     lines = generate_latest(metrics.registry).decode().splitlines()
     return {line for line in lines if line.startswith("coordinator_group_")}
+
+
+def lines_of(metrics: Metrics) -> set[str]:
+    return set(generate_latest(metrics.registry).decode().splitlines())
+
+
+def test_a_rebalance_is_measured_phase_by_phase():
+    member = RebalanceMember("m", "c", "h", False, 9_000, joined_at_ms=1_400, synced_at_ms=3_100)
+    record = RebalanceRecord(
+        "g", "member joined", "completed", "m", "c", "h", "", 1, 2, "range", False,
+        started_at_ms=1_000, joined_at_ms=3_000, synced_at_ms=3_200, ended_at_ms=3_300,
+        leader="m", member_count=1, members=(member,), partitions_moved=3, unowned_ms_total=4_500,
+    )  # fmt: skip
+    metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict)
+    metrics([RebalanceJournaled(record)], 3_300)
+    metrics([RebalanceJournaled(replace(record, outcome="failed: DISK"))], 3_300)
+    metrics.appended(0.002, 7)
+    assert lines_of(metrics) >= {
+        'coordinator_rebalance_seconds_sum{outcome="completed"} 2.3',
+        'coordinator_rebalance_seconds_count{outcome="failed"} 1.0',
+        'coordinator_rebalance_phase_seconds_sum{phase="join"} 2.0',
+        'coordinator_rebalance_phase_seconds_sum{phase="sync"} 0.2',
+        'coordinator_rebalance_phase_seconds_sum{phase="durable"} 0.1',
+        'coordinator_member_blocked_seconds_sum{phase="join"} 1.6',
+        'coordinator_member_blocked_seconds_sum{phase="sync"} 0.2',
+        "coordinator_partitions_moved_total 3.0",
+        "coordinator_partitions_unowned_seconds_total 4.5",
+        "coordinator_append_seconds_sum 0.002",
+        "coordinator_append_records_sum 7.0",
+    }
 
 
 def test_no_group_has_series_by_default():

@@ -1,0 +1,216 @@
+"""Alerts: the rules are sound, each fires when it should, and a real Prometheus sees it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.serving import Process, free_port
+
+ALERTS = Path(__file__).parents[2] / "deploy/alerts"
+RULES = ALERTS / "coordinator.rules.yml"
+KAFKA = ALERTS / "kafka-names.rules.yml"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None or shutil.which("prometheus") is None,
+    reason="no Prometheus found (on Debian: apt-get install prometheus)",
+)
+
+ON = 'instance="a:1",job="coordinator"'
+FIRES = {
+    "CoordinatorDown": ([(f"up{{{ON}}}", "0x10")], "3m"),
+    "CoordinatorCannotWrite": (
+        [(f'coordinator_rebalance_seconds_count{{outcome="failed",{ON}}}', "0 0 1 1 1")],
+        "4m",
+    ),
+    "CoordinatorWritesHang": ([(f"coordinator_pending_appends{{{ON}}}", "1x10")], "5m"),
+    "CoordinatorLogSlow": (
+        [
+            (f'coordinator_append_seconds_bucket{{le="0.25",{ON}}}', "0+5x30"),
+            (f'coordinator_append_seconds_bucket{{le="1",{ON}}}', "0+10x30"),
+            (f'coordinator_append_seconds_bucket{{le="+Inf",{ON}}}', "0+10x30"),
+        ],
+        "20m",
+    ),
+    "CoordinatorLoopBlocked": ([(f"coordinator_event_loop_lag_seconds{{{ON}}}", "0.4x10")], "5m"),
+    "CoordinatorRebalancesOften": (
+        [
+            (f'coordinator_rebalances_total{{cause="member left",{ON}}}', "0+20x60"),
+            (f'coordinator_groups{{state="Stable",{ON}}}', "10x60"),
+        ],
+        "40m",
+    ),
+    "CoordinatorRebalancesSlow": (
+        [
+            (f'coordinator_rebalance_seconds_bucket{{outcome="completed",le="30",{ON}}}', "0+1x60"),
+            (f'coordinator_rebalance_seconds_bucket{{outcome="completed",le="60",{ON}}}', "0+9x60"),
+            (
+                f'coordinator_rebalance_seconds_bucket{{outcome="completed",le="+Inf",{ON}}}',
+                "0+9x60",
+            ),
+        ],
+        "40m",
+    ),
+    "CoordinatorMembersLost": (
+        [
+            (f'coordinator_member_evictions_total{{cause="session expired",{ON}}}', "0 0 30 30"),
+            (f"coordinator_members{{{ON}}}", "100 100 70 70"),
+        ],
+        "3m",
+    ),
+    "CoordinatorShardsWithoutLeader": (
+        [
+            (f'coordinator_shards{{state="leading",{ON}}}', "15x10"),
+            (f"coordinator_shards_configured{{{ON}}}", "16x10"),
+        ],
+        "5m",
+    ),
+    "CoordinatorNoController": (
+        [
+            (f"coordinator_is_controller{{{ON}}}", "0x10"),
+            (f"coordinator_controller_epoch{{{ON}}}", "7x10"),
+        ],
+        "5m",
+    ),
+    "CoordinatorGroupLagGrows": (
+        [
+            (f'coordinator_group_lag{{group="g",topic="t",partition="0",{ON}}}', "0+500x60"),
+        ],
+        "40m",
+    ),
+}
+"""Series that make each alert fire, and when it has."""
+
+
+def alerts() -> list[str]:
+    return re.findall(r"- alert: (\w+)", RULES.read_text())
+
+
+def promtool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+
+
+def test_the_rules_are_sound():
+    done = promtool("check", "rules", str(RULES), str(KAFKA))
+    assert done.returncode == 0, done.stderr
+    assert "0 rules" not in done.stdout
+
+
+def test_every_alert_has_a_runbook_with_all_its_parts():
+    runbooks = (ALERTS / "README.md").read_text().split("\n## ")[1:]
+    assert [text.splitlines()[0] for text in runbooks] == alerts()
+    for text in runbooks:
+        parts = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+        assert parts == ["Meaning", "Impact", "Diagnosis", "Mitigation"], text
+    links = re.findall(r"runbook: deploy/alerts/README.md#(\w+)", RULES.read_text())
+    assert links == [name.lower() for name in alerts()]
+
+
+@pytest.mark.parametrize("alert", FIRES)
+def test_an_alert_fires_when_it_should_and_not_before(alert, tmp_path):
+    series, at = FIRES[alert]
+    listed = [{"series": name, "values": values} for name, values in series]
+    count = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
+    tests = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": listed,
+                "promql_expr_test": [
+                    {"expr": count, "eval_time": when, "exp_samples": [
+                        {"labels": "{}", "value": value}]}
+                    for when, value in (("0m", 0), (at, 1))
+                ],
+            }
+        ],
+    }  # fmt: skip
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps(tests))
+    done = promtool("test", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_alerts_are_tried():
+    assert list(FIRES) == alerts()
+
+
+def test_a_real_prometheus_finds_every_metric_and_sees_the_coordinator_die(tmp_path):
+    with Process("--metrics-groups", "*") as server:
+        target = server.metrics.removeprefix("http://").split("/")[0]
+        with Prometheus(tmp_path, target) as prometheus:
+            prometheus.wait_for('up{job="coordinator"} == 1')
+            scraped = set(prometheus.ask("label/__name__/values"))
+            used = set(re.findall(r"\bcoordinator_\w+", RULES.read_text() + KAFKA.read_text()))
+            of_groups = {name for name in used if name.startswith("coordinator_group_")}
+            assert used - scraped <= of_groups, "there is no group yet"
+            prometheus.wait_for("kafka_coordinator_group_groupmetadatamanager_numgroups == 0")
+            server.kill()
+            prometheus.wait_for('ALERTS{alertname="CoordinatorDown",alertstate="firing"}')
+
+
+class Prometheus:
+    """Of Debian, with our rules. They need not hold for minutes: a test has seconds."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        for path in (RULES, KAFKA):
+            impatient = re.sub(r"^(\s+for:) \d+\w$", r"\1 1s", path.read_text(), flags=re.MULTILINE)
+            (folder / path.name).write_text(impatient)
+        config = {
+            "global": {
+                "scrape_interval": "1s",
+                "scrape_timeout": "1s",
+                "evaluation_interval": "1s",
+            },
+            "rule_files": [RULES.name, KAFKA.name],
+            "scrape_configs": [
+                {"job_name": "coordinator", "static_configs": [{"targets": [target]}]}
+            ],
+        }
+        (folder / "prometheus.yml").write_text(json.dumps(config))
+        self._folder = folder
+        self._address = f"127.0.0.1:{free_port()}"
+
+    def __enter__(self) -> Prometheus:
+        with (self._folder / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={self._folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self._folder / 'data'}",
+                    f"--web.listen-address={self._address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def ask(self, path: str, **parameters: str):
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}?{query}") as page:
+            return json.load(page)["data"]
+
+    def wait_for(self, expression: str) -> None:
+        """Until it has a result."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if self.ask("query", query=expression)["result"]:
+                    return
+            except OSError:
+                pass  # It is starting.
+            assert time.monotonic() < deadline, (self._folder / "log").read_text()[-2_000:]
+            time.sleep(0.2)
