@@ -207,8 +207,22 @@ class Metrics:
         self.registry.register(_Gauges(stats, loop_lag_s, calls))
         if cluster is not None:
             self.registry.register(_ClusterGauges(cluster))
+        self._listed = Listed(groups)
         if groups:
-            self.registry.register(_ListedGroups(groups, group_stats))
+            self.registry.register(_ListedGroups(self._listed, group_stats))
+            # Only of groups on the list: their number has a bound.
+            self._group_rebalances = Counter(
+                "coordinator_group_rebalances",
+                "Rebalances of a group that have ended, by cause.",
+                ["group", "cause"],
+                registry=self.registry,
+            )
+            self._group_seconds = Counter(
+                "coordinator_group_rebalance_seconds",
+                "Time that a group has spent in rebalances.",
+                ["group"],
+                registry=self.registry,
+            )
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:
@@ -237,7 +251,11 @@ class Metrics:
 
     def _observe(self, record: RebalanceRecord) -> None:
         outcome = record.outcome.split(":")[0]  # What it failed of has no bound.
-        self._durations.labels(outcome).observe(_seconds(record.started_at_ms, record.ended_at_ms))
+        lasted_s = _seconds(record.started_at_ms, record.ended_at_ms)
+        self._durations.labels(outcome).observe(lasted_s)
+        if self._listed(record.group_id):
+            self._group_rebalances.labels(record.group_id, record.cause).inc()
+            self._group_seconds.labels(record.group_id).inc(lasted_s)
         if outcome != OUTCOMES[0]:
             return
         times = (
@@ -386,18 +404,32 @@ class _ClusterGauges(Collector):
         )
 
 
+class Listed:
+    """Which groups have series of their own.
+
+    Args:
+        patterns: ids, in which * stands for anything; none: no group.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [re.compile(fnmatch.translate(pattern)) for pattern in patterns]
+
+    def __call__(self, group_id: str) -> bool:
+        return any(pattern.match(group_id) for pattern in self._patterns)
+
+
 class _ListedGroups(Collector):
     """The series of groups that are on the list."""
 
-    def __init__(self, patterns: Sequence[str], stats: GroupStats) -> None:
-        self._listed = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+    def __init__(self, listed: Callable[[str], bool], stats: GroupStats) -> None:
+        self._listed = listed
         self._stats = stats
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterable[Metric]:
-        groups = list(self._stats(lambda group_id: self._listed.match(group_id) is not None))
+        groups = list(self._stats(self._listed))
         yield _gauge(
             "coordinator_group_members",
             "Members of a group.",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -13,9 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.assignors import TopicPartition
+from coordinator.client import BlockingMember
 from tests.serving import Process, free_port
 
 ALERTS = Path(__file__).parents[2] / "deploy/alerts"
+GRAFANA = Path(__file__).parents[2] / "deploy/grafana"
+DASHBOARDS = [GRAFANA / f"{name}.json" for name in ("fleet", "group", "internals")]
 RULES = ALERTS / "coordinator.rules.yml"
 KAFKA = ALERTS / "kafka-names.rules.yml"
 
@@ -94,6 +101,18 @@ def alerts() -> list[str]:
     return re.findall(r"- alert: (\w+)", RULES.read_text())
 
 
+def expressions() -> list[str]:
+    """Of the dashboards, as Grafana would send them."""
+    found = []
+    for path in DASHBOARDS:
+        content = json.loads(path.read_text())
+        for panel in content["panels"]:
+            found += [target["expr"] for target in panel.get("targets", ())]
+        found += [annotation["expr"] for annotation in content["annotations"]["list"]]
+    assert len(found) > 30
+    return [e.replace("$__rate_interval", "1m").replace("$group", "g") for e in found]
+
+
 def promtool(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
 
@@ -140,6 +159,25 @@ def test_an_alert_fires_when_it_should_and_not_before(alert, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_dashboards_are_what_the_code_makes_and_have_room_for_all_panels():
+    command = [sys.executable, str(GRAFANA / "generate.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+    for path in DASHBOARDS:
+        content = json.loads(path.read_text())
+        taken: set[tuple[int, int]] = set()
+        for panel in content["panels"]:
+            place = panel["gridPos"]
+            cells = {
+                (place["x"] + x, place["y"] + y)
+                for x in range(place["w"])
+                for y in range(place["h"])
+            }
+            assert not cells & taken, panel["title"]
+            assert max(x for x, _ in cells) < 24
+            taken |= cells
+        assert len({panel["id"] for panel in content["panels"]}) == len(content["panels"])
+
+
 def test_all_alerts_are_tried():
     assert list(FIRES) == alerts()
 
@@ -147,15 +185,30 @@ def test_all_alerts_are_tried():
 def test_a_real_prometheus_finds_every_metric_and_sees_the_coordinator_die(tmp_path):
     with Process("--metrics-groups", "*") as server:
         target = server.metrics.removeprefix("http://").split("/")[0]
-        with Prometheus(tmp_path, target) as prometheus:
-            prometheus.wait_for('up{job="coordinator"} == 1')
+        with Prometheus(tmp_path, target) as prometheus, working_member(server):
+            for name in ("grpc_calls_total", "group_lag", "group_rebalances_total"):
+                prometheus.wait_for(f"coordinator_{name} > 0")
             scraped = set(prometheus.ask("label/__name__/values"))
-            used = set(re.findall(r"\bcoordinator_\w+", RULES.read_text() + KAFKA.read_text()))
-            of_groups = {name for name in used if name.startswith("coordinator_group_")}
-            assert used - scraped <= of_groups, "there is no group yet"
-            prometheus.wait_for("kafka_coordinator_group_groupmetadatamanager_numgroups == 0")
-            server.kill()
+            texts = [path.read_text() for path in (RULES, KAFKA, *DASHBOARDS)]
+            used = set(re.findall(r"\bcoordinator_\w+", "".join(texts)))
+            assert used <= scraped
+            for expression in expressions():
+                prometheus.ask("query", query=expression)  # It is refused if it makes no sense.
+            prometheus.wait_for("kafka_coordinator_group_groupmetadatamanager_numgroups == 1")
+            server.signal(signal.SIGKILL)
             prometheus.wait_for('ALERTS{alertname="CoordinatorDown",alertstate="firing"}')
+
+
+@contextlib.contextmanager
+def working_member(server):
+    """Of a group, with an offset committed, and behind the end of its log."""
+    key = TopicPartition("t", 0)
+    told = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.2}
+    with BlockingMember(server.address, "orders", {"t": 1}, **told) as member:
+        while not member.assignment:
+            member.poll(timeout=1.0)
+        member.commit({key: 40})
+        yield
 
 
 class Prometheus:

@@ -30,20 +30,22 @@ def series(*patterns: str) -> set[str]:
     return {line for line in lines if line.startswith("coordinator_group_")}
 
 
+MEMBER = RebalanceMember("m", "c", "h", False, 9_000, joined_at_ms=1_400, synced_at_ms=3_100)
+RECORD = RebalanceRecord(
+    "g", "member joined", "completed", "m", "c", "h", "", 1, 2, "range", False,
+    started_at_ms=1_000, joined_at_ms=3_000, synced_at_ms=3_200, ended_at_ms=3_300,
+    leader="m", member_count=1, members=(MEMBER,), partitions_moved=3, unowned_ms_total=4_500,
+)  # fmt: skip
+
+
 def lines_of(metrics: Metrics) -> set[str]:
     return set(generate_latest(metrics.registry).decode().splitlines())
 
 
 def test_a_rebalance_is_measured_phase_by_phase():
-    member = RebalanceMember("m", "c", "h", False, 9_000, joined_at_ms=1_400, synced_at_ms=3_100)
-    record = RebalanceRecord(
-        "g", "member joined", "completed", "m", "c", "h", "", 1, 2, "range", False,
-        started_at_ms=1_000, joined_at_ms=3_000, synced_at_ms=3_200, ended_at_ms=3_300,
-        leader="m", member_count=1, members=(member,), partitions_moved=3, unowned_ms_total=4_500,
-    )  # fmt: skip
     metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict)
-    metrics([RebalanceJournaled(record)], 3_300)
-    metrics([RebalanceJournaled(replace(record, outcome="failed: DISK"))], 3_300)
+    metrics([RebalanceJournaled(RECORD)], 3_300)
+    metrics([RebalanceJournaled(replace(RECORD, outcome="failed: DISK"))], 3_300)
     metrics.appended(0.002, 7)
     assert lines_of(metrics) >= {
         'coordinator_rebalance_seconds_sum{outcome="completed"} 2.3',
@@ -74,6 +76,17 @@ def test_listed_groups_have_members_offsets_and_lag():
         'coordinator_group_log_end_offset{group="orders-1",partition="0",topic="u"} 7.0',
         'coordinator_group_lag{group="orders-1",partition="0",topic="t"} 60.0',
         'coordinator_group_lag{group="orders-1",partition="0",topic="u"} 7.0',
+    }
+
+
+def test_rebalances_are_counted_for_listed_groups_only():
+    metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict, groups=["orders-*"])
+    for group in ("orders-1", "secret"):
+        metrics([RebalanceJournaled(replace(RECORD, group_id=group))], 3_300)
+    found = {line for line in lines_of(metrics) if line.startswith("coordinator_group_")}
+    assert {line for line in found if "_created" not in line} == {
+        'coordinator_group_rebalances_total{cause="member joined",group="orders-1"} 1.0',
+        'coordinator_group_rebalance_seconds_total{group="orders-1"} 2.3',
     }
 
 
