@@ -48,6 +48,10 @@ class Settings(GroupConfig):
     metrics_listen: str = "127.0.0.1:7401"
     """Host and port of /metrics; empty: no metrics are served."""
 
+    console_listen: str = "127.0.0.1:7402"
+    """Host and port of the console, a page that shows groups and their rebalances and changes
+    nothing; empty: there is none."""
+
     metrics_groups: str = ""
     """Groups with series of their own in /metrics (members, offsets, lag): ids with commas between,
     in which * stands for anything; empty: none."""
@@ -149,7 +153,7 @@ class Settings(GroupConfig):
             )
         if self.store not in ("sqlite", "memory"):
             self.shared_store  # noqa: B018  # Raises if it cannot be read.
-        for name in ("listen", "metrics_listen"):
+        for name in ("listen", "metrics_listen", "console_listen"):
             _address(name, getattr(self, name))
         self.fixed_share  # noqa: B018  # Raises if it cannot be read.
 
@@ -186,6 +190,11 @@ class Settings(GroupConfig):
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port of /metrics; None if it is off."""
         return _address("metrics_listen", self.metrics_listen)
+
+    @property
+    def console_address(self) -> tuple[str, int] | None:
+        """Host and port of the console; None if it is off."""
+        return _address("console_listen", self.console_listen)
 
 
 _MAX = 2**31 - 1

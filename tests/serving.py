@@ -20,6 +20,7 @@ from coordinator.settings import Settings
 FAST = {
     "listen": "127.0.0.1:0",
     "metrics_listen": "",
+    "console_listen": "",
     "group_initial_rebalance_delay_ms": 50,
     "group_min_session_timeout_ms": 100,
 }
@@ -88,6 +89,7 @@ class Process:
 
     def __init__(self, *flags: str, wait: bool = True) -> None:
         defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+        defaults += ["--console-listen", ""]
         if "--data-dir" not in flags:
             defaults += ["--store", "memory"]
         self._process = subprocess.Popen(
@@ -106,7 +108,7 @@ class Process:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[dict] = []
-        self.address = self.metrics = None
+        self.address = self.metrics = self.console = None
         self._serving = threading.Event()
         # Somebody has to read: a server whose log nobody takes stands still.
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -140,6 +142,7 @@ class Process:
                     self.lines.append(line)
                     if line["event"] == "serving":
                         self.address, self.metrics = line["address"], line["metrics"]
+                        self.console = line["console"]
                         self._serving.set()
         self._serving.set()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.console.server import ConsoleServer
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
@@ -90,7 +92,6 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         loop.add_signal_handler(number, stopping.set)
     if supervised:
         loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
-    stop_metrics = None
     try:
         port = await server.listen()
         host, _ = settings.listen_address
@@ -98,26 +99,54 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         if not await _load(server, stopping):
             await server.stop()
             return 0
-        metrics_url = None
-        if settings.metrics_address is not None:
-            metrics_host, _ = settings.metrics_address
-            metrics_port, stop_metrics = metrics.serve(*settings.metrics_address)
-            metrics_url = f"http://{metrics_host}:{metrics_port}/metrics"
+        pages = _Pages(settings, metrics, f"{host}:{port}")
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
-    logger.info("serving", address=f"{host}:{port}", metrics=metrics_url, shards=settings.shards)
+    logger.info(
+        "serving",
+        address=f"{host}:{port}",
+        metrics=pages.metrics_url,
+        console=pages.console_url,
+        shards=settings.shards,
+    )
     await stopping.wait()
     if supervised:
         loop.remove_reader(sys.stdin)
     logger.info("stopping")
     await server.stop()
     await peers.close()
-    if stop_metrics is not None:
-        stop_metrics()
+    pages.close()
     logger.info("stopped")
     return 0
+
+
+class _Pages:
+    """What is served over HTTP: metrics, and the console.
+
+    Raises:
+        OSError: an address cannot be bound.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, address: str) -> None:
+        self.metrics_url: str | None = None
+        self.console_url: str | None = None
+        with contextlib.ExitStack() as opened:
+            if settings.metrics_address is not None:
+                host, _ = settings.metrics_address
+                port, stop = metrics.serve(*settings.metrics_address)
+                opened.callback(stop)
+                self.metrics_url = f"http://{host}:{port}/metrics"
+            if settings.console_address is not None:
+                console = ConsoleServer(*settings.console_address, address)
+                opened.callback(console.close)
+                self.console_url = console.url
+            self._closing = opened.pop_all()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._closing.close()
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:

@@ -34,7 +34,7 @@ def flags_of(settings: Settings, number: int) -> list[str]:
     """
     shift = (number - 1) * NODE_PORTS
     flags = {"nodes": "1"}
-    for name in ("listen", "metrics_listen"):
+    for name in ("listen", "metrics_listen", "console_listen"):
         host, _, port = getattr(settings, name).rpartition(":")
         if port == "0":
             raise InvalidSetting(f"{name} has port 0; with several nodes name the first one's port")

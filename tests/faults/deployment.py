@@ -74,6 +74,7 @@ class Deployment:
         flags = (
             "--store", f"{self.kind}://{store}/{NAME}", "--node-id", str(number),
             "--listen", f"127.0.0.1:{self._ports[number]}", "--metrics-listen", "",
+            "--console-listen", "",
             "--advertised-port", self.fronts[number].address.rpartition(":")[2],
             "--shards", str(SHARDS), "--store-session-timeout-ms", "1000",
             "--group-initial-rebalance-delay-ms", "50", "--group-min-session-timeout-ms", "100",

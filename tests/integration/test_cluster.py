@@ -51,7 +51,7 @@ class Nodes:
         port = self._ports.setdefault(number, free_port())
         flags = (
             "--store", self._store, "--node-id", str(number), "--shards", str(SHARDS),
-            "--listen", f"127.0.0.1:{port}", "--metrics-listen", "",
+            "--listen", f"127.0.0.1:{port}", "--metrics-listen", "", "--console-listen", "",
             "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "1000",
         )  # fmt: skip
         self.running[number] = await asyncio.to_thread(Process, *flags)

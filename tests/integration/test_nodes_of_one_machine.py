@@ -33,7 +33,14 @@ class Machine:
             [
                 *(sys.executable, "-m", "coordinator", "serve", "--log-format", "json"),
                 *("--nodes", str(nodes), "--listen", f"127.0.0.1:{self.port}"),
-                *("--metrics-listen", "", "--group-initial-rebalance-delay-ms", "50"),
+                *(
+                    "--metrics-listen",
+                    "",
+                    "--console-listen",
+                    "",
+                    "--group-initial-rebalance-delay-ms",
+                    "50",
+                ),
                 *("--data-dir", str(folder), *flags),
             ],
             stderr=subprocess.PIPE,

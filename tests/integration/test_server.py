@@ -226,7 +226,16 @@ def test_a_port_that_is_taken_is_a_clear_error():
     import sys
 
     with Process() as server:
-        command = [sys.executable, "-m", "coordinator", "serve", "--metrics-listen", ""]
+        command = [
+            sys.executable,
+            "-m",
+            "coordinator",
+            "serve",
+            "--metrics-listen",
+            "",
+            "--console-listen",
+            "",
+        ]
         done = subprocess.run(
             [*command, "--listen", server.address],
             capture_output=True,

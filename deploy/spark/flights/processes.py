@@ -26,6 +26,7 @@ def start_coordinator(folder: Path, stack: contextlib.ExitStack, **more: object)
         "log-format": "json",
         "listen": "127.0.0.1:0",
         "metrics-listen": "127.0.0.1:0",
+        "console-listen": "127.0.0.1:0",
         "group-min-session-timeout-ms": 1000,
         "data-dir": folder / "data",
         **{name.replace("_", "-"): value for name, value in more.items()},

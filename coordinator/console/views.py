@@ -1,0 +1,95 @@
+"""What the page shows, as values for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
+from coordinator.client.admin import GroupAdmin
+
+View = dict[str, Any]  # Any: JSON.
+
+
+def groups(admin: GroupAdmin) -> list[View]:
+    """All groups of all nodes."""
+    return [
+        {"group": g.group_id, "state": g.group_state, "protocolType": g.protocol_type}
+        for g in admin.list_groups()
+    ]
+
+
+def group(admin: GroupAdmin, group_id: str) -> View:
+    """One group: its members, what they own, how far they are, and whom it waits for.
+
+    Raises:
+        LookupError: there is no such group.
+    """
+    found = admin.existing_group(group_id)
+    offsets, ends = admin.offsets(group_id), admin.log_ends(group_id)
+    owners: dict[TopicPartition, str] = {}
+    members = []
+    for member in found.members:
+        owned = _owned(member.member_assignment)
+        owners |= dict.fromkeys(owned, member.member_id)
+        members.append(
+            {
+                "memberId": member.member_id,
+                "clientId": member.client_id,
+                "host": member.client_host.removeprefix("/"),
+                "instanceId": member.group_instance_id,
+                "partitions": len(owned),
+                "isLeader": member.member_id == found.leader,
+            }
+        )
+    partitions = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "offset": offsets.get(key),
+            "end": ends.get(key),
+            "lag": max(0, ends[key] - offsets.get(key, 0)) if key in ends else None,
+            "owner": owners.get(key),
+        }
+        for key in sorted(owners.keys() | offsets.keys() | ends.keys())
+    ]
+    phase = admin.phase(group_id)
+    return {
+        "group": group_id,
+        "state": found.group_state,
+        "generation": found.generation_id,
+        "protocol": found.protocol_data,
+        "members": members,
+        "partitions": partitions,
+        "awaited": [{"memberId": m.member_id, "clientId": m.client_id} for m in phase.awaited],
+        "since": phase.since_ms,
+    }
+
+
+def rebalances(admin: GroupAdmin, group_id: str) -> View:
+    """The group's journal, newest first, and who was turned away.
+
+    Raises:
+        LookupError: there is no such group.
+    """
+    return {
+        "rebalances": [
+            {
+                "generation": r.generation_after,
+                "cause": r.cause,
+                "outcome": r.outcome,
+                "startedAt": r.started_at_ms,
+                "endedAt": r.ended_at_ms,
+                "explanation": list(r.explanation),
+            }
+            for r in admin.rebalances(group_id)
+        ],
+        "refused": [r.explanation for r in admin.refused_joins(group_id)],
+    }
+
+
+def _owned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return decode_assignment(assignment).partitions if assignment else ()
+    except ConsumerProtocolError:
+        return ()

@@ -1,0 +1,188 @@
+"""The console in a real browser: what it shows, that it is live, and that a keyboard is enough."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import BlockingMember
+from tests.serving import Process
+
+FLAGS = (
+    "--console-listen", "127.0.0.1:0", "--group-initial-rebalance-delay-ms", "100",
+    "--group-min-session-timeout-ms", "1000",
+)  # fmt: skip
+CHROMIUM = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Process(*FLAGS) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as playwright:
+        it = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
+        yield it
+        it.close()
+
+
+@pytest.fixture
+def page(browser, server):
+    it = browser.new_page(viewport={"width": 1200, "height": 900})
+    trouble: list[str] = []
+    it.on("pageerror", lambda error: trouble.append(str(error)))
+    it.on("console", lambda line: trouble.append(line.text) if line.type == "error" else None)
+    it.goto(server.console)
+    yield it
+    it.close()
+    assert trouble == []
+
+
+class Worker:
+    """A member in a thread of its own, which polls."""
+
+    def __init__(self, server, name: str) -> None:
+        told = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.3}
+        self.member = BlockingMember(
+            server.address, "orders", {"t": 4}, client_id=name, session_timeout_ms=3_000,
+            heartbeat_interval_ms=200, **told,
+        )  # fmt: skip
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self.member:
+            while not self._ends.is_set():
+                self.member.poll(timeout=0.1)
+                for key in self.member.assignment:
+                    if key == TopicPartition("t", 0) and self.member.committed([key])[key] < 0:
+                        self.member.commit({key: 40})
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def workers(server):
+    some = [Worker(server, "etl-1"), Worker(server, "etl-2")]
+    yield some
+    for worker in some:
+        worker.end()
+
+
+def test_groups_are_listed_found_and_opened_with_the_keyboard_alone(page, workers):
+    page.wait_for_selector("#groups-rows tr")
+    assert page.inner_text("#status") == "Live"
+    assert page.inner_text("#groups-rows").startswith("orders")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.focus("#filter")
+    page.keyboard.type("nothing like it")
+    expect(page.locator("#groups-rows tr")).to_have_count(0)
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.wait_for_selector("#groups-rows a")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#members tr")
+    assert page.inner_text("#group-title") == "orders"
+    assert page.evaluate("document.activeElement.id") == "group-title"
+    assert page.title() == "orders – consumer groups"
+
+
+def test_a_group_shows_its_members_owners_offsets_and_lag(page, workers):
+    page.goto(f"{page.url}#orders")
+    expect(page.locator("#members tr")).to_have_count(2)
+    expect(page.locator("#partitions")).to_contain_text("60", timeout=20_000)
+    first = page.inner_text("#partitions tr:first-child").split("\t")
+    assert first[:5] == ["t", "0", "40", "100", "60"]
+    assert first[5].strip() in ("etl-1", "etl-2")
+    assert "Stable" in page.inner_text("#group-summary")
+
+
+def test_a_rebalance_appears_by_itself_explained_and_drawn(page, server, workers):
+    page.goto(f"{page.url}#orders")
+    page.wait_for_selector("#rebalances summary")
+    before = page.locator("#rebalances summary").count()
+    third = Worker(server, "etl-3")
+    expect(page.locator("#members tr")).to_have_count(3, timeout=20_000)
+    expect(page.locator("#rebalances summary").nth(before)).to_be_visible()
+    everything = page.locator("#rebalances details")
+    newest = everything.filter(has_text="because etl-3 (127.0.0.1) joined").first
+    newest.locator("summary").focus()
+    page.keyboard.press("Enter")
+    picture = newest.locator("img")
+    picture.wait_for()
+    picture.evaluate("picture => picture.decode()")  # It fails if it is no picture.
+    assert "because etl-3 (127.0.0.1) joined" in newest.inner_text()
+    assert picture.get_attribute("alt").startswith("Timeline of generation")
+    page.wait_for_timeout(2_500)  # It is asked again, and what is open stays open.
+    assert newest.get_attribute("open") is not None
+    third.end()
+
+
+def test_it_says_so_when_nobody_answers(browser):
+    with Process(*FLAGS) as server:
+        page = browser.new_page()
+        page.goto(server.console)
+        expect(page.locator("#status")).to_have_text("Live")
+        server.kill()
+        expect(page.locator("#status")).to_contain_text("Not live", timeout=20_000)
+        page.close()
+
+
+def test_ids_that_look_like_html_stay_text(page, server):
+    name = "<img src=x onerror=alert(1)>"
+    with BlockingMember(server.address, name, {"t": 1}) as member:
+        while not member.assignment:
+            member.poll(timeout=1.0)
+        expect(page.locator("#groups-rows")).to_contain_text("onerror", timeout=20_000)
+        assert page.locator("#groups-rows img").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("", None, 200),
+        ("nothing", None, 404),
+        ("api/group?group=nobody", None, 404),
+        ("api/timeline.svg?group=orders&generation=x", None, 404),
+        ("", "evil.example", 421),
+        ("api/groups", "evil.example:80", 421),
+        ("", "localhost", 200),
+    ],
+)
+def test_only_what_is_asked_for_rightly_is_served(server, path, host, status):
+    request = urllib.request.Request(
+        f"{server.console}{path}", headers={"Host": host} if host else {}
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            found, headers = answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        found, headers = error.code, error.headers
+    assert found == status
+    assert headers["Content-Security-Policy"].startswith("default-src 'self'")
+
+
+def test_nothing_can_be_changed(server):
+    for method in ("POST", "PUT", "DELETE"):
+        request = urllib.request.Request(f"{server.console}api/groups", method=method, data=b"")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        assert refused.value.code == 501
