@@ -37,6 +37,7 @@ def spark(cluster, tmp_path_factory):
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
+        # Java keeps these when it is started, and other tests are spared them.
         # Of this machine, not of the environment that the tests run in.
         patch.setenv("PYSPARK_PYTHON", sys._base_executable)
         patch.setenv("PYTHONPATH", str(cluster.unpacked))
@@ -57,8 +58,8 @@ def spark(cluster, tmp_path_factory):
             .config("spark.executorEnv.PYTHONPATH", "./coordinator")
             .getOrCreate()
         )
-        from coordinator.spark.stream import ConsumerGroupSource
+    from coordinator.spark.stream import ConsumerGroupSource
 
-        session.dataSource.register(ConsumerGroupSource)
-        yield session
-        session.stop()
+    session.dataSource.register(ConsumerGroupSource)
+    yield session
+    session.stop()

@@ -118,7 +118,7 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
 
 
 def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_path):
-    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200")
+    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200", sessionTimeoutMs="30000")
     query = job.start(processingTime="0 seconds")
     until(lambda: sum(committed(server).values()) > 0)
     before, app = generation_changes(server), spark.sparkContext.applicationId
@@ -127,8 +127,8 @@ def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_pa
         until(lambda: send(python_workers(app), signal.SIGKILL))
         until(lambda done=done: sum(committed(server).values()) > done + 400)
     until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
-    query.stop()
     assert generation_changes(server) == before
+    query.stop()
     assert job.result() == (EVERYTHING, EVERYTHING)
 
 
