@@ -136,19 +136,6 @@ async def test_oversized_requests_are_refused_and_disturb_nobody():
             assert answer.error_code == ErrorCode.NONE
 
 
-async def test_what_is_not_there_yet_says_so():
-    async with running() as server:
-        async with grpc.aio.insecure_channel(server.address) as channel:
-            s = admin_pb2_grpc.GroupAdminStub(channel)
-            answer = await s.ListRebalances(admin_pb2.ListRebalancesRequest(group_id="g"))
-            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-            assert answer.error_message
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                async for _ in s.WatchRebalances(admin_pb2.WatchRebalancesRequest()):
-                    pass
-            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-
-
 async def test_health_and_reflection():
     async with running() as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
