@@ -69,7 +69,17 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(run=_bench)
     bench.add_argument(
         "what",
-        choices=("timer", "assign", "log", "heartbeat", "barrier", "cluster", "spark", "all"),
+        choices=(
+            "timer",
+            "assign",
+            "journal",
+            "log",
+            "heartbeat",
+            "barrier",
+            "cluster",
+            "spark",
+            "all",
+        ),
         help="all: those that need neither a --store nor Spark",
     )
     bench.add_argument(

@@ -118,15 +118,30 @@ def _group_deleted(record: GroupDeleted) -> pb.Record:
 
 def _rebalance(record: RebalanceRecord) -> pb.Record:
     rebalance = pb.Rebalance(
-        members=[pb.Rebalance.Member(**_values(member)) for member in record.members],
-        removed=[pb.Rebalance.Removed(**_values(member)) for member in record.removed],
+        members=[
+            pb.Rebalance.Member(
+                member_id=m.member_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                is_new=m.is_new,
+                session_timeout_ms=m.session_timeout_ms,
+                joined_at_ms=m.joined_at_ms,
+                synced_at_ms=m.synced_at_ms,
+            )
+            for m in record.members
+        ],
+        removed=[
+            pb.Rebalance.Removed(
+                member_id=m.member_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                cause=m.cause,
+            )
+            for m in record.removed
+        ],
         **{name: getattr(record, name) for name in _REBALANCE_FIELDS},
     )
     return pb.Record(group_id=record.group_id, rebalance=rebalance)
-
-
-def _values(of: Any) -> dict[str, Any]:
-    return {field.name: getattr(of, field.name) for field in fields(of)}
 
 
 _REBALANCE_FIELDS = [

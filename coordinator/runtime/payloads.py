@@ -24,8 +24,12 @@ def read_topics(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def read_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
-    """Partitions in a consumer's assignment; None if it is not one."""
+    """Partitions in a consumer's assignment; None if it is not one.
+
+    What a generation was given is asked for again when the next one is compared with it.
+    """
     if not assignment:
         return ()
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.cluster import bench_cluster
 from coordinator.cli.bench.figures import Figures, machine
+from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
 from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
 from coordinator.cli.bench.timers import bench_timer
@@ -22,6 +23,7 @@ def bench(
     benchmarks: dict[str, Callable[[], Figures]] = {
         "timer": bench_timer,
         "assign": bench_assign,
+        "journal": bench_journal,
         "log": lambda: bench_log(members),
         "heartbeat": lambda: with_server(
             lambda address, pid: asyncio.run(

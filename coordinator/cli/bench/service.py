@@ -97,10 +97,10 @@ async def bench_heartbeat(address: str, pid: int, members: int, seconds: float) 
     """Members that beat every 3 s, each with calls of its own; 20 a group."""
     async with Fleet(address) as fleet:
         await fleet.fill(members, group_size=20)
-        began_cpu, began = _cpu_s(pid), time.monotonic()
+        began_cpu, began = cpu_s(pid), time.monotonic()
         timings = await fleet.beat(every_s=BEAT_EVERY_S, seconds=seconds)
         lasted = time.monotonic() - began
-        cpu = _cpu_s(pid) - began_cpu
+        cpu = cpu_s(pid) - began_cpu
     return {
         "members": members,
         "heartbeats": len(timings.milliseconds),
@@ -131,7 +131,7 @@ async def bench_barrier(address: str, members: int) -> Figures:
     }
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """CPU seconds a process has used; 0 where /proc is missing."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
