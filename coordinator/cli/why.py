@@ -57,12 +57,13 @@ def _explain(options: argparse.Namespace) -> int:
                 "OUTCOME": rebalance.outcome,
                 "EXPLANATION": " ".join(rebalance.explanation),
             }
-            for rebalance in _chosen(admin, options)
+            for rebalance in _chosen(admin.journal(options.group), options)
         ]
 
     def text(admin: GroupAdmin) -> str:
-        told = ["\n".join(r.explanation) for r in _chosen(admin, options)]
-        told += [refused.explanation for refused in admin.refused_joins(options.group)]
+        journal = admin.journal(options.group)
+        told = ["\n".join(r.explanation) for r in _chosen(journal, options)]
+        told += [refused.explanation for refused in journal.refused_joins]
         return "\n\n".join(told)
 
     return _tell(options, rows, text)
@@ -70,7 +71,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _timeline(options: argparse.Namespace) -> int:
     def text(admin: GroupAdmin) -> str:
-        chosen = _chosen(admin, options)
+        chosen = _chosen(admin.journal(options.group), options)
         if options.file is None:
             return "\n\n".join(as_text(rebalance) for rebalance in chosen)
         _write_picture(options.file, as_svg(chosen[0]))
@@ -88,7 +89,7 @@ def _timeline(options: argparse.Namespace) -> int:
                 if member.synced_at_ms < 0
                 else str(member.synced_at_ms - rebalance.started_at_ms),
             }
-            for rebalance in _chosen(admin, options)
+            for rebalance in _chosen(admin.journal(options.group), options)
             for member in rebalance.participants
         ]
 
@@ -162,13 +163,13 @@ def _tell(
         return show(options, tell)
 
 
-def _chosen(admin: GroupAdmin, options: argparse.Namespace) -> list[Any]:
-    """Rebalances, newest first.
+def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the wire's types.
+    """The rebalances asked for, newest first.
 
     Raises:
         LookupError: there is none.
     """
-    found = admin.rebalances(options.group)
+    found = list(journal.rebalances)
     if options.generation is not None:
         found = [r for r in found if r.generation_after == options.generation]
     if not found:

@@ -157,27 +157,26 @@ class GroupAdmin(Nodes):
             for p in t.partitions
         }
 
-    def rebalances(self, group_id: str, limit: int = 0) -> list[pb.Rebalance]:
-        """A group's journal, newest first, each with its explanation.
+    def journal(self, group_id: str, limit: int = 0) -> pb.ListRebalancesResponse:
+        """A group's rebalances, and who was turned away lately: newest first, and explained.
 
+        Args:
+            limit: so many rebalances; 0: all.
         Raises:
             LookupError: there is no such group.
         """
         request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
         response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
         _check(group_id, response)
-        return list(response.rebalances)
+        return response
 
-    def refused_joins(self, group_id: str) -> list[pb.RefusedJoin]:
-        """Who was turned away lately, newest first.
+    def rebalances(self, group_id: str, limit: int = 0) -> list[pb.Rebalance]:
+        """The rebalances of `journal`.
 
         Raises:
             LookupError: there is no such group.
         """
-        request = pb.ListRebalancesRequest(group_id=group_id, limit=1)
-        response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
-        return list(response.refused_joins)
+        return list(self.journal(group_id, limit).rebalances)
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
         """Whom the group waits for now.

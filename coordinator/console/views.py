@@ -72,6 +72,7 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     Raises:
         LookupError: there is no such group.
     """
+    journal = admin.journal(group_id)
     return {
         "rebalances": [
             {
@@ -82,9 +83,9 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
                 "endedAt": r.ended_at_ms,
                 "explanation": list(r.explanation),
             }
-            for r in admin.rebalances(group_id)
+            for r in journal.rebalances
         ],
-        "refused": [r.explanation for r in admin.refused_joins(group_id)],
+        "refused": [r.explanation for r in journal.refused_joins],
     }
 
 

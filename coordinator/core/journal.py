@@ -94,7 +94,7 @@ def follow(
 ) -> None:
     """Take in what one command has made of a group."""
     early: list[Event] = []  # What led to a rebalance is told before its start.
-    for event in list(events):
+    for event in events:
         match event:
             case RebalanceStarted():
                 if group.trace is not None:

@@ -60,6 +60,7 @@ class Metrics:
         group_stats: GroupStats = lambda _: (),
     ) -> None:
         self.registry = CollectorRegistry()
+        listed = Listed(groups)
         self._rebalances = Counter(
             "coordinator_rebalances",
             "Rebalances that were started, by cause.",
@@ -88,7 +89,7 @@ class Metrics:
             "Partitions whose offset has expired.",
             registry=self.registry,
         )
-        self._rebalance_metrics = RebalanceMetrics(self.registry, Listed(groups))
+        self._rebalance_metrics = RebalanceMetrics(self.registry, listed)
         self._appends = Histogram(
             "coordinator_append_seconds",
             "From handing an entry to the log until it is durable.",
@@ -115,7 +116,7 @@ class Metrics:
         if cluster is not None:
             self.registry.register(ClusterGauges(cluster))
         if groups:
-            self.registry.register(ListedGroups(Listed(groups), group_stats))
+            self.registry.register(ListedGroups(listed, group_stats))
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:

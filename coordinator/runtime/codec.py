@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -24,8 +24,6 @@ from coordinator.core.records import (
 )
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.storage.log import Damaged
-
-T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
@@ -212,16 +210,24 @@ def _read_offset_committed(group_id: str, m: pb.OffsetCommitted) -> Record:
 def _read_rebalance(group_id: str, m: pb.Rebalance) -> Record:
     return RebalanceRecord(
         group_id,
-        members=tuple(_read_same(RebalanceMember, member) for member in m.members),
-        removed=tuple(_read_same(RemovedMember, member) for member in m.removed),
+        members=tuple(
+            RebalanceMember(
+                member.member_id,
+                intern(member.client_id),
+                intern(member.client_host),
+                member.is_new,
+                member.session_timeout_ms,
+                member.joined_at_ms,
+                member.synced_at_ms,
+            )
+            for member in m.members
+        ),
+        removed=tuple(
+            RemovedMember(r.member_id, intern(r.client_id), intern(r.client_host), intern(r.cause))
+            for r in m.removed
+        ),
         **{name: getattr(m, name) for name in _REBALANCE_FIELDS},
     )
-
-
-def _read_same(kind: type[T], message: Any) -> T:
-    """A dataclass with the fields of a message."""
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # A dataclass.
-    return kind(**{name: getattr(message, name) for name in names})
 
 
 _DECODERS: dict[str, Callable[[str, Any], Record]] = {

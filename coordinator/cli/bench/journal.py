@@ -72,12 +72,9 @@ class _World:
         shares = tuple((member_id, _share(number)) for number, member_id in enumerate(self._ids))
         for reply in replies:
             is_leader = reply.member_id == reply.leader
-            call_id = self._step(
-                self._sync(reply.member_id, reply.generation, shares if is_leader else ())
-            )
-            self._synced = call_id
-        synced = self._replies.pop(self._synced)
-        assert isinstance(synced, SyncReply)
+            self._step(self._sync(reply.member_id, reply.generation, shares if is_leader else ()))
+        assert len(self._replies) == MEMBERS
+        assert all(isinstance(reply, SyncReply) for reply in self._replies.values())
         self._replies.clear()
 
     def _join(self, member_id: str) -> JoinGroup:

@@ -44,17 +44,8 @@ class Server:
 
     def __init__(self, folder: Path, *more: str) -> None:
         self._log = folder / f"log-{next(_numbers)}"
-        flags = [
-            "--listen",
-            "127.0.0.1:0",
-            "--metrics-listen",
-            "",
-            "--console-listen",
-            "",
-            "--log-format",
-            "json",
-            *more,
-        ]
+        flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--console-listen", ""]
+        flags += ["--log-format", "json", *more]
         with self._log.open("w") as file:
             self._process = subprocess.Popen(  # noqa: S603  # Our own program.
                 [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
