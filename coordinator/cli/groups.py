@@ -92,6 +92,7 @@ def _list(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
             "TYPE": group.group_type,
             "PROTOCOL": group.protocol_type or ABSENT,
             "STATE": group.group_state,
+            "#MEMBERS": str(group.member_count),
         }
         for group in admin.list_groups(options.state, options.type)
     ]

@@ -56,6 +56,12 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     def on_malformed(method: str, peer: str, what: str) -> None:
         logger.warning("request_refused", method=method, peer=peer, what=what)
 
+    def on_commit(appends: int, seconds: float) -> None:
+        metrics.flushed(seconds, appends)
+
+    def on_heartbeat(seconds: float) -> None:
+        metrics.heartbeat(seconds)
+
     watchers = Watchers(
         events=on_events,
         failure=lambda what, error: logger.error("trouble", what=what, exc_info=error),
@@ -65,7 +71,7 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     if settings.shared_store is not None and settings.node_id == 0:
         settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
     try:
-        stores = await open_stores(settings)
+        stores = await open_stores(settings, on_commit)
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
@@ -77,11 +83,12 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         coordination=stores.coordination,
         fetch=peers.fetch,
     )
-    server = CoordinatorServer(node, on_malformed=on_malformed)
+    server = CoordinatorServer(node, on_malformed=on_malformed, on_heartbeat=on_heartbeat)
     metrics = Metrics(
         stats=node.stats,
         loop_lag_s=lambda: node.loop_lag_s,
-        calls=lambda: server.rpc.calls,
+        calls=server.rpc.answered_calls,
+        heartbeats=lambda: server.rpc.heartbeats,
         cluster=node.cluster_stats,
         groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
         group_stats=node.group_stats,

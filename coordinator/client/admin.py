@@ -27,12 +27,24 @@ class GroupAdmin(Nodes):
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[pb.ListGroupsResponse.Group]:
         """Groups by id, from every node: all, or those in one of the states and types."""
-        request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        return self._list(pb.ListGroupsRequest(states_filter=states, types_filter=types))[0]
+
+    def find_groups(
+        self, contains: str = "", *, limit: int
+    ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
+        """The first `limit` groups by id with a text in it, from every node; how many have it."""
+        groups, matching = self._list(pb.ListGroupsRequest(group_id_contains=contains, limit=limit))
+        return groups[:limit], matching
+
+    def _list(self, request: pb.ListGroupsRequest) -> tuple[list[pb.ListGroupsResponse.Group], int]:
         groups: list[pb.ListGroupsResponse.Group] = []
+        matching = 0
         for address in self.addresses().values():
             stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
-            groups += stub.ListGroups(request, timeout=TIMEOUT_S).groups
-        return sorted(groups, key=lambda group: group.group_id)
+            response = stub.ListGroups(request, timeout=TIMEOUT_S)
+            groups += response.groups
+            matching += response.matching
+        return sorted(groups, key=lambda group: group.group_id), matching
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """One group with its members; state Dead if there is none."""

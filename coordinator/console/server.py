@@ -139,7 +139,7 @@ def _timeline(admin: GroupAdmin, query: dict[str, str]) -> Answer:
 
 
 _ANSWERS: dict[str, Callable[[GroupAdmin, dict[str, str]], Answer]] = {
-    "/api/groups": lambda admin, _: _json(views.groups(admin)),
+    "/api/groups": lambda admin, query: _json(views.groups(admin, query.get("contains", ""))),
     "/api/group": lambda admin, query: _json(views.group(admin, query.get("group", ""))),
     "/api/rebalances": lambda admin, query: _json(views.rebalances(admin, query.get("group", ""))),
     "/api/timeline.svg": _timeline,

@@ -10,13 +10,25 @@ from coordinator.client.admin import GroupAdmin
 
 View = dict[str, Any]  # Any: JSON.
 
+GROUPS_MAX = 200
+"""Groups on a page: nobody reads more, and a page asks every two seconds."""
 
-def groups(admin: GroupAdmin) -> list[View]:
-    """All groups of all nodes."""
-    return [
-        {"group": g.group_id, "state": g.group_state, "protocolType": g.protocol_type}
-        for g in admin.list_groups()
-    ]
+
+def groups(admin: GroupAdmin, contains: str) -> View:
+    """The groups of all nodes with a text in their id: the first, and how many there are."""
+    found, matching = admin.find_groups(contains, limit=GROUPS_MAX)
+    return {
+        "groups": [
+            {
+                "group": g.group_id,
+                "state": g.group_state,
+                "members": g.member_count,
+                "protocolType": g.protocol_type,
+            }
+            for g in found
+        ],
+        "matching": matching,
+    }
 
 
 def group(admin: GroupAdmin, group_id: str) -> View:

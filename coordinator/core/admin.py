@@ -6,6 +6,8 @@ Source: Kafka `GroupMetadataManager.listGroups`, `describeGroups`, `deleteGroups
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
+from operator import attrgetter
 
 from coordinator.core.commands import (
     DeleteGroup,
@@ -36,15 +38,28 @@ CLASSIC = "classic"
 
 
 def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> None:
-    """All groups that pass both filters; a state or type that is unknown matches nothing."""
+    """The groups that pass all filters; a state or type that is unknown matches nothing."""
     states = {state.lower() for state in command.states}
     types = {type_.lower() for type_ in command.types}
-    listed = tuple(
-        GroupListing(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+    contains = command.contains.lower()
+    found = [
+        group
         for group in groups
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+        if (not states or group.state.value.lower() in states)
+        and (not types or CLASSIC in types)
+        and contains in group.group_id.lower()
+    ]
+    listed = tuple(
+        GroupListing(
+            group.group_id,
+            group.protocol_type or "",
+            group.state.value,
+            CLASSIC,
+            group.member_count,
+        )
+        for group in nsmallest(command.limit or len(found), found, key=attrgetter("group_id"))
     )
-    out.reply(command.call_id, ListReply(groups=listed))
+    out.reply(command.call_id, ListReply(groups=listed, matching=len(found)))
 
 
 def describe_group(group: Group | None, command: DescribeGroup, out: Outcome) -> None:

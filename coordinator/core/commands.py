@@ -159,11 +159,13 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """Filters hold names in any case; an empty one lets everything through."""
+    """Filters hold names in any case; an empty one lets everything through. `limit` 0: all."""
 
     call_id: CallId
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    contains: str = ""
+    limit: int = 0
 
     def refusal(self, refused: Refused) -> ListReply:
         return ListReply(refused.error, refused.message)

@@ -239,6 +239,13 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
+    def member_count(self) -> int:
+        """Of a group that was loaded and sleeps yet, the members it will have."""
+        if self.members or self.state is not GroupState.STABLE or self.committed is None:
+            return len(self.members)
+        return len(self.committed.members)
+
+    @property
     def is_vacant(self) -> bool:
         """Nothing is left that would be missed: no member, pending id, offset or commit."""
         return not (self.members or self.pending_joins or self.offsets or self.pending_offsets)

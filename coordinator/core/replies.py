@@ -107,6 +107,7 @@ class GroupListing:
     protocol_type: str
     state: str
     group_type: str = "classic"
+    member_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class ListReply:
     error: ErrorCode = NONE
     message: str = ""
     groups: tuple[GroupListing, ...] = ()
+    """By id, the first so many that were asked for."""
+    matching: int = 0
 
 
 @dataclass(frozen=True, slots=True)

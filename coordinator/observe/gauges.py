@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+class WaitStats(Protocol):
+    """Waits that have ended, counted by `bounds_ms`, the last beyond them all."""
+
+    @property
+    def bounds_ms(self) -> Sequence[int]: ...
+    @property
+    def counts(self) -> Sequence[int]: ...
+    @property
+    def total_ms(self) -> int: ...
+    @property
+    def expired(self) -> int: ...
 
 
 class Stats(Protocol):
@@ -35,6 +51,10 @@ class Stats(Protocol):
     @property
     def purged(self) -> Mapping[str, int]: ...
     @property
+    def waits(self) -> Mapping[str, WaitStats]: ...
+    @property
+    def timer_lag_ms(self) -> int: ...
+    @property
     def pending_appends(self) -> int: ...
     @property
     def high_watermark(self) -> int: ...
@@ -55,22 +75,6 @@ class Cluster(Protocol):
     def is_controller(self) -> bool: ...
 
 
-class OneGroup(Protocol):
-    """The numbers of one group; offsets by (topic, partition)."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def members(self) -> int: ...
-    @property
-    def offsets(self) -> Mapping[tuple[str, int], int]: ...
-    @property
-    def log_ends(self) -> Mapping[tuple[str, int], int]: ...
-
-
-GroupStats = Callable[[Callable[[str], bool]], Iterable[OneGroup]]
-
-
 class ShardGauges(Collector):
     """The numbers of all shards together."""
 
@@ -78,11 +82,9 @@ class ShardGauges(Collector):
         self,
         stats: Callable[[], Iterable[Stats]],
         loop_lag_s: Callable[[], float],
-        calls: Callable[[], Mapping[tuple[str, str], int]],
     ) -> None:
         self._stats = stats
         self._loop_lag_s = loop_lag_s
-        self._calls = calls
 
     def describe(self) -> Iterable[Metric]:
         return []  # Registering must not ask shards that are not there yet.
@@ -92,7 +94,7 @@ class ShardGauges(Collector):
         groups: Tally[str] = Tally()
         for shard in shards:
             groups.update(shard.groups)
-        yield _gauge(
+        yield gauge(
             "coordinator_groups",
             "Groups by state.",
             "state",
@@ -101,7 +103,7 @@ class ShardGauges(Collector):
         yield GaugeMetricFamily(
             "coordinator_members", "Members of all groups.", value=sum(s.members for s in shards)
         )
-        yield _gauge(
+        yield gauge(
             "coordinator_parked_calls",
             "Calls that wait for their answer, by kind.",
             "kind",
@@ -119,7 +121,7 @@ class ShardGauges(Collector):
             ("watched", "Entries in the watch lists", [s.watched for s in shards]),
             ("delayed", "Operations that are armed", [s.delayed for s in shards]),
         ):
-            yield _gauge(
+            yield gauge(
                 f"coordinator_purgatory_{name}",
                 f"{text}, by purgatory.",
                 "purgatory",
@@ -133,6 +135,12 @@ class ShardGauges(Collector):
         for label, value in _sum([s.purged for s in shards]).items():
             purged.add_metric([label], value)
         yield purged
+        yield from _waits([s.waits for s in shards])
+        yield GaugeMetricFamily(
+            "coordinator_timer_lag_seconds",
+            "How late timers were when last something was due, of all shards the worst.",
+            value=max((s.timer_lag_ms for s in shards), default=0) / 1000,
+        )
         yield GaugeMetricFamily(
             "coordinator_pending_appends",
             "Writes whose fate is open.",
@@ -148,6 +156,21 @@ class ShardGauges(Collector):
             "How late the event loop was when last measured.",
             value=self._loop_lag_s(),
         )
+
+
+class CallCounters(Collector):
+    """What was answered over gRPC."""
+
+    def __init__(
+        self, calls: Callable[[], Mapping[tuple[str, str], int]], heartbeats: Callable[[], int]
+    ) -> None:
+        self._calls = calls
+        self._heartbeats = heartbeats
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
         calls = CounterMetricFamily(
             "coordinator_grpc_calls",
             "Answered calls, by method and status.",
@@ -156,6 +179,11 @@ class ShardGauges(Collector):
         for labels, count in dict(self._calls()).items():
             calls.add_metric(list(labels), count)
         yield calls
+        yield CounterMetricFamily(
+            "coordinator_heartbeats",
+            "Answered heartbeats, alone or in batches.",
+            value=self._heartbeats(),
+        )
 
 
 class ClusterGauges(Collector):
@@ -169,9 +197,7 @@ class ClusterGauges(Collector):
 
     def collect(self) -> Iterable[Metric]:
         cluster = self._cluster()
-        yield _gauge(
-            "coordinator_shards", "Shards of this node, by state.", "state", cluster.shards
-        )
+        yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
         yield GaugeMetricFamily(
             "coordinator_shards_configured",
             "Shards that groups are divided into, on all nodes together.",
@@ -189,67 +215,33 @@ class ClusterGauges(Collector):
         )
 
 
-class Listed:
-    """Which groups have series of their own.
-
-    Args:
-        patterns: ids, in which * stands for anything; none: no group.
-    """
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [re.compile(fnmatch.translate(pattern)) for pattern in patterns]
-
-    def __call__(self, group_id: str) -> bool:
-        return any(pattern.match(group_id) for pattern in self._patterns)
-
-
-class ListedGroups(Collector):
-    """The series of groups that are on the list."""
-
-    def __init__(self, listed: Callable[[str], bool], stats: GroupStats) -> None:
-        self._listed = listed
-        self._stats = stats
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        groups = list(self._stats(self._listed))
-        yield _gauge(
-            "coordinator_group_members",
-            "Members of a group.",
-            "group",
-            {group.group_id: group.members for group in groups},
-        )
-        labels = ["group", "topic", "partition"]
-        offsets = GaugeMetricFamily(
-            "coordinator_group_committed_offset", "Committed offset of a partition.", labels=labels
-        )
-        ends = GaugeMetricFamily(
-            "coordinator_group_log_end_offset",
-            "Offset after the last row of a partition, as its member told.",
-            labels=labels,
-        )
-        lags = GaugeMetricFamily(
-            "coordinator_group_lag",
-            "Offsets of a partition that are not committed yet.",
-            labels=labels,
-        )
-        for group in groups:
-            for (topic, partition), offset in group.offsets.items():
-                offsets.add_metric([group.group_id, topic, str(partition)], offset)
-            for key, end in group.log_ends.items():
-                values = [group.group_id, key[0], str(key[1])]
-                ends.add_metric(values, end)
-                lags.add_metric(values, max(0, end - group.offsets.get(key, 0)))
-        yield from (offsets, ends, lags)
-
-
-def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
     return family
+
+
+def _waits(shards: Sequence[Mapping[str, WaitStats]]) -> Iterable[Metric]:
+    """A histogram of waits, and how many ended by time."""
+    waits = HistogramMetricFamily(
+        "coordinator_purgatory_wait_seconds",
+        "How long operations waited that have ended, by purgatory.",
+        labels=["purgatory"],
+    )
+    expired = CounterMetricFamily(
+        "coordinator_purgatory_expired",
+        "Operations that ended because their time was over, by purgatory.",
+        labels=["purgatory"],
+    )
+    for name in sorted({name for shard in shards for name in shard}):
+        stats = [shard[name] for shard in shards if name in shard]
+        bounds = [str(bound / 1000) for bound in stats[0].bounds_ms] + ["+Inf"]
+        counts = accumulate(map(sum, zip(*(s.counts for s in stats), strict=True)))
+        total_s = sum(s.total_ms for s in stats) / 1000
+        waits.add_metric([name], list(zip(bounds, counts, strict=True)), total_s)
+        expired.add_metric([name], sum(s.expired for s in stats))
+    yield from (waits, expired)
 
 
 def _sum(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -24,17 +24,11 @@ from coordinator.core.events import (
     RebalanceJournaled,
     RebalanceStarted,
 )
-from coordinator.observe.gauges import (
-    Cluster,
-    ClusterGauges,
-    GroupStats,
-    Listed,
-    ListedGroups,
-    ShardGauges,
-    Stats,
-)
+from coordinator.observe.gauges import CallCounters, Cluster, ClusterGauges, ShardGauges, Stats
+from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 
+HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
 APPENDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
@@ -45,6 +39,7 @@ class Metrics:
         stats: the numbers of each shard, asked for at each scrape.
         loop_lag_s: how late the event loop was when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
+        heartbeats: how many have been answered, alone or in batches.
         cluster: this node's place; None: it is not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
@@ -55,6 +50,7 @@ class Metrics:
         stats: Callable[[], Iterable[Stats]],
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
+        heartbeats: Callable[[], int] = lambda: 0,
         cluster: Callable[[], Cluster] | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
@@ -102,6 +98,24 @@ class Metrics:
             buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
             registry=self.registry,
         )
+        self._flushes = Histogram(
+            "coordinator_flush_seconds",
+            "A write of SQLite until the disk has it; it carries the appends of all shards.",
+            buckets=APPENDS_S,
+            registry=self.registry,
+        )
+        self._flushed_appends = Histogram(
+            "coordinator_flush_appends",
+            "Appends that shared one write.",
+            buckets=(1, 2, 5, 10, 20, 50, 100),
+            registry=self.registry,
+        )
+        self._heartbeats = Histogram(
+            "coordinator_heartbeat_seconds",
+            "A heartbeat from its parsed request to its response; one of 64 is measured.",
+            buckets=HEARTBEATS_S,
+            registry=self.registry,
+        )
         # A series that appears with its first event hides that event from rate().
         for cause in RebalanceCause:
             self._rebalances.labels(cause.value)
@@ -112,7 +126,8 @@ class Metrics:
         Info("coordinator_build", "The running version.", registry=self.registry).info(
             {"version": __version__}
         )
-        self.registry.register(ShardGauges(stats, loop_lag_s, calls))
+        self.registry.register(ShardGauges(stats, loop_lag_s))
+        self.registry.register(CallCounters(calls, heartbeats))
         if cluster is not None:
             self.registry.register(ClusterGauges(cluster))
         if groups:
@@ -142,6 +157,15 @@ class Metrics:
         """An entry is in the log."""
         self._appends.observe(seconds)
         self._append_records.observe(records)
+
+    def flushed(self, seconds: float, appends: int) -> None:
+        """SQLite has synced a write. Called from the thread that writes."""
+        self._flushes.observe(seconds)
+        self._flushed_appends.observe(appends)
+
+    def heartbeat(self, seconds: float) -> None:
+        """A heartbeat that was timed has been answered."""
+        self._heartbeats.observe(seconds)
 
     def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
         """Serve /metrics from a thread; the port that was bound, and how to stop.

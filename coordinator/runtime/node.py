@@ -31,7 +31,8 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
 from coordinator.shard.placement import shard_of
 from coordinator.shard.replicas import ANYBODY, AckPolicy, FetchedEntries, FetchEntries
-from coordinator.shard.shard import GroupStats, Shard, ShardStats
+from coordinator.shard.shard import Shard
+from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,

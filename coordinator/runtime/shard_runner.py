@@ -36,7 +36,8 @@ from coordinator.shard.outbox import (
     Unload,
 )
 from coordinator.shard.replicas import FetchedEntries, FetchEntries
-from coordinator.shard.shard import GroupStats, Shard, ShardStats
+from coordinator.shard.shard import Shard
+from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.log import (
     Ambiguous,
     Damaged,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +29,14 @@ class Stores:
     coordination: Coordination | None = None
 
 
-async def open_stores(settings: Settings) -> Stores:
+async def open_stores(
+    settings: Settings, on_commit: Callable[[int, float], None] | None = None
+) -> Stores:
     """Open what there is; whoever asked closes it.
 
+    Args:
+        on_commit: told of each write that SQLite has synced, from a thread: how many appends it
+            carried, and how many seconds it took. In a shared store each append is its own.
     Raises:
         CannotOpen: it is in use, was made by a newer version, cannot be reached or written.
     """
@@ -44,7 +50,7 @@ async def open_stores(settings: Settings) -> Stores:
     folder = Path(settings.data_dir)
     if not settings.share:
         check_folder(folder, shares=1)
-    return Stores(SqliteLog(folder, shards=settings.shards))
+    return Stores(SqliteLog(folder, shards=settings.shards, on_commit=on_commit))
 
 
 def check_folder(folder: Path, *, shares: int) -> None:

@@ -16,7 +16,7 @@ class Watchers:
         events: what happened in groups, and when (epoch milliseconds).
         failure: what does not work, in words, with the exception behind it if it is a bug.
         recovery: what works again.
-        append: an entry is in the log: after how long, and with how many records.
+        append: an entry is in the log: after how long (seconds), and with how many records.
     """
 
     events: Callable[[Sequence[Event], int], None]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from coordinator.core.replies import HeartbeatReply
 from coordinator.service import translate
 from coordinator.service.rpc import Context, Rpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 
-_BEAT_OK = ("Heartbeat", "OK")
+_BATCH_OK = ("HeartbeatBatch", "OK")
+_STREAM_OK = ("HeartbeatStream", "OK")
 
 
 class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
@@ -40,18 +40,20 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
     async def Heartbeat(
         self, request: pb.HeartbeatRequest, context: Context
     ) -> pb.HeartbeatResponse:
-        return self._beat(request)
+        return self._rpc.beat(request)
 
     async def HeartbeatBatch(
         self, request: pb.HeartbeatBatchRequest, context: Context
     ) -> pb.HeartbeatBatchResponse:
-        return pb.HeartbeatBatchResponse(heartbeats=map(self._beat, request.heartbeats))
+        self._rpc.calls[_BATCH_OK] += 1
+        return self._rpc.beats(request)
 
     async def HeartbeatStream(
         self, request_iterator: AsyncIterator[pb.HeartbeatBatchRequest], context: Context
     ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
         async for request in request_iterator:
-            yield pb.HeartbeatBatchResponse(heartbeats=map(self._beat, request.heartbeats))
+            yield self._rpc.beats(request)
+        self._rpc.calls[_STREAM_OK] += 1
 
     async def LeaveGroup(
         self, request: pb.LeaveGroupRequest, context: Context
@@ -72,11 +74,3 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
         self, request: pb.ReportLogEndsRequest, context: Context
     ) -> pb.ReportLogEndsResponse:
         return await self._rpc.answer(request, context, pb.ReportLogEndsResponse)
-
-    def _beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """The hot path: one step of the shard in this turn of the loop, and nothing else."""
-        node = self._rpc.node
-        self._rpc.calls[_BEAT_OK] += 1
-        reply = node.beat(translate.heartbeat_command(request, node.new_call_id()))
-        assert isinstance(reply, HeartbeatReply)
-        return translate.heartbeat_response(reply)

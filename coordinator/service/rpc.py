@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -13,12 +14,17 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from coordinator.core.replies import HeartbeatReply
 from coordinator.runtime.node import Node
 from coordinator.service import translate
+from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
 RefusalSink = Callable[[str, str, str], None]
+
+TIMED_HEARTBEATS = 64
+"""One heartbeat of so many is timed: the path is too short to read a clock each time."""
 
 
 class Rpc:
@@ -26,13 +32,48 @@ class Rpc:
 
     Args:
         on_malformed: told of a refused call: the request's name, the peer, what is wrong.
+        on_heartbeat: told how many seconds a heartbeat took, of one in `TIMED_HEARTBEATS`.
     """
 
-    def __init__(self, node: Node, on_malformed: RefusalSink) -> None:
+    def __init__(
+        self,
+        node: Node,
+        on_malformed: RefusalSink,
+        on_heartbeat: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self.node = node
         self.calls: Counter[tuple[str, str]] = Counter()
-        """Answered calls by request and gRPC status."""
+        """Answered calls by request and gRPC status, but for lone heartbeats."""
+        self.heartbeats = 0
+        """Answered heartbeats, alone or in batches."""
+        self.batched = 0
+        """Those that came in batches."""
         self._on_malformed = on_malformed
+        self._on_heartbeat = on_heartbeat
+
+    def answered_calls(self) -> dict[tuple[str, str], int]:
+        """Answered calls by request and gRPC status. Any thread may ask."""
+        return {**self.calls, ("Heartbeat", "OK"): self.heartbeats - self.batched}
+
+    def beat(self, request: group_pb2.HeartbeatRequest) -> group_pb2.HeartbeatResponse:
+        """The hot path: one step of the shard in this turn of the loop, and nothing else."""
+        self.heartbeats += 1
+        if self.heartbeats % TIMED_HEARTBEATS:
+            return self._beat(request)
+        began = time.perf_counter()
+        response = self._beat(request)
+        self._on_heartbeat(time.perf_counter() - began)
+        return response
+
+    def beats(self, request: group_pb2.HeartbeatBatchRequest) -> group_pb2.HeartbeatBatchResponse:
+        """As many heartbeats as a process has members."""
+        self.batched += len(request.heartbeats)
+        return group_pb2.HeartbeatBatchResponse(heartbeats=map(self.beat, request.heartbeats))
+
+    def _beat(self, request: group_pb2.HeartbeatRequest) -> group_pb2.HeartbeatResponse:
+        reply = self.node.beat(translate.heartbeat_command(request, self.node.new_call_id()))
+        assert isinstance(reply, HeartbeatReply)
+        return translate.heartbeat_response(reply)
 
     async def answer(self, request: Message, context: Context, kind: type[Response]) -> Response:
         """The response to any request of GroupCoordinator or GroupAdmin."""

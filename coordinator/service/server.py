@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -57,9 +58,15 @@ def server_options(settings: Settings) -> list[tuple[str, Any]]:
 class CoordinatorServer:
     """Serves a node over gRPC, with health and reflection beside it."""
 
-    def __init__(self, node: Node, *, on_malformed: RefusalSink) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        on_malformed: RefusalSink,
+        on_heartbeat: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self.node = node
-        self.rpc = Rpc(node, on_malformed)
+        self.rpc = Rpc(node, on_malformed, on_heartbeat)
         self.feed = RebalanceFeed()
         node.listen(self.feed)
         self.port = 0

@@ -28,6 +28,7 @@ from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync
 from coordinator.core.records import Record
 from coordinator.shard.replicas import FetchEntries
+from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
 
 
@@ -45,13 +46,13 @@ class Host:
         self.post = post
 
 
-class DelayedJoin(DelayedOperation):
+class DelayedJoin(Wait):
     """Ends an ordinary join phase when all have joined, or when its time is over."""
 
     __slots__ = ("_defer", "_host")
 
-    def __init__(self, defer: DeferJoin, host: Host) -> None:
-        super().__init__()
+    def __init__(self, defer: DeferJoin, host: Host, waits: Waits) -> None:
+        super().__init__(waits)
         self._defer = defer
         self._host = host
 
@@ -73,7 +74,7 @@ class DelayedJoin(DelayedOperation):
 
 
 class InitialDelayedJoin(DelayedOperation):
-    """Ends a slice of the initial delay: by time alone, never early."""
+    """Ends a slice of the initial delay: by time alone, never early, so nobody counts its wait."""
 
     __slots__ = ("_defer", "_host")
 
@@ -94,13 +95,13 @@ class InitialDelayedJoin(DelayedOperation):
         )
 
 
-class DelayedSync(DelayedOperation):
+class DelayedSync(Wait):
     """Ends silently when everyone has synced; else its expiry removes those who have not."""
 
     __slots__ = ("_defer", "_host")
 
-    def __init__(self, defer: DeferSync, host: Host) -> None:
-        super().__init__()
+    def __init__(self, defer: DeferSync, host: Host, waits: Waits) -> None:
+        super().__init__(waits)
         self._defer = defer
         self._host = host
 
@@ -114,6 +115,7 @@ class DelayedSync(DelayedOperation):
         pass  # All are served: nothing follows.
 
     def on_expiration(self) -> None:
+        super().on_expiration()
         self._host.post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
 
 
@@ -147,7 +149,7 @@ class DelayedHeartbeat(DelayedOperation):
         self._host.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
 
 
-class DelayedProduce(DelayedOperation):
+class DelayedProduce(Wait):
     """Holds a follow-up back until the records before it are durable, or refused.
 
     `required_offset` is the end of the entry that carries them, once it is formed.
@@ -171,8 +173,9 @@ class DelayedProduce(DelayedOperation):
         high_watermark: Callable[[], int],
         are_enough: Callable[[], bool],
         post: Callable[[Command], None],
+        waits: Waits,
     ) -> None:
-        super().__init__()
+        super().__init__(waits)
         self.records = records
         self.required_offset: int | None = None
         # What a time-out says; replaced when the log has spoken.
@@ -201,7 +204,7 @@ class DelayedProduce(DelayedOperation):
         self._post(replace(self._then, error=self.error))
 
 
-class DelayedFetch(DelayedOperation):
+class DelayedFetch(Wait):
     """Holds a follower's fetch until there is enough for it, or its time is over.
 
     Args:
@@ -216,8 +219,9 @@ class DelayedFetch(DelayedOperation):
         fetch: FetchEntries,
         available: Callable[[int], int],
         answer: Callable[[FetchEntries], None],
+        waits: Waits,
     ) -> None:
-        super().__init__()
+        super().__init__(waits)
         self.fetch = fetch
         self._available = available
         self._answer = answer

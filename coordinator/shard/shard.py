@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from coordinator.core import admission
 from coordinator.core.commands import Command, ExpireOffsets, Request, SessionExpired
@@ -55,6 +54,8 @@ from coordinator.shard.replicas import (
     Replicas,
     TailEntry,
 )
+from coordinator.shard.stats import GroupStats, ShardStats
+from coordinator.shard.waits import Waits
 from coordinator.shard.writes import SHARD_KEY, WriteQueue
 from timer.purgatory import Purgatory
 from timer.task import TimerTask
@@ -62,39 +63,6 @@ from timer.timer import Timer
 
 REVIVE_SLICE = 50
 """Loaded groups brought to life in one step: a millisecond or two, in which heartbeats wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStats:
-    """Numbers for those who watch, taken when asked for."""
-
-    groups: dict[str, int] = field(default_factory=dict)
-    """Groups by state."""
-    members: int = 0
-    parked_joins: int = 0
-    parked_syncs: int = 0
-    timers_pending: int = 0
-    watched: dict[str, int] = field(default_factory=dict)
-    """Entries in the watch lists, by purgatory."""
-    delayed: dict[str, int] = field(default_factory=dict)
-    """Armed operations, by purgatory."""
-    purged: dict[str, int] = field(default_factory=dict)
-    """Entries dropped by purges since the start, by purgatory."""
-    pending_appends: int = 0
-    high_watermark: int = 0
-    end_offset: int = 0
-    in_sync: int = 1
-    """Nodes, the leader among them."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStats:
-    """Numbers of one group, taken when asked for; offsets by (topic, partition)."""
-
-    group_id: str
-    members: int
-    offsets: dict[tuple[str, int], int]
-    log_ends: dict[tuple[str, int], int]
 
 
 class Shard:
@@ -132,6 +100,10 @@ class Shard:
         self.replicas = Replicas(acks)
         self._fetches: Purgatory[str] = Purgatory(self.timer)
         self._fetched: deque[FetchEntries] = deque()
+        self._waits = {
+            name: Waits(lambda: self._now_ms) for name in ("join", "sync", "produce", "fetch")
+        }
+        self._timer_lag_ms = 0
         self._writes = WriteQueue(
             self.timer,
             apply=lambda record: self.machine.apply(record, self._now_ms),
@@ -139,6 +111,7 @@ class Shard:
             post=self._inner.append,
             are_enough=lambda: self.replicas.are_enough,
             timeout_ms=config.offset_commit_timeout_ms,
+            waits=self._waits["produce"],
         )
         self._unloaded: ErrorCode | None = None
         self._offset_check = _Recurring(
@@ -190,6 +163,8 @@ class Shard:
             return outbox
         match event:
             case Tick():
+                due_ms = self.timer.next_expiration_ms()
+                self._timer_lag_ms = 0 if due_ms is None else max(0, now_ms - due_ms)
                 self.timer.advance_to(now_ms)
                 self._let_sessions_go_first()
             case Revive():
@@ -229,6 +204,8 @@ class Shard:
             watched={name: p.watched for name, p in purgatories.items()},
             delayed={name: p.delayed for name, p in purgatories.items()},
             purged={name: p.purged_total for name, p in purgatories.items()},
+            waits={name: waits.stats() for name, waits in self._waits.items()},
+            timer_lag_ms=self._timer_lag_ms,
             pending_appends=self._writes.pending,
             high_watermark=self._writes.high_watermark,
             end_offset=self._writes.end_offset,
@@ -320,7 +297,7 @@ class Shard:
         if not tail.has(fetch.offset):
             self._fetched.append(fetch)
             return
-        operation = DelayedFetch(fetch, tail.bytes_from, self._fetched.append)
+        operation = DelayedFetch(fetch, tail.bytes_from, self._fetched.append, self._waits["fetch"])
         deadline_ms = self._now_ms + fetch.max_wait_ms
         self._fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 
@@ -358,7 +335,7 @@ class Shard:
         match defer:
             case DeferJoin():
                 self._joins.try_complete_else_watch(
-                    DelayedJoin(defer, self._host),
+                    DelayedJoin(defer, self._host, self._waits["join"]),
                     (JoinKey(defer.group_id),),
                     defer.deadline_ms,
                 )
@@ -370,7 +347,7 @@ class Shard:
                 )
             case DeferSync():
                 self._syncs.try_complete_else_watch(
-                    DelayedSync(defer, self._host),
+                    DelayedSync(defer, self._host, self._waits["sync"]),
                     (SyncKey(defer.group_id),),
                     defer.deadline_ms,
                 )

@@ -19,6 +19,7 @@ from coordinator.core.outcome import Write
 from coordinator.core.records import Record
 from coordinator.shard.operations import DelayedProduce
 from coordinator.shard.outbox import Append, AppendFailure
+from coordinator.shard.waits import Waits
 from timer.purgatory import Purgatory
 from timer.timer import Timer
 
@@ -46,6 +47,7 @@ class WriteQueue:
         post: puts a follow-up on the shard's inner queue.
         are_enough: so many are in sync that a write may count as done.
         timeout_ms: how long an answer waits for the log.
+        waits: counts how long they did.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class WriteQueue:
         post: Callable[[Command], None],
         are_enough: Callable[[], bool],
         timeout_ms: int,
+        waits: Waits,
     ) -> None:
+        self._waits = waits
         self.purgatory: Purgatory[str] = Purgatory(timer)
         self.end_offset = 0
         """Of the log: the store has what lies before."""
@@ -89,7 +93,12 @@ class WriteQueue:
     def add(self, write: Write, now_ms: int) -> None:
         """Queue a write; one without records that has nothing to wait for follows up at once."""
         operation = DelayedProduce(
-            write.records, write.then, lambda: self.high_watermark, self._are_enough, self._post
+            write.records,
+            write.then,
+            lambda: self.high_watermark,
+            self._are_enough,
+            self._post,
+            self._waits,
         )
         if write.records and not self._are_enough():
             self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)

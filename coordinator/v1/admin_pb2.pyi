@@ -25,6 +25,12 @@ class ListGroupsRequest(_message.Message):
 
     STATES_FILTER_FIELD_NUMBER: _builtins.int
     TYPES_FILTER_FIELD_NUMBER: _builtins.int
+    GROUP_ID_CONTAINS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    group_id_contains: _builtins.str
+    """Only groups with this text in their id, whatever its case; empty: all."""
+    limit: _builtins.int
+    """At most so many, the first by id; 0: all."""
     @_builtins.property
     def states_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Group states, whatever their case; none means all."""
@@ -38,10 +44,12 @@ class ListGroupsRequest(_message.Message):
         *,
         states_filter: _abc.Iterable[_builtins.str] | None = ...,
         types_filter: _abc.Iterable[_builtins.str] | None = ...,
+        group_id_contains: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["states_filter", b"states_filter", "types_filter", b"types_filter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id_contains", b"group_id_contains", "limit", b"limit", "states_filter", b"states_filter", "types_filter", b"types_filter"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -59,10 +67,12 @@ class ListGroupsResponse(_message.Message):
         PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
         GROUP_STATE_FIELD_NUMBER: _builtins.int
         GROUP_TYPE_FIELD_NUMBER: _builtins.int
+        MEMBER_COUNT_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         protocol_type: _builtins.str
         group_state: _builtins.str
         group_type: _builtins.str
+        member_count: _builtins.int
         def __init__(
             self,
             *,
@@ -70,30 +80,37 @@ class ListGroupsResponse(_message.Message):
             protocol_type: _builtins.str = ...,
             group_state: _builtins.str = ...,
             group_type: _builtins.str = ...,
+            member_count: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "group_state", b"group_state", "group_type", b"group_type", "protocol_type", b"protocol_type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "group_state", b"group_state", "group_type", b"group_type", "member_count", b"member_count", "protocol_type", b"protocol_type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    MATCHING_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
+    matching: _builtins.int
+    """So many are asked for: more than `groups` holds if there is a limit."""
     @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListGroupsResponse.Group]: ...
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListGroupsResponse.Group]:
+        """By id."""
+
     def __init__(
         self,
         *,
         error_code: _errors_pb2.ErrorCode.ValueType = ...,
         error_message: _builtins.str = ...,
         groups: _abc.Iterable[Global___ListGroupsResponse.Group] | None = ...,
+        matching: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "groups", b"groups", "matching", b"matching"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -202,6 +202,20 @@ INTERNALS = (
                  "rate(coordinator_append_records_count[$__rate_interval])"},
                 about="The busier, the larger: entries gather while one is under way.",
             ),
+            Panel(
+                "A write of SQLite, until the disk has it",
+                {
+                    "p50": quantile(0.5, "coordinator_flush_seconds"),
+                    "p99": quantile(0.99, "coordinator_flush_seconds"),
+                },
+                unit="s",
+                about="One write carries the entries of all shards that were waiting.",
+            ),
+            Panel(
+                "Entries that share a write, mean",
+                {"{{instance}}": "rate(coordinator_flush_appends_sum[$__rate_interval]) / "
+                 "rate(coordinator_flush_appends_count[$__rate_interval])"},
+            ),
             Panel("Writes under way", {"{{instance}}": "coordinator_pending_appends"}),
             Panel(
                 "Records that wait for replicas",
@@ -219,6 +233,24 @@ INTERNALS = (
             Panel(
                 "Delayed", {"{{instance}} {{purgatory}}": "coordinator_purgatory_delayed"}
             ),
+            Panel(
+                "Time in purgatory, p90",
+                {"{{purgatory}}": quantile(0.9, "coordinator_purgatory_wait_seconds", "purgatory")},
+                unit="s",
+                about="Heartbeats are not there: theirs ends with the session.",
+            ),
+            Panel(
+                "Waits that ended by time",
+                {"{{purgatory}}": "sum by (purgatory) (rate(coordinator_purgatory_expired_total"
+                 "[$__rate_interval]))"},
+                unit="ops",
+            ),
+            Panel(
+                "Timers' lag",
+                {"{{instance}}": "coordinator_timer_lag_seconds"},
+                unit="s",
+                about="How late the last thing that was due came.",
+            ),
             Panel("Calls parked", {"{{instance}} {{kind}}": "coordinator_parked_calls"}),
         ),
     ),
@@ -230,6 +262,19 @@ INTERNALS = (
                 {"{{instance}}": "coordinator_event_loop_lag_seconds"},
                 unit="s",
                 about="Everything is late by so much, heartbeats too.",
+            ),
+            Panel(
+                "Heartbeats",
+                {"{{instance}}": "rate(coordinator_heartbeats_total[$__rate_interval])"},
+                unit="ops",
+            ),
+            Panel(
+                "A heartbeat, without gRPC",
+                {
+                    "p50": quantile(0.5, "coordinator_heartbeat_seconds"),
+                    "p99": quantile(0.99, "coordinator_heartbeat_seconds"),
+                },
+                unit="s",
             ),
             Panel(
                 "Calls by method",

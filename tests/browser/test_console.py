@@ -12,6 +12,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember
+from coordinator.client.admin import GroupAdmin
 from tests.serving import Process
 
 FLAGS = (
@@ -103,6 +104,23 @@ def test_groups_are_listed_found_and_opened_with_the_keyboard_alone(page, worker
     assert page.inner_text("#group-title") == "orders"
     assert page.evaluate("document.activeElement.id") == "group-title"
     assert page.title() == "orders – consumer groups"
+
+
+def test_of_many_groups_the_first_are_shown_and_the_others_are_found(page, server):
+    with GroupAdmin(server.address) as admin:
+        for number in range(250):
+            key = TopicPartition("t", 0)
+            admin.commit(f"fleet-{number:03}", {key: 1}, expected={key: -1})
+    expect(page.locator("#groups-count")).to_contain_text("The first 200 of 25", timeout=20_000)
+    expect(page.locator("#groups-rows tr")).to_have_count(200)
+    page.fill("#filter", "Fleet-24")
+    expect(page.locator("#groups-count")).to_have_text("10 groups")
+    expect(page.locator("#groups-rows tr")).to_have_count(10)
+    assert page.inner_text("#groups-rows tr:last-child").split("\t")[:3] == [
+        "fleet-249",
+        "Empty",
+        "0",
+    ]
 
 
 def test_a_group_shows_its_members_owners_offsets_and_lag(page, workers):

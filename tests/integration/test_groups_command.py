@@ -53,9 +53,14 @@ async def test_list_is_filtered_by_state_and_type():
             pass
         both = await rows(server, "list")
         assert [row["GROUP"] for row in both] == ["gone", "live"]
-        assert await rows(server, "list --state stable --type classic") == [
-            {"GROUP": "live", "TYPE": "classic", "PROTOCOL": "consumer", "STATE": "Stable"}
-        ]
+        (live,) = await rows(server, "list --state stable --type classic")
+        assert live == {
+            "GROUP": "live",
+            "TYPE": "classic",
+            "PROTOCOL": "consumer",
+            "STATE": "Stable",
+            "#MEMBERS": "1",
+        }
         assert await rows(server, "list --type consumer") == []
 
 

@@ -198,8 +198,13 @@ def test_a_process_drains_on_sigterm_and_answers_parked_calls():
             with GroupAdmin(server.address) as admin:
                 while admin.describe_group("g").group_state != "PreparingRebalance":
                     pass
+            s.HeartbeatBatch(pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest()] * 64))
             with urllib.request.urlopen(server.metrics) as page:
                 text = page.read().decode()
+            assert "coordinator_heartbeats_total 64.0" in text
+            assert "coordinator_heartbeat_seconds_count 1.0" in text
+            assert 'coordinator_grpc_calls_total{code="OK",method="HeartbeatBatch"} 1.0' in text
+            assert 'coordinator_grpc_calls_total{code="OK",method="Heartbeat"} 0.0' in text
             assert 'coordinator_groups{state="PreparingRebalance"} 1.0' in text
             assert 'coordinator_parked_calls{kind="join"} 1.0' in text
             server.signal(signal.SIGTERM)

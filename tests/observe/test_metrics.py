@@ -9,7 +9,8 @@ from prometheus_client import generate_latest
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceMember, RebalanceRecord
 from coordinator.observe.metrics import Metrics
-from coordinator.shard.shard import GroupStats
+from coordinator.shard.stats import GroupStats, ShardStats
+from coordinator.shard.waits import WaitStats
 
 GROUPS = [
     GroupStats("orders-1", 2, {("t", 0): 40, ("t", 1): 9}, {("t", 0): 100, ("u", 0): 7}),
@@ -59,6 +60,36 @@ def test_a_rebalance_is_measured_phase_by_phase():
         "coordinator_partitions_unowned_seconds_total 4.5",
         "coordinator_append_seconds_sum 0.002",
         "coordinator_append_records_sum 7.0",
+    }
+
+
+def test_waits_of_all_shards_are_one_histogram():
+    one = WaitStats(counts=(1, 0, 2) + (0,) * 14, total_ms=9, expired=0)
+    two = WaitStats(counts=(0,) * 16 + (1,), total_ms=400_000, expired=1)
+    shards = [ShardStats(waits={"join": one}, timer_lag_ms=4), ShardStats(waits={"join": two})]
+    lines = lines_of(Metrics(stats=lambda: shards, loop_lag_s=lambda: 0.0, calls=dict))
+    assert lines >= {
+        'coordinator_purgatory_wait_seconds_bucket{le="0.001",purgatory="join"} 1.0',
+        'coordinator_purgatory_wait_seconds_bucket{le="0.005",purgatory="join"} 3.0',
+        'coordinator_purgatory_wait_seconds_bucket{le="300.0",purgatory="join"} 3.0',
+        'coordinator_purgatory_wait_seconds_bucket{le="+Inf",purgatory="join"} 4.0',
+        'coordinator_purgatory_wait_seconds_count{purgatory="join"} 4.0',
+        'coordinator_purgatory_wait_seconds_sum{purgatory="join"} 400.009',
+        'coordinator_purgatory_expired_total{purgatory="join"} 1.0',
+        "coordinator_timer_lag_seconds 0.004",
+    }
+
+
+def test_heartbeats_and_flushes_are_measured():
+    metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict, heartbeats=lambda: 70)
+    metrics.heartbeat(0.000_03)
+    metrics.flushed(0.002, 5)
+    assert lines_of(metrics) >= {
+        "coordinator_heartbeats_total 70.0",
+        'coordinator_heartbeat_seconds_bucket{le="2e-05"} 0.0',
+        'coordinator_heartbeat_seconds_bucket{le="5e-05"} 1.0',
+        'coordinator_flush_seconds_bucket{le="0.0025"} 1.0',
+        "coordinator_flush_appends_sum 5.0",
     }
 
 

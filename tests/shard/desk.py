@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from itertools import count
 
-from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.commands import (
+    CommitOffsets,
+    FetchOffsets,
+    JoinGroup,
+    PartitionCommit,
+    SyncGroup,
+)
 from coordinator.core.config import GroupConfig
+from coordinator.core.events import Event
 from coordinator.core.ids import CallId
 from coordinator.runtime import codec
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Appended, Tick
+from coordinator.shard.outbox import Append, Appended, Tick
 from coordinator.shard.replicas import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
@@ -26,6 +33,7 @@ class Desk:
         self.answers: dict[int, object] = {}
         self.append = None
         self.in_sync: list[list[int]] = []
+        self.events: list[Event] = []
         self.deadline_ms = None
         self._calls = count(1)
         self._hear(self.shard.restore(0, sequence=0, next_offset=0))
@@ -40,6 +48,45 @@ class Desk:
             self.now_ms = max(self.now_ms, self.deadline_ms)
             self.step(Tick())
         self.now_ms = until
+
+    def join(self, client_id: str, *, group_id: str = "g") -> int:
+        """A dynamic member that may come without an id."""
+        call = next(self._calls)
+        self.step(
+            JoinGroup(
+                call_id=CallId(call),
+                group_id=group_id,
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=5_000,
+                member_id="",
+                instance_id=None,
+                protocol_type="work",
+                protocols=(("range", b""),),
+                client_id=client_id,
+                client_host="/h",
+                reason="",
+                require_known_member_id=False,
+            )
+        )
+        return call
+
+    def sync(self, joined: int) -> int:
+        """As the one member whose join call has been answered."""
+        call = next(self._calls)
+        answer = self.answers[joined]
+        self.step(
+            SyncGroup(
+                call_id=CallId(call),
+                group_id="g",
+                generation=answer.generation,
+                member_id=answer.member_id,
+                instance_id=None,
+                protocol_type="work",
+                protocol_name="range",
+                assignments=((answer.member_id, b"all"),),
+            )
+        )
+        return call
 
     def commit(self, offset: int) -> int:
         call = next(self._calls)
@@ -56,7 +103,12 @@ class Desk:
         """The log takes what is under way, and what comes of it."""
         while self.append is not None:
             append, self.append = self.append, None
-            self.step(Appended(append.sequence, tuple(map(codec.encode, append.records))))
+            self.step(self.stored(append))
+
+    @staticmethod
+    def stored(append: Append) -> Appended:
+        """The log has it."""
+        return Appended(append.sequence, tuple(map(codec.encode, append.records)))
 
     def fetch(self, follower: int, offset: int, *, min_bytes=1, max_wait_ms=500) -> int:
         call = next(self._calls)
@@ -81,6 +133,7 @@ class Desk:
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
         self.append = outbox.append or self.append
+        self.events += outbox.events
         if outbox.in_sync is not None:
             self.in_sync.append(sorted(outbox.in_sync))
         self.deadline_ms = outbox.next_deadline_ms

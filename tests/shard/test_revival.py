@@ -45,7 +45,7 @@ def test_a_group_that_sleeps_yet_answers_as_if_it_did_not():
 def test_a_list_shows_sleeping_groups_as_they_are():
     shard, _ = loaded()
     ((_, reply),) = shard.step(ListGroups(call_id=CallId(1)), 1_001).replies
-    assert {g.state for g in reply.groups} == {"Stable"}
+    assert {(g.state, g.member_count) for g in reply.groups} == {("Stable", 1)}
     assert len(reply.groups) == GROUPS
     assert shard.stats().groups == {"Stable": GROUPS}
 

@@ -33,9 +33,8 @@ function groupLink(name) {
   return link;
 }
 
-async function ask(path, group) {
-  const query = group === undefined ? "" : `?group=${encodeURIComponent(group)}`;
-  const answer = await fetch(`api/${path}${query}`);
+async function ask(path, query) {
+  const answer = await fetch(`api/${path}?${new URLSearchParams(query)}`);
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 }
@@ -49,17 +48,19 @@ function fill(body, key, rows) {
 }
 
 async function showGroups() {
-  const all = await ask("groups");
-  const wanted = byId("filter").value.toLowerCase();
-  const groups = all.filter((g) => g.group.toLowerCase().includes(wanted));
-  byId("groups-count").textContent =
-    groups.length === all.length ? `${all.length} groups` : `${groups.length} of ${all.length} groups`;
-  fill(byId("groups-rows"), groups, () =>
-    groups.map((g) => row(cell(groupLink(g.group)), cell(state(g.state)), cell(g.protocolType || "–"))));
+  const contains = byId("filter").value;
+  const { groups, matching } = await ask("groups", { contains });
+  if (contains !== byId("filter").value) return;  // The answer to what was typed since is coming.
+  const count = byId("groups-count");
+  const text = groups.length === matching ? `${matching} groups`
+    : `The first ${groups.length} of ${matching} groups; type a part of the name to find others`;
+  if (count.textContent !== text) count.textContent = text;
+  fill(byId("groups-rows"), groups, () => groups.map((g) => row(cell(groupLink(g.group)),
+    cell(state(g.state)), cell(g.members, "number"), cell(g.protocolType || "–"))));
 }
 
 async function showGroup(name) {
-  const [group, journal] = await Promise.all([ask("group", name), ask("rebalances", name)]);
+  const [group, journal] = await Promise.all([ask("group", { group: name }), ask("rebalances", { group: name })]);
   const title = byId("group-title");
   if (title.textContent !== name) title.textContent = name;
   const waits = group.awaited.length

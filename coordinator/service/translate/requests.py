@@ -238,6 +238,8 @@ def _list(request: admin_pb2.ListGroupsRequest, new_call_id: NewCallId, _: str) 
             call_id=new_call_id(),
             states=tuple(request.states_filter),
             types=tuple(request.types_filter),
+            contains=request.group_id_contains,
+            limit=max(0, request.limit),
         )
     ]
 

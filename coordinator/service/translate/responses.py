@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.message import Message
@@ -136,10 +137,12 @@ def _fetch_response(_: Message, replies: Sequence[r.FetchReply]) -> Message:
     )
 
 
-def _list_response(_: Message, replies: Sequence[r.ListReply]) -> Message:
+def _list_response(request: admin_pb2.ListGroupsRequest, replies: Sequence[r.ListReply]) -> Message:
     """One reply from each shard; an error of one of them is the answer's."""
     failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
-    groups = [group for reply in replies for group in reply.groups]
+    groups = sorted((g for reply in replies for g in reply.groups), key=attrgetter("group_id"))
+    if request.limit > 0:
+        del groups[request.limit :]
     return admin_pb2.ListGroupsResponse(
         error_code=error_code(failed.error if failed else ErrorCode.NONE),
         error_message=failed.message if failed else "",
@@ -149,9 +152,11 @@ def _list_response(_: Message, replies: Sequence[r.ListReply]) -> Message:
                 protocol_type=g.protocol_type,
                 group_state=g.state,
                 group_type=g.group_type,
+                member_count=g.member_count,
             )
-            for g in sorted(groups, key=lambda g: g.group_id)
+            for g in groups
         ],
+        matching=sum(reply.matching for reply in replies),
     )
 
 

@@ -1,0 +1,40 @@
+"""The journal's way through the log: told once it is there, and not before."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.events import RebalanceJournaled
+from coordinator.shard.outbox import AppendFailed, AppendFailure
+from tests.shard.desk import Desk
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Where the assignment is durable, and the record of its rebalance under way."""
+    it = Desk()
+    joined = it.join("one")
+    it.pass_time(3_000)
+    it.store()
+    synced = it.sync(joined)
+    assignment, it.append = it.append, None
+    it.step(Desk.stored(assignment))
+    assert it.answers[synced].assignment == b"all", "nobody waits for the journal"
+    return it
+
+
+def told(desk: Desk) -> list[str]:
+    return [e.record.outcome for e in desk.events if isinstance(e, RebalanceJournaled)]
+
+
+def test_who_watches_is_told_when_the_record_is_durable(desk):
+    assert told(desk) == []
+    desk.store()
+    assert told(desk) == ["completed"]
+
+
+def test_who_watches_is_not_told_of_a_record_that_the_log_refuses(desk):
+    append, desk.append = desk.append, None
+    desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
+    desk.store()
+    assert told(desk) == []
