@@ -100,5 +100,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write what transcripts say now into their files"
+        "--rewrite",
+        action="store_true",
+        help="write what transcripts and tables say now into their files",
     )

@@ -1,0 +1,66 @@
+"""The table of metrics is the metrics; `--rewrite` writes it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.core.events import RebalanceJournaled
+from coordinator.core.records import RebalanceRecord
+from coordinator.observe.metrics import Metrics
+from coordinator.runtime.node import ClusterStats
+from coordinator.shard.stats import GroupStats, ShardStats
+from coordinator.shard.waits import WaitStats
+
+PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
+HEAD = """# Metrics
+
+What `/metrics` answers. Names and units follow Prometheus' conventions; no member id is ever a label, and no group id but those that `--metrics-groups` lists.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def everything() -> Metrics:
+    names = ("join", "sync", "heartbeat", "produce", "fetch")
+    numbers = dict.fromkeys(names, 0)
+    waits = dict.fromkeys(("join", "sync", "produce", "fetch"), WaitStats())
+    group = GroupStats("g", 1, {("t", 0): 1}, {("t", 0): 2})
+    metrics = Metrics(
+        stats=lambda: [ShardStats(watched=numbers, delayed=numbers, purged=numbers, waits=waits)],
+        loop_lag_s=lambda: 0.0,
+        calls=lambda: {("JoinGroup", "OK"): 1},
+        cluster=lambda: ClusterStats({"leading": 1}, 1, 0, False),
+        groups=["g"],
+        group_stats=lambda _: [group],
+    )
+    record = RebalanceRecord(
+        "g", "member joined", "completed", "m", "c", "h", "", 1, 2, "range", False,
+        started_at_ms=1, joined_at_ms=2, synced_at_ms=3, ended_at_ms=4, leader="m",
+        member_count=1, members=(),
+    )  # fmt: skip
+    metrics([RebalanceJournaled(record)], 4)
+    return metrics
+
+
+def lines() -> list[str]:
+    found = []
+    for family in everything().registry.collect():
+        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        suffix = "_total" if family.type == "counter" else "_info" * (family.type == "info")
+        shown = ", ".join(f"`{label}`" for label in sorted(labels)) or "–"
+        found.append(
+            f"| `{family.name}{suffix}` | {family.type} | {shown} | {family.documentation} |"
+        )
+    return sorted(found)
+
+
+def test_the_table_of_metrics_is_the_metrics(request):
+    page = HEAD + "\n".join(lines()) + "\n"
+    if request.config.getoption("--rewrite"):
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page
+
+
+def test_no_metric_has_a_member_for_a_label():
+    assert not [line for line in lines() if "member`" in line.split("|")[3]]
