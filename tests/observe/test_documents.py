@@ -12,13 +12,13 @@ from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import WaitStats
 
 PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
-HEAD = """# Metrics
-
-What `/metrics` answers. Names and units follow Prometheus' conventions; no member id is ever a label, and no group id but those that `--metrics-groups` lists.
-
-| name | type | labels | meaning |
-|---|---|---|---|
-"""
+HEAD = (
+    "# Metrics\n\n"
+    "What `/metrics` answers. Names and units follow Prometheus' conventions; no member id is ever "
+    "a label, and no group id but those that `--metrics-groups` lists.\n\n"
+    "| name | type | labels | meaning |\n"
+    "|---|---|---|---|\n"
+)
 
 
 def everything() -> Metrics:
