@@ -18,6 +18,7 @@ from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import Group, GroupState, Member
 from coordinator.core.identity import check_generation, identify
+from coordinator.core.ids import NO_TIME
 from coordinator.core.membership import evict, reset_session
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
 from coordinator.core.replies import HeartbeatReply
@@ -39,6 +40,27 @@ def heartbeat(group: Group, command: Heartbeat, now_ms: int, out: Outcome) -> No
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
     out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
+
+
+def beat(
+    group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int
+) -> int:
+    """As `heartbeat`, for the members that have nothing to hear, without a command or a reply.
+
+    Returns:
+        The new deadline, epoch milliseconds; `NO_TIME`, and nothing is changed, if the member is
+        to hear more than that it is alive, and `heartbeat` has to say what.
+    """
+    member = group.members.get(member_id)
+    if (
+        member is None
+        or group.state is not GroupState.STABLE
+        or group.generation != generation
+        or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+    ):
+        return NO_TIME
+    member.last_heard_ms = now_ms
+    return now_ms + member.session_timeout_ms
 
 
 def is_alive(member: Member, deadline_ms: int) -> bool:

@@ -75,7 +75,7 @@ from coordinator.core.events import (
     RebalanceCause,
 )
 from coordinator.core.group import Group, GroupState, Member, ParkedCalls, Protocols
-from coordinator.core.ids import IdSource
+from coordinator.core.ids import NO_TIME, IdSource
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
@@ -154,6 +154,15 @@ class GroupMachine:
             # Only requests are refused; follow-ups re-validate and fall silent.
             assert isinstance(command, Request)
             out.reply(command.call_id, command.refusal(refused))
+
+    def beat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> int:
+        """See `liveness.beat`: the hot path, beside `handle`."""
+        group = self.groups.get(group_id)
+        if group is None or self._asleep:
+            return NO_TIME
+        return liveness.beat(group, member_id, instance_id, generation, now_ms)
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Make an acknowledged record true."""

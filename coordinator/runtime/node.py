@@ -158,7 +158,19 @@ class Node:
         """A number no other call of this process has."""
         return CallId(next(self._call_ids))
 
-    def beat(self, heartbeat: Heartbeat) -> Reply:
+    def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
+        """True if a heartbeat was that of a member at rest, which is alive: no more to be said.
+
+        Else nothing has happened, and `answer_beat` says the rest.
+        """
+        runner = self._runners.get(shard_of(group_id, self.settings.shards))
+        return (
+            runner is not None
+            and self._may_answer()
+            and runner.beat(group_id, member_id, instance_id, generation)
+        )
+
+    def answer_beat(self, heartbeat: Heartbeat) -> Reply:
         """The answer to a heartbeat, in the same turn of the loop."""
         runner = self._runners.get(self._shard_of(heartbeat.group_id))
         if runner is None or not self._may_answer():

@@ -96,6 +96,12 @@ class RecordingShard(Shard):
             self._write_hash()
         return outbox
 
+    def beat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> bool:
+        """Every heartbeat is a step here, so that it is written down."""
+        return False
+
     def _write_hash(self) -> None:
         self._write({"hash": state_hash(self), "inputs": self._inputs})
 

@@ -187,6 +187,13 @@ class ShardRunner:
             return future.result()
         return future
 
+    def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
+        """True if that was all there is to a heartbeat; see `Shard.beat`."""
+        shard = self._shard
+        if shard is None:
+            return False
+        return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
+
     def submit_now(self, request: Request) -> Reply:
         """The answer to a request that is never parked: the hot path, with no future.
 

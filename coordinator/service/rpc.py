@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
@@ -25,6 +26,16 @@ RefusalSink = Callable[[str, str, str], None]
 
 TIMED_HEARTBEATS = 64
 """One heartbeat of so many is timed: the path is too short to read a clock each time."""
+
+
+ALIVE = group_pb2.HeartbeatResponse()
+"""What nearly every heartbeat is answered, made once. Nobody may write into it."""
+
+
+@lru_cache(maxsize=1_000)
+def all_alive(members: int) -> group_pb2.HeartbeatBatchResponse:
+    """The answer to a batch of members that are all alive, made once for each size."""
+    return group_pb2.HeartbeatBatchResponse(heartbeats=[ALIVE] * members)
 
 
 class Rpc:
@@ -68,10 +79,21 @@ class Rpc:
     def beats(self, request: group_pb2.HeartbeatBatchRequest) -> group_pb2.HeartbeatBatchResponse:
         """As many heartbeats as a process has members."""
         self.batched += len(request.heartbeats)
-        return group_pb2.HeartbeatBatchResponse(heartbeats=map(self.beat, request.heartbeats))
+        responses = [self.beat(heartbeat) for heartbeat in request.heartbeats]
+        if all(response is ALIVE for response in responses):
+            return all_alive(len(responses))
+        return group_pb2.HeartbeatBatchResponse(heartbeats=responses)
 
     def _beat(self, request: group_pb2.HeartbeatRequest) -> group_pb2.HeartbeatResponse:
-        reply = self.node.beat(translate.heartbeat_command(request, self.node.new_call_id()))
+        node = self.node
+        if node.beat(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id if request.HasField("group_instance_id") else None,
+            request.generation_id,
+        ):
+            return ALIVE
+        reply = node.answer_beat(translate.heartbeat_command(request, node.new_call_id()))
         assert isinstance(reply, HeartbeatReply)
         return translate.heartbeat_response(reply)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from coordinator.core.ids import ShardId
 
 _MASK = 0xFFFFFFFF
@@ -31,6 +33,7 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+@lru_cache(maxsize=1 << 16)
 def shard_of(group_id: str, shards: int) -> ShardId:
     """The shard of a group, 0 to `shards` - 1. `shards` is fixed when a store is made."""
     return ShardId((murmur2(group_id.encode()) & 0x7FFFFFFF) % shards)

@@ -184,6 +184,26 @@ class Shard:
         self._drain(outbox)
         return self._finish(outbox)
 
+    def beat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> bool:
+        """The heartbeat of a member at rest: what a step would do, without what a step costs.
+
+        Its deadline moves, and that is all: nothing is allocated, nothing follows, and the shard
+        is to be woken no earlier than before.
+
+        Returns:
+            False, and nothing has happened, if a step has to answer it.
+        """
+        operation = self._sessions.find(member_id)
+        if operation is None:
+            return False
+        deadline_ms = self.machine.beat(group_id, member_id, instance_id, generation, now_ms)
+        if deadline_ms < operation.deadline_ms:
+            return False
+        self.timer.rearm(operation, deadline_ms)
+        return True
+
     def stats(self) -> ShardStats:
         """What the shard holds now; linear in its groups. Any thread may ask."""
         groups = list(self.machine.groups.values())
