@@ -90,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    bench.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
+    )
+    bench.add_argument(
+        "--quick", action="store_true", help="seconds rather than minutes, and rougher"
+    )
     return parser
 
 
@@ -129,9 +135,19 @@ def _config(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from coordinator.cli.bench.run import bench
+    from coordinator.cli.bench.run import Options, bench
 
     if options.what == "cluster" and options.store is None:
         print("coordinator: bench cluster needs --store", file=sys.stderr)
         return USAGE_ERROR
-    return bench(options.what, options.members, options.seconds, options.json, options.store)
+    return bench(
+        Options(
+            what=options.what,
+            members=options.members,
+            seconds=options.seconds,
+            store=options.store,
+            json=options.json,
+            pictures=options.pictures,
+            quick=options.quick,
+        )
+    )
