@@ -7,13 +7,15 @@ import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from typing import Any
 
 from coordinator.console.server import ConsoleServer
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
+from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
@@ -33,16 +35,17 @@ def serve(settings: Settings, *, supervised: bool = False) -> int:
     Returns:
         The exit status: 0 after a graceful stop, 1 if it could not start.
     """
-    if sys.platform == "win32":
-        return asyncio.run(_serve(settings, supervised))
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(_serve(settings, supervised))
-    return int(uvloop.run(_serve(settings, supervised)))
+    run: Callable[[Coroutine[Any, Any, int]], int] = asyncio.run
+    if sys.platform != "win32":
+        with contextlib.suppress(ImportError):
+            import uvloop
+
+            run = uvloop.run
+    with ShortPauses() as pauses:
+        return run(_serve(settings, supervised, pauses))
 
 
-async def _serve(settings: Settings, supervised: bool) -> int:
+async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> int:
     logger = configure(settings.log_format, settings.log_level)
     event_log = EventLog(logger)
 
@@ -91,6 +94,7 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         heartbeats=lambda: server.rpc.heartbeats,
         cluster=node.cluster_stats,
         groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
+        pauses=pauses,
         group_stats=node.group_stats,
     )
     stopping = asyncio.Event()

@@ -62,6 +62,17 @@ class Stats(Protocol):
     def end_offset(self) -> int: ...
 
 
+class Pauses(Protocol):
+    """Collections of garbage, by generation and by `bounds_s`, the last beyond them all."""
+
+    @property
+    def bounds_s(self) -> Sequence[float]: ...
+    @property
+    def counts(self) -> Sequence[Sequence[int]]: ...
+    @property
+    def total_s(self) -> Sequence[float]: ...
+
+
 class Cluster(Protocol):
     """This node among others. `shards` by state: leading, loading, following."""
 
@@ -213,6 +224,28 @@ class ClusterGauges(Collector):
             "1 on the node that decides who leads which shard.",
             value=cluster.is_controller,
         )
+
+
+class PauseHistogram(Collector):
+    """The garbage collector's pauses."""
+
+    def __init__(self, pauses: Pauses) -> None:
+        self._pauses = pauses
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(
+            "coordinator_gc_pause_seconds",
+            "Collections of garbage, during which nothing else happens, by generation.",
+            labels=["generation"],
+        )
+        bounds = [*map(str, self._pauses.bounds_s), "+Inf"]
+        for generation, counts in enumerate(self._pauses.counts):
+            buckets = list(zip(bounds, accumulate(counts), strict=True))
+            family.add_metric([str(generation)], buckets, self._pauses.total_s[generation])
+        yield family
 
 
 def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:

@@ -24,7 +24,15 @@ from coordinator.core.events import (
     RebalanceJournaled,
     RebalanceStarted,
 )
-from coordinator.observe.gauges import CallCounters, Cluster, ClusterGauges, ShardGauges, Stats
+from coordinator.observe.gauges import (
+    CallCounters,
+    Cluster,
+    ClusterGauges,
+    PauseHistogram,
+    Pauses,
+    ShardGauges,
+    Stats,
+)
 from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 
@@ -40,7 +48,7 @@ class Metrics:
         loop_lag_s: how late the event loop was when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
         heartbeats: how many have been answered, alone or in batches.
-        cluster: this node's place; None: it is not told.
+        cluster, pauses: this node's place, and the garbage collector's; None: it is not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
 
@@ -52,6 +60,7 @@ class Metrics:
         calls: Callable[[], Mapping[tuple[str, str], int]],
         heartbeats: Callable[[], int] = lambda: 0,
         cluster: Callable[[], Cluster] | None = None,
+        pauses: Pauses | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
     ) -> None:
@@ -130,6 +139,8 @@ class Metrics:
         self.registry.register(CallCounters(calls, heartbeats))
         if cluster is not None:
             self.registry.register(ClusterGauges(cluster))
+        if pauses is not None:
+            self.registry.register(PauseHistogram(pauses))
         if groups:
             self.registry.register(ListedGroups(listed, group_stats))
 

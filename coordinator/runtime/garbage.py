@@ -1,15 +1,33 @@
-"""The garbage collector, kept out of the way of large loads.
+"""The garbage collector, kept out of the way.
 
-What is loaded stays: a collection would walk over millions of objects, holding everything
-up, and find nothing. So while something is loaded none takes place, and what is there at
-the end is not looked at again.
+A coordinator holds many objects that stay, and makes few cycles. A full collection would walk
+over millions of them, holding everything up, and find nothing. Two rules keep it short:
+
+- While something is loaded no collection takes place, and what is there at the end is not looked
+  at again (`quiet`).
+- What a full collection has found in use is not looked at again either (`ShortPauses`). So each
+  looks only at what has come since the one before, and the thresholds have it come after some
+  50,000 new objects.
+
+What is not looked at again is freed all the same when nobody refers to it: groups and members are
+not parts of cycles. `forget` looks at everything, for the rare moments in which a lot has gone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import time
+from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Any, Final, Self
+
+THRESHOLDS = (1_000, 10, 5)
+"""New objects until the youngest are looked at, and how often that is until older ones are."""
+
+GENERATIONS: Final = 3
+OLDEST: Final = 2
+PAUSE_BOUNDS_S: Final = (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
 _loading = 0
 
@@ -35,3 +53,41 @@ def forget() -> None:
     gc.collect()
     if _loading == 0:
         gc.freeze()
+
+
+class ShortPauses:
+    """Keeps collections short while it is entered, and counts how long they were.
+
+    In plain numbers and without a lock: the collector may run at any moment in any thread, also
+    in one that holds a lock of a metric.
+    """
+
+    bounds_s = PAUSE_BOUNDS_S
+
+    def __init__(self) -> None:
+        self.counts = [[0] * (len(PAUSE_BOUNDS_S) + 1) for _ in range(GENERATIONS)]
+        """By generation and bounds; the last holds what is longer than all."""
+        self.total_s = [0.0] * GENERATIONS
+        self._began = 0.0
+        self._thresholds_before = gc.get_threshold()
+
+    def __enter__(self) -> Self:
+        self._thresholds_before = gc.get_threshold()
+        gc.set_threshold(*THRESHOLDS)
+        gc.callbacks.append(self._watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self._watch)
+        gc.set_threshold(*self._thresholds_before)
+
+    def _watch(self, phase: str, what: dict[str, Any]) -> None:  # Any: the collector's own words.
+        if phase == "start":
+            self._began = time.perf_counter()
+            return
+        generation = what["generation"]
+        if generation == OLDEST:
+            gc.freeze()
+        seconds = time.perf_counter() - self._began
+        self.counts[generation][bisect_left(PAUSE_BOUNDS_S, seconds)] += 1
+        self.total_s[generation] += seconds

@@ -264,6 +264,13 @@ INTERNALS = (
                 about="Everything is late by so much, heartbeats too.",
             ),
             Panel(
+                "Collections of garbage, p99",
+                {"generation {{generation}}":
+                 quantile(0.99, "coordinator_gc_pause_seconds", "generation")},
+                unit="s",
+                about="Nothing else happens meanwhile.",
+            ),
+            Panel(
                 "Heartbeats",
                 {"{{instance}}": "rate(coordinator_heartbeats_total[$__rate_interval])"},
                 unit="ops",

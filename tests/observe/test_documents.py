@@ -7,6 +7,7 @@ from pathlib import Path
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.metrics import Metrics
+from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import ClusterStats
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import WaitStats
@@ -31,6 +32,7 @@ def everything() -> Metrics:
         loop_lag_s=lambda: 0.0,
         calls=lambda: {("JoinGroup", "OK"): 1},
         cluster=lambda: ClusterStats({"leading": 1}, 1, 0, False),
+        pauses=ShortPauses(),
         groups=["g"],
         group_stats=lambda _: [group],
     )

@@ -1,12 +1,13 @@
-"""Loads keep the collector out; it is back afterwards, whatever happened."""
+"""Loads keep the collector out; what it has looked at once it does not look at again."""
 
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
-from coordinator.runtime.garbage import forget, quiet
+from coordinator.runtime.garbage import OLDEST, THRESHOLDS, ShortPauses, forget, quiet
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +15,13 @@ def _as_it_was():
     yield
     gc.unfreeze()
     gc.enable()
+
+
+class Ring:
+    """Found by the collector alone."""
+
+    def __init__(self) -> None:
+        self.itself = self
 
 
 def test_nothing_is_collected_in_a_load_and_what_it_made_is_not_looked_at_again():
@@ -34,16 +42,48 @@ def test_a_load_that_fails_lets_the_collector_back_in():
 
 
 def test_what_was_loaded_and_let_go_of_is_found():
-    class Ring:
-        pass
-
-    alive: list[int] = []
     with quiet():
         ring = Ring()
-        ring.itself = ring
-        ring.__class__.__del__ = lambda _: alive.append(1)
+    gone = weakref.ref(ring)
     del ring
     gc.collect()
-    assert alive == [], "it is not looked at"
+    assert gone() is not None, "it is not looked at"
     forget()
-    assert alive == [1]
+    assert gone() is None
+
+
+def test_what_is_frozen_is_freed_when_nobody_refers_to_it():
+    with quiet():
+        ring = Ring()
+    gone = weakref.ref(ring)
+    ring.itself = None
+    del ring
+    assert gone() is None
+
+
+def test_a_full_collection_looks_only_at_what_has_come_since_the_last_one():
+    made = [Ring() for _ in range(1_000)]
+    before = gc.get_threshold()
+    with ShortPauses():
+        assert gc.get_threshold() == THRESHOLDS
+        gc.collect()
+        frozen = gc.get_freeze_count()
+        assert frozen >= len(made)
+        gone = weakref.ref(Ring())
+        gc.collect()
+        assert gone() is None, "what is new is looked at"
+    assert gc.get_threshold() == before
+    frozen = gc.get_freeze_count()
+    made += [Ring() for _ in range(1_000)]
+    gc.collect()
+    assert gc.get_freeze_count() == frozen, "outside, collections are ordinary ones"
+
+
+def test_pauses_are_counted_by_generation():
+    with ShortPauses() as pauses:
+        before = sum(pauses.counts[OLDEST])
+        gc.collect()
+        assert sum(pauses.counts[OLDEST]) == before + 1
+        assert pauses.total_s[OLDEST] > 0
+    gc.collect()
+    assert sum(pauses.counts[OLDEST]) == before + 1
