@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--quick", action="store_true", help="seconds rather than minutes, and rougher"
     )
+    bench.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="heartbeat: further interpreters to serve with, which may have another gRPC",
+    )
     return parser
 
 
@@ -149,5 +156,6 @@ def _bench(options: argparse.Namespace) -> int:
             json=options.json,
             pictures=options.pictures,
             quick=options.quick,
+            pythons=tuple(options.python),
         )
     )

@@ -35,14 +35,19 @@ def serve(settings: Settings, *, supervised: bool = False) -> int:
     Returns:
         The exit status: 0 after a graceful stop, 1 if it could not start.
     """
-    run: Callable[[Coroutine[Any, Any, int]], int] = asyncio.run
+    with ShortPauses() as pauses:
+        return event_loop()(_serve(settings, supervised, pauses))
+
+
+def event_loop() -> Callable[[Coroutine[Any, Any, int]], int]:
+    """What runs a coroutine to its end: uvloop where it is installed, else asyncio."""
     if sys.platform != "win32":
         with contextlib.suppress(ImportError):
             import uvloop
 
-            run = uvloop.run
-    with ShortPauses() as pauses:
-        return run(_serve(settings, supervised, pauses))
+            run: Callable[[Coroutine[Any, Any, int]], int] = uvloop.run
+            return run
+    return asyncio.run
 
 
 async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> int:

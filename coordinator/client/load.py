@@ -6,20 +6,23 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import grpc
 
+from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
 MEMBERS_A_CONNECTION = 100
 JOIN_TIMEOUT_S = 120.0
+BEAT_TIMEOUT_S = 30.0
 SESSION_TIMEOUT_MS = 60_000
+PARKED_POLL_S = 0.05
 PROBE_PAUSE_S, PROBE_TIMEOUT_S = 0.002, 0.3
 
 
@@ -29,12 +32,30 @@ class Timings:
 
     milliseconds: list[float] = field(default_factory=list)
     failed: int = 0
-    joined_after_s: float = 0.0
 
     def percentile(self, percent: float) -> float:
         """In milliseconds; 0 if nothing was measured."""
         ordered = sorted(self.milliseconds)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
+
+
+@dataclass(slots=True)
+class Barrier:
+    """When a group was formed, in seconds from the first join on.
+
+    `failed` counts members that did not get their share.
+    """
+
+    parked_s: float = 0.0
+    first_released_s: float = 0.0
+    last_released_s: float = 0.0
+    assigned_s: float = 0.0
+    failed: int = 0
+
+    @property
+    def work_s(self) -> float:
+        """All of it but the wait of those who were parked for the initial delay to be over."""
+        return self.assigned_s - max(0.0, self.first_released_s - self.parked_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +86,41 @@ class Fleet:
         for channel in self._channels:
             await channel.close()
 
-    async def fill(self, members: int, *, group_size: int) -> None:
-        """Form groups until there are so many members."""
-        groups = range(members // group_size)
-        await asyncio.gather(*(self.form_group(f"load-{n}", group_size) for n in groups))
+    def adopt(self, members: Iterable[tuple[str, str]], *, generation: int) -> None:
+        """Speak for members that are there already, by group and member id."""
+        for number, (group_id, member_id) in enumerate(members):
+            self._members.append(_Member(self._stub(number), group_id, member_id, generation))
 
-    async def form_group(self, group_id: str, members: int) -> Timings:
-        """One group, from the first join to the last assignment."""
-        timings = Timings()
+    async def form_group(self, group_id: str, members: int, *, two_phase: bool = True) -> Barrier:
+        """One group, from the first join to the last assignment.
+
+        Args:
+            two_phase: members ask for their ids first (KIP-394).
+        """
+        barrier = Barrier()
         began = time.monotonic()
         stubs = [self._stub(number) for number in range(members)]
-        joined = await asyncio.gather(*(self._join(stub, group_id) for stub in stubs))
-        timings.joined_after_s = time.monotonic() - began
-        timings.failed += sum(answer.error_code != ErrorCode.NONE for answer in joined)
+
+        async def join(stub: Any) -> pb.JoinGroupResponse:
+            answer = await self._join(stub, group_id, two_phase=two_phase)
+            barrier.last_released_s = time.monotonic() - began
+            barrier.first_released_s = barrier.first_released_s or barrier.last_released_s
+            return answer
+
+        async def watch() -> None:
+            """Until all are parked: then the rest of the initial delay is spent waiting."""
+            admin = admin_pb2_grpc.GroupAdminStub(self._channels[0])
+            request = admin_pb2.ListGroupsRequest(group_id_contains=group_id)
+            while not barrier.parked_s:
+                found = await admin.ListGroups(request)
+                if sum(group.member_count for group in found.groups) >= members:
+                    barrier.parked_s = time.monotonic() - began
+                await asyncio.sleep(PARKED_POLL_S)
+
+        watching = asyncio.create_task(watch())
+        joined = await asyncio.gather(*map(join, stubs))
+        await watching
+        barrier.failed += sum(answer.error_code != ErrorCode.NONE for answer in joined)
         everyone = [
             pb.SyncGroupRequest.Assignment(member_id=answer.member_id, assignment=b"share")
             for answer in joined
@@ -96,10 +139,9 @@ class Fleet:
                 for stub, answer in zip(stubs, joined, strict=True)
             )
         )
-        timings.failed += sum(answer.assignment != b"share" for answer in synced)
-        for stub, answer in zip(stubs, joined, strict=True):
-            self._members.append(_Member(stub, group_id, answer.member_id, answer.generation_id))
-        return timings
+        barrier.assigned_s = time.monotonic() - began
+        barrier.failed += sum(answer.assignment != b"share" for answer in synced)
+        return barrier
 
     async def sync_alone(self, group_id: str, times: int) -> Timings:
         """One member that joins and syncs again and again; the time of each SyncGroup."""
@@ -122,32 +164,70 @@ class Fleet:
             timings.failed += answer.error_code != ErrorCode.NONE
         return timings
 
-    async def beat(self, *, every_s: float, seconds: float) -> Timings:
-        """Let every member beat, evenly spread, and time each call."""
-        timings = Timings()
-        until = time.monotonic() + seconds
-        await asyncio.gather(*(self._beat(m, every_s, until, timings) for m in self._members))
+    async def beat(
+        self,
+        *,
+        every_s: float,
+        seconds: float,
+        on_steady: Callable[[], object] = lambda: None,
+    ) -> Timings:
+        """Let every member beat, evenly spread, and time each call.
+
+        Args:
+            on_steady: called when each has beaten once; what is timed begins there.
+        """
+        beats = [partial(self._beat_once, member) for member in self._members]
+        return await _beat_all(beats, every_s, seconds, on_steady)
+
+    async def beat_in_batches(
+        self,
+        batch: int,
+        *,
+        every_s: float,
+        seconds: float,
+        streams: bool = False,
+        on_steady: Callable[[], object] = lambda: None,
+    ) -> Timings:
+        """As processes with so many members each do, in one call; what is timed is a batch.
+
+        Args:
+            streams: each process keeps one stream open, and a batch is a message on it.
+        """
+        beats: list[Callable[[], Awaitable[int]]] = []
+        streaming: list[Any] = []
+        for number, start in enumerate(range(0, len(self._members), batch)):
+            request = pb.HeartbeatBatchRequest(
+                heartbeats=map(_heartbeat_of, self._members[start : start + batch])
+            )
+            stub = self._stub(number)
+            if streams:
+                stream = stub.HeartbeatStream()
+                streaming.append(stream)
+                beats.append(partial(self._beat_on_stream, stream, request))
+            else:
+                beats.append(partial(self._beat_batch, stub, request))
+        timings = await _beat_all(beats, every_s, seconds, on_steady)
+        for stream in streaming:
+            await stream.done_writing()
         return timings
 
-    async def _beat(self, member: _Member, every_s: float, until: float, timings: Timings) -> None:
-        request = pb.HeartbeatRequest(
-            group_id=member.group_id, generation_id=member.generation, member_id=member.member_id
-        )
-        due = time.monotonic() + every_s * random.random()  # noqa: S311  # Spreads load.
-        while due < until:
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            began = time.perf_counter()
-            try:
-                answer = await member.stub.Heartbeat(request, timeout=30.0)
-            except grpc.aio.AioRpcError:
-                timings.failed += 1
-            else:
-                timings.failed += answer.error_code != ErrorCode.NONE
-                timings.milliseconds.append((time.perf_counter() - began) * 1000)
-            due += every_s
+    async def _beat_once(self, member: _Member) -> int:
+        answer = await member.stub.Heartbeat(_heartbeat_of(member), timeout=BEAT_TIMEOUT_S)
+        return int(answer.error_code != ErrorCode.NONE)
 
-    async def _join(self, stub: Any, group_id: str, member_id: str = "") -> pb.JoinGroupResponse:
+    async def _beat_batch(self, stub: Any, request: pb.HeartbeatBatchRequest) -> int:
+        answer = await stub.HeartbeatBatch(request, timeout=BEAT_TIMEOUT_S)
+        return _refused(answer)
+
+    async def _beat_on_stream(self, stream: Any, request: pb.HeartbeatBatchRequest) -> int:
+        await stream.write(request)
+        return _refused(await stream.read())
+
+    async def _join(
+        self, stub: Any, group_id: str, member_id: str = "", *, two_phase: bool = True
+    ) -> pb.JoinGroupResponse:
         request = pb.JoinGroupRequest(
+            require_known_member_id=two_phase,
             group_id=group_id,
             member_id=member_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -169,6 +249,49 @@ class Fleet:
             options = (("grpc.use_local_subchannel_pool", 1),)
             self._channels.append(grpc.aio.insecure_channel(self._address, options=options))
         return group_pb2_grpc.GroupCoordinatorStub(self._channels[index])
+
+
+def _heartbeat_of(member: _Member) -> pb.HeartbeatRequest:
+    return pb.HeartbeatRequest(
+        group_id=member.group_id, generation_id=member.generation, member_id=member.member_id
+    )
+
+
+def _refused(answer: pb.HeartbeatBatchResponse) -> int:
+    return sum(beat.error_code != ErrorCode.NONE for beat in answer.heartbeats)
+
+
+async def _beat_all(
+    beats: Sequence[Callable[[], Awaitable[int]]],
+    every_s: float,
+    seconds: float,
+    on_steady: Callable[[], object],
+) -> Timings:
+    """Each again and again, evenly spread; a beat says how many of its members were refused."""
+    timings = Timings()
+    began = time.monotonic()
+    steady = began + every_s
+    until = steady + seconds
+
+    async def go_on(beat: Callable[[], Awaitable[int]]) -> None:
+        due = began + every_s * random.random()  # noqa: S311  # Spreads load.
+        while due < until:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            sent = time.perf_counter()
+            try:
+                timings.failed += await beat()
+            except grpc.aio.AioRpcError:
+                timings.failed += 1
+            if due >= steady:
+                timings.milliseconds.append((time.perf_counter() - sent) * 1000)
+            due += every_s
+
+    async def tell() -> None:
+        await asyncio.sleep(every_s)
+        on_steady()
+
+    await asyncio.gather(tell(), *map(go_on, beats))
+    return timings
 
 
 class CommitProbe:

@@ -15,7 +15,8 @@ from itertools import count, pairwise
 from pathlib import Path
 
 from coordinator.cli.bench.figures import Figures
-from coordinator.cli.bench.log import GROUPS, GROUPS_AN_ENTRY, MEMBERS, group_record
+from coordinator.cli.bench.log import GROUPS
+from coordinator.cli.bench.resting import GROUPS_AN_ENTRY, MEMBERS, group_record
 from coordinator.cli.bench.service import Server
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.client.load import CommitProbe

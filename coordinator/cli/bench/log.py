@@ -14,19 +14,11 @@ from pathlib import Path
 
 import apsw
 
-from coordinator.assignors import Subscription, TopicPartition
-from coordinator.assignors.consumer_protocol import (
-    Assignment,
-    encode_assignment,
-    encode_subscription,
-)
 from coordinator.cli.bench.figures import Figures
+from coordinator.cli.bench.resting import MEMBERS, fill
 from coordinator.cli.bench.service import resident_bytes, with_server
 from coordinator.client.load import Fleet
 from coordinator.core.ids import ShardId
-from coordinator.core.records import GroupMetadata, MemberRecord
-from coordinator.runtime import codec
-from coordinator.shard.placement import shard_of
 from coordinator.storage import schema
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry
@@ -37,8 +29,7 @@ RECORD_BYTES = 400
 ROUNDS, SECONDS = 5, 1.0
 """So many turns of each, so long; the medians are compared."""
 SYNCS, SYNC_ROUNDS, SYNC_PAUSE_S = 200, 3, 0.002
-GROUPS, MEMBERS, SHARDS = 100_000, 5, 16
-GROUPS_AN_ENTRY = 500
+GROUPS = 100_000
 BARE_INSERT = "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, 1, ?, ?)"
 
 
@@ -222,7 +213,7 @@ def _bench_sync(sync_ms: float) -> Figures:
 def _bench_load(groups: int) -> Figures:
     """A server that starts on a store of many groups, beside one that starts on none."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        asyncio.run(_fill(Path(folder), groups))
+        asyncio.run(fill(Path(folder), groups))
         size = (Path(folder) / DATABASE).stat().st_size
         empty = with_server(lambda _, pid: resident_bytes(pid))
         began = time.monotonic()
@@ -236,36 +227,3 @@ def _bench_load(groups: int) -> Figures:
         "start to serving, s (goal at 100,000 groups: 10)": lasted,
         "resident beyond an empty server, bytes a member (goal: 1,024)": (full - empty) / members,
     }
-
-
-async def _fill(folder: Path, groups: int) -> None:
-    log = SqliteLog(folder, shards=SHARDS)
-    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
-    for number in range(groups):
-        record = group_record(f"group-{number}")
-        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
-    for shard, records in by_shard.items():
-        fence = await log.fence(ShardId(shard))
-        for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
-            part = tuple(records[start : start + GROUPS_AN_ENTRY])
-            await log.append(fence, Entry(sequence, fence.epoch, start, part))
-    await log.close()
-
-
-def group_record(group_id: str) -> GroupMetadata:
-    """A group at rest, as a log has it."""
-    members = tuple(
-        MemberRecord(
-            f"worker-{number}-{group_id:>36}",
-            None,
-            f"worker-{number}",
-            "/10.0.0.1",
-            60_000,
-            45_000,
-            encode_subscription(Subscription(("events",))),
-            encode_assignment(Assignment((TopicPartition("events", number),))),
-        )
-        for number in range(MEMBERS)
-    )
-    leader = members[0].member_id
-    return GroupMetadata(group_id, 7, "consumer", "range", leader, 1_700_000_000_000, members)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.cli.bench.assign import bench_assign
+from coordinator.cli.bench.barrier import bench_barrier
 from coordinator.cli.bench.cluster import bench_cluster
 from coordinator.cli.bench.figures import Figures, machine
+from coordinator.cli.bench.heartbeat import (
+    BATCHED_MEMBERS,
+    UNARY_MEMBERS,
+    Load,
+    bench_heartbeat,
+)
 from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
 from coordinator.cli.bench.report import Picture, Report, draw, print_tables, write_json
-from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
 from coordinator.cli.bench.timers import bench_timer
 
 
@@ -30,6 +35,7 @@ class Options:
     pictures: Path | None = None
     quick: bool = False
     requests: int | None = None
+    pythons: tuple[str, ...] = ()
 
 
 def bench(options: Options) -> int:
@@ -61,20 +67,14 @@ def bench(options: Options) -> int:
 
 
 def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
-    members, seconds = options.members, options.seconds
+    members = options.members
     benchmarks: dict[str, Callable[[], Figures | Report]] = {
         "timer": bench_timer,
         "assign": bench_assign,
         "journal": bench_journal,
         "log": lambda: bench_log(members),
-        "heartbeat": lambda: with_server(
-            lambda address, pid: asyncio.run(
-                bench_heartbeat(address, pid, members or 2_000, seconds)
-            )
-        ),
-        "barrier": lambda: with_server(
-            lambda address, _: asyncio.run(bench_barrier(address, members or 1_000))
-        ),
+        "heartbeat": lambda: bench_heartbeat(_load(options), options.pythons),
+        "barrier": lambda: bench_barrier(100 if options.quick else members),
     }
     if options.store is not None:
         store = options.store
@@ -82,6 +82,16 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
     if options.what == "spark":  # Takes minutes, and an extra: not one of all.
         benchmarks["spark"] = lambda: _bench_spark(members)
     return benchmarks
+
+
+def _load(options: Options) -> Load:
+    if options.quick:
+        return Load.quick()
+    return Load(
+        members=options.members or UNARY_MEMBERS,
+        batched=options.members or BATCHED_MEMBERS,
+        seconds=options.seconds,
+    )
 
 
 def _bench_spark(batches: int | None) -> Figures:

@@ -1,25 +1,20 @@
-"""The service as its clients meet it: a server process, and a fleet of members."""
+"""The service as its clients meet it: a server process, its CPU, memory and metrics."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coordinator.cli.bench.figures import Figures
-from coordinator.client.load import Fleet, Timings
-
 T = TypeVar("T")
-BEAT_EVERY_S = 3.0
-EXTENDED_DELAY_S = 6.0
 
 
 def with_server(run: Callable[[str, int], T], *more: str) -> T:
@@ -40,15 +35,16 @@ class Server:
     Args:
         folder: takes its log: a pipe nobody reads would stop it.
         more: flags of `coordinator serve`.
+        python: the interpreter; another one may have another gRPC.
     """
 
-    def __init__(self, folder: Path, *more: str) -> None:
+    def __init__(self, folder: Path, *more: str, python: str = sys.executable) -> None:
         self._log = folder / f"log-{next(_numbers)}"
         flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--console-listen", ""]
         flags += ["--log-format", "json", *more]
         with self._log.open("w") as file:
             self._process = subprocess.Popen(  # noqa: S603  # Our own program.
-                [sys.executable, "-m", "coordinator", "serve", *flags], stderr=file
+                [python, "-m", "coordinator", "serve", *flags], stderr=file
             )
         self.pid = self._process.pid
         self.address = self.metrics = ""
@@ -84,42 +80,12 @@ class Server:
 _numbers = itertools.count(1)
 
 
-async def bench_heartbeat(address: str, pid: int, members: int, seconds: float) -> Figures:
-    """Members that beat every 3 s, each with calls of its own; 20 a group."""
-    async with Fleet(address) as fleet:
-        await fleet.fill(members, group_size=20)
-        began_cpu, began = cpu_s(pid), time.monotonic()
-        timings = await fleet.beat(every_s=BEAT_EVERY_S, seconds=seconds)
-        lasted = time.monotonic() - began
-        cpu = cpu_s(pid) - began_cpu
-    return {
-        "members": members,
-        "heartbeats": len(timings.milliseconds),
-        "heartbeats refused or lost": timings.failed,
-        "p50, ms": timings.percentile(50),
-        "p99, ms (goal at 2,000 members: 50)": timings.percentile(99),
-        "server CPU, % of a core": 100 * cpu / lasted,
-        "server CPU, us a heartbeat": 1e6 * cpu / max(1, len(timings.milliseconds)),
-    }
-
-
-async def bench_barrier(address: str, members: int) -> Figures:
-    """One new group of many members, from the first join to the last assignment."""
-    async with Fleet(address) as fleet:
-        began = time.monotonic()
-        timings: Timings = await fleet.form_group("barrier", members)
-        lasted = time.monotonic() - began
-    client_cpu = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "members": members,
-        "calls lost": timings.failed,
-        # Members that arrive within the delay extend it once: they all come in the first one.
-        "initial delay, with one extension (KIP-134), s": EXTENDED_DELAY_S,
-        "all joined after, s": timings.joined_after_s,
-        "all assigned after, s": lasted,
-        "beyond the delay, s (goal at 1,000: 2.5)": lasted - EXTENDED_DELAY_S,
-        "client CPU, s": client_cpu.ru_utime + client_cpu.ru_stime,
-    }
+def scrape(url: str) -> dict[str, float]:
+    """The series of /metrics by name and labels, as they are written there."""
+    with urllib.request.urlopen(url) as page:  # noqa: S310  # Our own server.
+        lines = page.read().decode().splitlines()
+    series = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in series}
 
 
 def cpu_s(pid: int) -> float:

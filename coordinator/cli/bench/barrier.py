@@ -1,0 +1,126 @@
+"""Many members of one group, from the first join to the last assignment."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from coordinator.cli.bench import h2load
+from coordinator.cli.bench.figures import Figures, Goal
+from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
+from coordinator.cli.bench.service import Server, cpu_s, resident_bytes, scrape
+from coordinator.client.load import Barrier, Fleet
+from coordinator.v1 import group_pb2 as pb
+
+MEMBERS = 10_000
+SIZES = (0.01, 0.1, 1.0)
+"""Parts of the members: the work is to grow as they do."""
+BEATS_A_SECOND = 100
+POLL_S = 0.1
+PARKED = 'coordinator_parked_calls{kind="join"}'
+
+
+def bench_barrier(members: int | None = None) -> Figures:
+    """All figures in one run, each on a server of its own."""
+    most = members or MEMBERS
+    figures: Figures = {}
+    cpu_a_member = {}
+    for part in SIZES:
+        size = max(1, int(most * part))
+        barrier, cpu = _form(size, two_phase=True)
+        cpu_a_member[size] = 1e6 * cpu / size
+        figures[f"{size:,} members: server's CPU, us a member"] = cpu_a_member[size]
+        figures[f"{size:,} members: calls lost"] = Goal(barrier.failed, at_most=0)
+    figures[f"{most:,} members: Stable, but for the initial delay, after s"] = Goal(
+        barrier.work_s, at_most=12
+    )
+    smaller = int(most * SIZES[-2])
+    figures[f"a member's CPU among {most:,}, in that among {smaller:,}"] = (
+        cpu_a_member[most] / cpu_a_member[max(1, smaller)]
+    )
+    barrier, _ = _form(most, two_phase=False)
+    figures["with ids from the start: calls lost"] = Goal(barrier.failed, at_most=0)
+    figures["with ids from the start: Stable after s"] = Goal(barrier.work_s, at_most=8)
+    return figures | _release(most)
+
+
+def _form(members: int, *, two_phase: bool) -> tuple[Barrier, float]:
+    """One new group; what its members saw, and the CPU seconds of the server."""
+
+    async def form(address: str) -> Barrier:
+        async with Fleet(address) as fleet:
+            return await fleet.form_group("barrier", members, two_phase=two_phase)
+
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        with Server(Path(folder), "--data-dir", f"{folder}/data") as server:
+            began = cpu_s(server.pid)
+            barrier = asyncio.run(form(server.address))
+            return barrier, cpu_s(server.pid) - began
+
+
+# --- Parked joins and their release -------------------------------------------------------------
+
+
+def _release(members: int) -> Figures:
+    """Joins that h2load parks all at once; other members beat meanwhile.
+
+    They send the same body, and so have no ids yet; nobody syncs.
+    """
+    if not h2load.is_installed():
+        return {"release of parked joins": "not measured: no h2load (Debian: nghttp2-client)"}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        data = Path(folder) / "data"
+        asyncio.run(fill(data, 1))
+        flags = ("--data-dir", str(data), "--metrics-listen", "127.0.0.1:0")
+        with Server(Path(folder), *flags) as server:
+            before = resident_bytes(server.pid)
+            beats = h2load.Timed(
+                Path(folder) / "beats", server.address, "Heartbeat", _beat(), rate=BEATS_A_SECOND
+            )
+            joins = h2load.Timed(
+                Path(folder) / "joins", server.address, "JoinGroup", _join(), calls=members
+            )
+            bytes_a_call = 0.0
+            while joins.is_running():
+                if scrape(server.metrics)[PARKED] == members:
+                    bytes_a_call = (resident_bytes(server.pid) - before) / members
+                time.sleep(POLL_S)
+            joined, beaten = joins.calls(), beats.calls()
+    released = [call.ended_s for call in joined]
+    began = min(call.began_s for call in joined)
+    meanwhile = sorted(
+        1000 * (call.ended_s - call.began_s)
+        for call in beaten
+        if began <= call.began_s <= max(released)
+    )
+    return {
+        f"{members:,} joins parked at once: lost": Goal(members - len(joined), at_most=0),
+        "a parked call, KiB of the server's memory": Goal(bytes_a_call / 1024, at_most=25),
+        "the last one released after the first, ms": Goal(
+            1000 * (max(released) - min(released)), at_most=750
+        ),
+        "beats of others meanwhile: p99, ms": Goal(
+            meanwhile[int(0.99 * len(meanwhile))], at_most=100
+        ),
+        "beats of others meanwhile: worst, ms": meanwhile[-1],
+    }
+
+
+def _beat() -> pb.HeartbeatRequest:
+    group = group_id(0)
+    return pb.HeartbeatRequest(
+        group_id=group, generation_id=GENERATION, member_id=member_id(0, group)
+    )
+
+
+def _join() -> pb.JoinGroupRequest:
+    return pb.JoinGroupRequest(
+        group_id="barrier",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        require_known_member_id=False,
+        protocol_type="load",
+        protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+    )

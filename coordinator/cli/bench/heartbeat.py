@@ -1,0 +1,206 @@
+"""Heartbeats: what one costs the server, and how many members one core keeps alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+
+from coordinator.cli.bench import h2load
+from coordinator.cli.bench.figures import Figures, Goal
+from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
+from coordinator.cli.bench.service import Server, cpu_s, resident_bytes, scrape
+from coordinator.client.load import Fleet, Timings
+from coordinator.v1 import group_pb2 as pb
+
+BEAT_EVERY_S = 3.0
+A_PROCESS = 20
+"""Members that share one, and its calls."""
+UNARY_MEMBERS, BATCHED_MEMBERS = 5_000, 100_000
+CALLS, ROUNDS = 20_000, 5
+LONGEST_PAUSE_S = "0.01"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of it. A quick one only shows that the benchmark works."""
+
+    members: int = UNARY_MEMBERS
+    batched: int = BATCHED_MEMBERS
+    seconds: float = 15
+    calls: int = CALLS
+    rounds: int = ROUNDS
+
+    @classmethod
+    def quick(cls) -> Load:
+        """Seconds, not minutes."""
+        return cls(members=40, batched=200, seconds=1, calls=200, rounds=1)
+
+
+def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
+    """All figures in one run.
+
+    Args:
+        pythons: further interpreters that have this package, and another gRPC, to compare.
+    """
+    figures = _cost(load, pythons)
+    for name, members, beat in (
+        ("alone", load.members, Fleet.beat),
+        ("in batches", load.batched, _batches),
+        ("on streams", load.batched, _streams),
+    ):
+        figures |= _held_alive(name, members, load.seconds, beat)
+    return figures
+
+
+# --- What one costs -----------------------------------------------------------------------------
+
+
+def _cost(load: Load, pythons: Sequence[str]) -> Figures:
+    """Of calls as fast as they are answered, beside handlers that return a constant, in turn."""
+    if not h2load.is_installed():
+        return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
+    beat = pb.HeartbeatRequest(
+        group_id=group_id(0), generation_id=GENERATION, member_id=member_id(0, group_id(0))
+    )
+    batch = pb.HeartbeatBatchRequest(
+        heartbeats=[
+            pb.HeartbeatRequest(
+                group_id=group_id(0), generation_id=GENERATION, member_id=member_id(n, group_id(0))
+            )
+            for n in range(A_PROCESS)
+        ]
+    )
+    kinds: dict[str, Message] = {"Heartbeat": beat, "HeartbeatBatch": batch}
+    names = ["ours", "constant", *pythons]
+    took: dict[tuple[str, str], list[float]] = {(n, k): [] for n in names for k in kinds}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, contextlib.ExitStack() as running:
+        servers = {"constant": running.enter_context(_constant())}
+        for number, python in enumerate([sys.executable, *pythons]):
+            data = Path(folder) / f"data-{number}"
+            asyncio.run(fill(data, 1, A_PROCESS))
+            server = running.enter_context(_serving(Path(folder), data, python=python))
+            servers["ours" if number == 0 else python] = (server.address, server.pid)
+            if number == 0:
+                ours = server
+        for _ in range(load.rounds):
+            for name in names:
+                for kind, message in kinds.items():
+                    address, pid = servers[name]
+                    began = cpu_s(pid)
+                    h2load.send(address, kind, message, load.calls)
+                    took[name, kind].append(1e6 * (cpu_s(pid) - began) / load.calls)
+        sent = load.rounds * load.calls * (1 + A_PROCESS)
+        counted = scrape(ours.metrics)["coordinator_heartbeats_total"]
+    if counted != sent:
+        raise RuntimeError(f"{sent} heartbeats were sent and {counted:.0f} answered")
+    us = {key: statistics.median(values) for key, values in took.items()}
+    figures: Figures = {
+        "a heartbeat, us of the server's CPU": us["ours", "Heartbeat"],
+        "a handler that returns a constant, us": us["constant", "Heartbeat"],
+        "a heartbeat, in constant handlers": Goal(
+            us["ours", "Heartbeat"] / us["constant", "Heartbeat"], at_most=1.1
+        ),
+        f"a batch of {A_PROCESS}, us": us["ours", "HeartbeatBatch"],
+        f"a batch of {A_PROCESS}, in constant handlers": us["ours", "HeartbeatBatch"]
+        / us["constant", "HeartbeatBatch"],
+        "a heartbeat of a batch, us": us["ours", "HeartbeatBatch"] / A_PROCESS,
+    }
+    for python in pythons:
+        figures[f"a heartbeat on {_grpc_of(python)}, us"] = us[python, "Heartbeat"]
+    return figures
+
+
+def _grpc_of(python: str) -> str:
+    question = "import grpc, platform; print(f'grpcio {grpc.__version__}')"
+    answer = subprocess.run([python, "-c", question], capture_output=True, text=True, check=True)  # noqa: S603
+    return answer.stdout.strip()
+
+
+@contextlib.contextmanager
+def _constant() -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", "coordinator.cli.bench.constant"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{int(process.stdout.readline())}", process.pid
+        finally:
+            process.kill()
+
+
+def _serving(folder: Path, data: Path, *, python: str = sys.executable) -> Server:
+    metrics = ("--metrics-listen", "127.0.0.1:0")
+    return Server(folder, "--data-dir", str(data), *metrics, python=python)
+
+
+# --- How many are held alive --------------------------------------------------------------------
+
+Beating = Callable[..., Coroutine[Any, Any, Timings]]  # Any: the loop's business.
+
+
+def _batches(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
+    return fleet.beat_in_batches(A_PROCESS, **how)
+
+
+def _streams(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
+    return fleet.beat_in_batches(A_PROCESS, streams=True, **how)
+
+
+def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figures:
+    """Members of groups of 20 that beat every 3 s; the client is in this process."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        asyncio.run(fill(Path(folder) / "data", members // A_PROCESS, A_PROCESS))
+        with _serving(Path(folder), Path(folder) / "data") as server:
+            return asyncio.run(_hold(name, members, seconds, beat, server))
+
+
+async def _hold(name: str, members: int, seconds: float, beat: Beating, server: Server) -> Figures:
+    groups = map(group_id, range(members // A_PROCESS))
+    clock = _Clock(server.pid)
+    async with Fleet(server.address) as fleet:
+        fleet.adopt(
+            ((group, member_id(number, group)) for group in groups for number in range(A_PROCESS)),
+            generation=GENERATION,
+        )
+        timings = await beat(fleet, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=clock.start)
+        share = clock.share()
+        series = await asyncio.to_thread(scrape, server.metrics)
+    what = f"{members:,} members {name}"
+    full = 'coordinator_gc_pause_seconds_{}generation="2"{}'
+    within = series[full.format("bucket{", f',le="{LONGEST_PAUSE_S}"' + "}")]
+    return {
+        f"{what}: refused or lost": timings.failed,
+        f"{what}: server's CPU, % of a core": Goal(100 * share, at_most=60),
+        f"{what}: p50, ms": timings.percentile(50),
+        f"{what}: p99, ms": Goal(timings.percentile(99), at_most=10)
+        if beat is Fleet.beat
+        else timings.percentile(99),
+        f"{what}: worst, ms": timings.percentile(100),
+        f"{what}: full collections over 10 ms": series[full.format("count{", "}")] - within,
+        f"{what}: server's memory, MiB": resident_bytes(server.pid) / 2**20,
+        f"{what}: seconds": seconds,
+    }
+
+
+class _Clock:
+    """The share of a core that a process uses from `start` on."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._cpu = self._began = 0.0
+
+    def start(self) -> None:
+        self._cpu, self._began = cpu_s(self._pid), time.monotonic()
+
+    def share(self) -> float:
+        return (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)

@@ -1,0 +1,70 @@
+"""Stores full of groups at rest, made without a single call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import (
+    Assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from coordinator.core.ids import ShardId
+from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.runtime import codec
+from coordinator.shard.placement import shard_of
+from coordinator.storage.log import Entry
+from coordinator.storage.sqlite import SqliteLog
+
+MEMBERS, SHARDS = 5, 16
+"""Of a group, and of a store."""
+GENERATION = 7
+GROUPS_AN_ENTRY = 500
+SESSION_TIMEOUT_MS = 45_000
+
+
+def group_id(number: int) -> str:
+    """Of one of the groups."""
+    return f"group-{number}"
+
+
+def member_id(number: int, group_id: str) -> str:
+    """Of one of a group's members; as long as real ones are."""
+    return f"worker-{number}-{group_id:>36}"
+
+
+def group_record(group_id: str, members: int = MEMBERS) -> GroupMetadata:
+    """A group at rest, as a log has it."""
+    records = tuple(
+        MemberRecord(
+            member_id(number, group_id),
+            None,
+            f"worker-{number}",
+            "/10.0.0.1",
+            60_000,
+            SESSION_TIMEOUT_MS,
+            encode_subscription(Subscription(("events",))),
+            encode_assignment(Assignment((TopicPartition("events", number),))),
+        )
+        for number in range(members)
+    )
+    leader = records[0].member_id
+    return GroupMetadata(
+        group_id, GENERATION, "consumer", "range", leader, 1_700_000_000_000, records
+    )
+
+
+async def fill(folder: Path, groups: int, members: int = MEMBERS) -> None:
+    """A data folder with groups of so many members."""
+    log = SqliteLog(folder, shards=SHARDS)
+    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
+    for number in range(groups):
+        record = group_record(group_id(number), members)
+        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
+    for shard, records in by_shard.items():
+        fence = await log.fence(ShardId(shard))
+        for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
+            part = tuple(records[start : start + GROUPS_AN_ENTRY])
+            await log.append(fence, Entry(sequence, fence.epoch, start, part))
+    await log.close()
