@@ -59,13 +59,13 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
         metrics(events, now_ms)
 
     def on_append(seconds: float, records: int) -> None:
-        metrics.appended(seconds, records)
+        metrics.log.appended(seconds, records)
 
     def on_malformed(method: str, peer: str, what: str) -> None:
         logger.warning("request_refused", method=method, peer=peer, what=what)
 
     def on_commit(appends: int, seconds: float) -> None:
-        metrics.flushed(seconds, appends)
+        metrics.log.flushed(seconds, appends)
 
     def on_heartbeat(seconds: float) -> None:
         metrics.heartbeat(seconds)

@@ -34,10 +34,10 @@ from coordinator.observe.gauges import (
     Stats,
 )
 from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
+from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 
 HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
-APPENDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
 class Metrics:
@@ -95,30 +95,8 @@ class Metrics:
             registry=self.registry,
         )
         self._rebalance_metrics = RebalanceMetrics(self.registry, listed)
-        self._appends = Histogram(
-            "coordinator_append_seconds",
-            "From handing an entry to the log until it is durable.",
-            buckets=APPENDS_S,
-            registry=self.registry,
-        )
-        self._append_records = Histogram(
-            "coordinator_append_records",
-            "Records of an entry: what was written while the one before was under way.",
-            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
-            registry=self.registry,
-        )
-        self._flushes = Histogram(
-            "coordinator_flush_seconds",
-            "A write of SQLite until the disk has it; it carries the appends of all shards.",
-            buckets=APPENDS_S,
-            registry=self.registry,
-        )
-        self._flushed_appends = Histogram(
-            "coordinator_flush_appends",
-            "Appends that shared one write.",
-            buckets=(1, 2, 5, 10, 20, 50, 100),
-            registry=self.registry,
-        )
+        self.log = LogMetrics(self.registry)
+        """Told how the log is doing."""
         self._heartbeats = Histogram(
             "coordinator_heartbeat_seconds",
             "A heartbeat from its parsed request to its response; one of 64 is measured.",
@@ -163,16 +141,6 @@ class Metrics:
                     self._expirations.inc(event.partitions)
                 case _:
                     pass
-
-    def appended(self, seconds: float, records: int) -> None:
-        """An entry is in the log."""
-        self._appends.observe(seconds)
-        self._append_records.observe(records)
-
-    def flushed(self, seconds: float, appends: int) -> None:
-        """SQLite has synced a write. Called from the thread that writes."""
-        self._flushes.observe(seconds)
-        self._flushed_appends.observe(appends)
 
     def heartbeat(self, seconds: float) -> None:
         """A heartbeat that was timed has been answered."""

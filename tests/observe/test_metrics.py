@@ -47,7 +47,7 @@ def test_a_rebalance_is_measured_phase_by_phase():
     metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict)
     metrics([RebalanceJournaled(RECORD)], 3_300)
     metrics([RebalanceJournaled(replace(RECORD, outcome="failed: DISK"))], 3_300)
-    metrics.appended(0.002, 7)
+    metrics.log.appended(0.002, 7)
     assert lines_of(metrics) >= {
         'coordinator_rebalance_seconds_sum{outcome="completed"} 2.3',
         'coordinator_rebalance_seconds_count{outcome="failed"} 1.0',
@@ -83,7 +83,7 @@ def test_waits_of_all_shards_are_one_histogram():
 def test_heartbeats_and_flushes_are_measured():
     metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict, heartbeats=lambda: 70)
     metrics.heartbeat(0.000_03)
-    metrics.flushed(0.002, 5)
+    metrics.log.flushed(0.002, 5)
     assert lines_of(metrics) >= {
         "coordinator_heartbeats_total 70.0",
         'coordinator_heartbeat_seconds_bucket{le="2e-05"} 0.0',
