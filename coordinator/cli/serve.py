@@ -92,16 +92,7 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
         fetch=peers.fetch,
     )
     server = CoordinatorServer(node, on_malformed=on_malformed, on_heartbeat=on_heartbeat)
-    metrics = Metrics(
-        stats=node.stats,
-        loop_lag_s=lambda: node.loop_lag_s,
-        calls=server.rpc.answered_calls,
-        heartbeats=lambda: server.rpc.heartbeats,
-        cluster=node.cluster_stats,
-        groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
-        pauses=pauses,
-        group_stats=node.group_stats,
-    )
+    metrics = _metrics_of(server, pauses)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,6 +127,21 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
     pages.close()
     logger.info("stopped")
     return 0
+
+
+def _metrics_of(server: CoordinatorServer, pauses: ShortPauses) -> Metrics:
+    node = server.node
+    patterns = node.settings.metrics_groups.split(",")
+    return Metrics(
+        stats=node.stats,
+        loop_lag_s=lambda: node.loop_lag_s,
+        calls=server.rpc.answered_calls,
+        heartbeats=lambda: server.rpc.heartbeats,
+        cluster=node.cluster_stats,
+        pauses=pauses,
+        groups=[pattern.strip() for pattern in patterns if pattern],
+        group_stats=node.group_stats,
+    )
 
 
 class _Pages:

@@ -27,18 +27,20 @@ def bench_barrier(members: int | None = None) -> Figures:
     most = members or MEMBERS
     figures: Figures = {}
     cpu_a_member = {}
-    for part in SIZES:
-        size = max(1, int(most * part))
+    sizes = [max(1, int(most * part)) for part in SIZES]
+    for size in sizes:
         barrier, cpu = _form(size, two_phase=True)
         cpu_a_member[size] = 1e6 * cpu / size
-        figures[f"{size:,} members: server's CPU, us a member"] = cpu_a_member[size]
-        figures[f"{size:,} members: calls lost"] = Goal(barrier.failed, at_most=0)
-    figures[f"{most:,} members: Stable, but for the initial delay, after s"] = Goal(
-        barrier.work_s, at_most=12
-    )
-    smaller = int(most * SIZES[-2])
+        figures |= {
+            f"{size:,} members: Stable, but for the initial delay, after s": Goal(
+                barrier.work_s, at_most=12
+            ),
+            f"{size:,} members: calls lost": Goal(barrier.failed, at_most=0),
+            f"{size:,} members: server's CPU, us a member": cpu_a_member[size],
+        }
+    most, smaller = sizes[-1], sizes[-2]
     figures[f"a member's CPU among {most:,}, in that among {smaller:,}"] = (
-        cpu_a_member[most] / cpu_a_member[max(1, smaller)]
+        cpu_a_member[most] / cpu_a_member[smaller]
     )
     barrier, _ = _form(most, two_phase=False)
     figures["with ids from the start: calls lost"] = Goal(barrier.failed, at_most=0)

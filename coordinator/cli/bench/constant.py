@@ -7,7 +7,6 @@ It has the options and the event loop of the real one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,14 +16,14 @@ from coordinator.cli.serve import event_loop
 from coordinator.service.rpc import ALIVE, all_alive
 from coordinator.service.server import server_options
 from coordinator.settings import Settings
+from coordinator.v1 import group_pb2
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
 
 
-class Constant(group_pb2_grpc.GroupCoordinatorServicer):
-    """Everybody is alive."""
+class Constant:
+    """Everybody is alive. Nothing else is asked."""
 
     async def Heartbeat(
         self, request: pb.HeartbeatRequest, context: Context
@@ -45,7 +44,22 @@ class Constant(group_pb2_grpc.GroupCoordinatorServicer):
 
 async def _serve() -> int:
     server = grpc.aio.server(options=server_options(Settings()))
-    group_pb2_grpc.add_GroupCoordinatorServicer_to_server(Constant(), server)
+    constant = Constant()
+    kinds: dict[str, tuple[Any, Any, str]] = {  # Any: classes of messages.
+        "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse, "unary_unary"),
+        "HeartbeatBatch": (pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse, "unary_unary"),
+        "HeartbeatStream": (pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse, "stream_stream"),
+    }
+    handlers = {
+        name: getattr(grpc, f"{shape}_rpc_method_handler")(
+            getattr(constant, name),
+            request_deserializer=asked.FromString,
+            response_serializer=answered.SerializeToString,
+        )
+        for name, (asked, answered, shape) in kinds.items()
+    }
+    service = group_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"].full_name
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     await server.start()
     await server.wait_for_termination()

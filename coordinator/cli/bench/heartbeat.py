@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,33 +71,16 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     """Of calls as fast as they are answered, beside handlers that return a constant, in turn."""
     if not h2load.is_installed():
         return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
-    beat = pb.HeartbeatRequest(
-        group_id=group_id(0), generation_id=GENERATION, member_id=member_id(0, group_id(0))
-    )
-    batch = pb.HeartbeatBatchRequest(
-        heartbeats=[
-            pb.HeartbeatRequest(
-                group_id=group_id(0), generation_id=GENERATION, member_id=member_id(n, group_id(0))
-            )
-            for n in range(A_PROCESS)
-        ]
-    )
-    kinds: dict[str, Message] = {"Heartbeat": beat, "HeartbeatBatch": batch}
-    names = ["ours", "constant", *pythons]
-    took: dict[tuple[str, str], list[float]] = {(n, k): [] for n in names for k in kinds}
+    took: dict[tuple[str, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, contextlib.ExitStack() as running:
-        servers = {"constant": running.enter_context(_constant())}
-        for number, python in enumerate([sys.executable, *pythons]):
-            data = Path(folder) / f"data-{number}"
-            asyncio.run(fill(data, 1, A_PROCESS))
-            server = running.enter_context(_serving(Path(folder), data, python=python))
-            servers["ours" if number == 0 else python] = (server.address, server.pid)
-            if number == 0:
-                ours = server
+        ours = running.enter_context(_serving(Path(folder), 0))
+        servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(_constant())}
+        for number, python in enumerate(pythons, start=1):
+            other = running.enter_context(_serving(Path(folder), number, python=python))
+            servers[python] = (other.address, other.pid)
         for _ in range(load.rounds):
-            for name in names:
-                for kind, message in kinds.items():
-                    address, pid = servers[name]
+            for name, (address, pid) in servers.items():
+                for kind, message in _messages().items():
                     began = cpu_s(pid)
                     h2load.send(address, kind, message, load.calls)
                     took[name, kind].append(1e6 * (cpu_s(pid) - began) / load.calls)
@@ -105,20 +89,29 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     if counted != sent:
         raise RuntimeError(f"{sent} heartbeats were sent and {counted:.0f} answered")
     us = {key: statistics.median(values) for key, values in took.items()}
+    alone, batch = us["ours", "Heartbeat"], us["ours", "HeartbeatBatch"]
     figures: Figures = {
-        "a heartbeat, us of the server's CPU": us["ours", "Heartbeat"],
+        "a heartbeat, us of the server's CPU": alone,
         "a handler that returns a constant, us": us["constant", "Heartbeat"],
-        "a heartbeat, in constant handlers": Goal(
-            us["ours", "Heartbeat"] / us["constant", "Heartbeat"], at_most=1.1
-        ),
-        f"a batch of {A_PROCESS}, us": us["ours", "HeartbeatBatch"],
-        f"a batch of {A_PROCESS}, in constant handlers": us["ours", "HeartbeatBatch"]
-        / us["constant", "HeartbeatBatch"],
-        "a heartbeat of a batch, us": us["ours", "HeartbeatBatch"] / A_PROCESS,
+        "a heartbeat, in constant handlers": Goal(alone / us["constant", "Heartbeat"], at_most=1.1),
+        f"a batch of {A_PROCESS}, us": batch,
+        f"a batch of {A_PROCESS}, in constant handlers": batch / us["constant", "HeartbeatBatch"],
+        "a heartbeat of a batch, us": batch / A_PROCESS,
     }
     for python in pythons:
         figures[f"a heartbeat on {_grpc_of(python)}, us"] = us[python, "Heartbeat"]
+        figures[f"a batch of {A_PROCESS} on {_grpc_of(python)}, us"] = us[python, "HeartbeatBatch"]
     return figures
+
+
+def _messages() -> dict[str, Message]:
+    beats = [
+        pb.HeartbeatRequest(
+            group_id=group_id(0), generation_id=GENERATION, member_id=member_id(n, group_id(0))
+        )
+        for n in range(A_PROCESS)
+    ]
+    return {"Heartbeat": beats[0], "HeartbeatBatch": pb.HeartbeatBatchRequest(heartbeats=beats)}
 
 
 def _grpc_of(python: str) -> str:
@@ -138,7 +131,10 @@ def _constant() -> Iterator[tuple[str, int]]:
             process.kill()
 
 
-def _serving(folder: Path, data: Path, *, python: str = sys.executable) -> Server:
+def _serving(folder: Path, number: int, *, groups: int = 1, python: str = sys.executable) -> Server:
+    """With groups of 20 at rest."""
+    data = folder / f"data-{number}"
+    asyncio.run(fill(data, groups, A_PROCESS))
     metrics = ("--metrics-listen", "127.0.0.1:0")
     return Server(folder, "--data-dir", str(data), *metrics, python=python)
 
@@ -159,8 +155,7 @@ def _streams(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
 def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figures:
     """Members of groups of 20 that beat every 3 s; the client is in this process."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        asyncio.run(fill(Path(folder) / "data", members // A_PROCESS, A_PROCESS))
-        with _serving(Path(folder), Path(folder) / "data") as server:
+        with _serving(Path(folder), 0, groups=members // A_PROCESS) as server:
             return asyncio.run(_hold(name, members, seconds, beat, server))
 
 
