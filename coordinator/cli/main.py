@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
             "log",
             "heartbeat",
             "barrier",
+            "fleet",
+            "cores",
             "cluster",
             "spark",
             "all",

@@ -8,7 +8,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from google.protobuf.message import Message
 from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
-from coordinator.cli.bench.service import Server, cpu_s, resident_bytes, scrape
+from coordinator.cli.bench.service import Server, Usage, cpu_s, resident_bytes, scrape
 from coordinator.client.load import Fleet, Timings
 from coordinator.v1 import group_pb2 as pb
 
@@ -161,14 +160,14 @@ def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figur
 
 async def _hold(name: str, members: int, seconds: float, beat: Beating, server: Server) -> Figures:
     groups = map(group_id, range(members // A_PROCESS))
-    clock = _Clock(server.pid)
+    usage = Usage(server.pid)
     async with Fleet(server.address) as fleet:
         fleet.adopt(
             ((group, member_id(number, group)) for group in groups for number in range(A_PROCESS)),
             generation=GENERATION,
         )
-        timings = await beat(fleet, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=clock.start)
-        share = clock.share()
+        timings = await beat(fleet, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start)
+        share = usage.share()
         series = await asyncio.to_thread(scrape, server.metrics)
     what = f"{members:,} members {name}"
     full = 'coordinator_gc_pause_seconds_{}generation="2"{}'
@@ -185,17 +184,3 @@ async def _hold(name: str, members: int, seconds: float, beat: Beating, server: 
         f"{what}: server's memory, MiB": resident_bytes(server.pid) / 2**20,
         f"{what}: seconds": seconds,
     }
-
-
-class _Clock:
-    """The share of a core that a process uses from `start` on."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._cpu = self._began = 0.0
-
-    def start(self) -> None:
-        self._cpu, self._began = cpu_s(self._pid), time.monotonic()
-
-    def share(self) -> float:
-        return (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)

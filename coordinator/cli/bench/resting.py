@@ -22,6 +22,8 @@ MEMBERS, SHARDS = 5, 16
 GENERATION = 7
 GROUPS_AN_ENTRY = 500
 SESSION_TIMEOUT_MS = 45_000
+PROTOCOL = "range"
+SUBSCRIPTION = encode_subscription(Subscription(("events",)))
 
 
 def group_id(number: int) -> str:
@@ -34,33 +36,38 @@ def member_id(number: int, group_id: str) -> str:
     return f"worker-{number}-{group_id:>36}"
 
 
-def group_record(group_id: str, members: int = MEMBERS) -> GroupMetadata:
+def instance_id(number: int) -> str:
+    """Of one of a group's members, where they are static."""
+    return f"worker-{number}"
+
+
+def group_record(group_id: str, members: int = MEMBERS, *, static: bool = False) -> GroupMetadata:
     """A group at rest, as a log has it."""
     records = tuple(
         MemberRecord(
             member_id(number, group_id),
-            None,
+            instance_id(number) if static else None,
             f"worker-{number}",
             "/10.0.0.1",
             60_000,
             SESSION_TIMEOUT_MS,
-            encode_subscription(Subscription(("events",))),
+            SUBSCRIPTION,
             encode_assignment(Assignment((TopicPartition("events", number),))),
         )
         for number in range(members)
     )
     leader = records[0].member_id
     return GroupMetadata(
-        group_id, GENERATION, "consumer", "range", leader, 1_700_000_000_000, records
+        group_id, GENERATION, "consumer", PROTOCOL, leader, 1_700_000_000_000, records
     )
 
 
-async def fill(folder: Path, groups: int, members: int = MEMBERS) -> None:
+async def fill(folder: Path, groups: int, members: int = MEMBERS, *, static: bool = False) -> None:
     """A data folder with groups of so many members."""
     log = SqliteLog(folder, shards=SHARDS)
     by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
     for number in range(groups):
-        record = group_record(group_id(number), members)
+        record = group_record(group_id(number), members, static=static)
         by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
     for shard, records in by_shard.items():
         fence = await log.fence(ShardId(shard))

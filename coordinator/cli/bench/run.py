@@ -10,7 +10,9 @@ from pathlib import Path
 from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.barrier import bench_barrier
 from coordinator.cli.bench.cluster import bench_cluster
+from coordinator.cli.bench.cores import bench_cores
 from coordinator.cli.bench.figures import Figures, machine
+from coordinator.cli.bench.fleet import bench_fleet
 from coordinator.cli.bench.heartbeat import (
     BATCHED_MEMBERS,
     UNARY_MEMBERS,
@@ -74,6 +76,8 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
         "journal": bench_journal,
         "log": lambda: bench_log(members),
         "heartbeat": lambda: bench_heartbeat(_load(options), options.pythons),
+        "fleet": lambda: bench_fleet(*((40, 1.0) if options.quick else (20_000, options.seconds))),
+        "cores": lambda: bench_cores(*((300, 1) if options.quick else ())),
         "barrier": lambda: bench_barrier(100 if options.quick else members),
     }
     if options.store is not None:

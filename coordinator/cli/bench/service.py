@@ -97,6 +97,22 @@ def cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+class Usage:
+    """The share of a core that a process uses from `start` on."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._cpu = self._began = 0.0
+
+    def start(self) -> None:
+        """From now on."""
+        self._cpu, self._began = cpu_s(self._pid), time.monotonic()
+
+    def share(self) -> float:
+        """Until now; 1 is all of one core."""
+        return (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)
+
+
 def resident_bytes(pid: int) -> int:
     """The memory a process has in use; 0 where /proc is missing."""
     try:

@@ -1,0 +1,113 @@
+"""Many small groups: what they weigh, and what their restarts cost."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinator.cli.bench.figures import Figures, Goal
+from coordinator.cli.bench.resting import (
+    GENERATION,
+    PROTOCOL,
+    SUBSCRIPTION,
+    fill,
+    group_id,
+    instance_id,
+    member_id,
+)
+from coordinator.cli.bench.service import Server, Usage, resident_bytes, scrape
+from coordinator.client.load import Fleet
+
+GROUPS, MEMBERS = 20_000, 5
+A_PROCESS = 20
+"""Members that share a process, and its calls: of four groups."""
+BEAT_EVERY_S = 3.0
+AT_A_TIME = 500
+"""Members that are being restarted at any time."""
+
+
+def bench_fleet(groups: int = GROUPS, seconds: float = 15) -> Figures:
+    """All figures in one run: loaded, beating, its server restarted, its members restarted."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        folder = Path(name)
+        with Server(folder) as empty:
+            nothing = resident_bytes(empty.pid)
+        data = folder / "data"
+        asyncio.run(fill(data, groups, MEMBERS, static=True))
+        flags = ("--data-dir", str(data), "--metrics-listen", "127.0.0.1:0")
+        began = time.monotonic()
+        with Server(folder, *flags) as server:
+            loaded_s = time.monotonic() - began
+            resident = resident_bytes(server.pid) - nothing
+            figures = asyncio.run(_beat(server, groups, seconds))
+        began = time.monotonic()
+        with Server(folder, *flags) as server:
+            figures["the server restarted: serving again after s"] = time.monotonic() - began
+            figures |= asyncio.run(_restart(server, groups))
+    return {
+        f"{groups:,} groups of {MEMBERS}: start to serving, s": loaded_s,
+        "resident beyond an empty server, MiB": resident / 2**20,
+        "bytes a member": resident / (groups * MEMBERS),
+    } | figures
+
+
+def _members(groups: int) -> Iterator[tuple[str, str]]:
+    for group in map(group_id, range(groups)):
+        for number in range(MEMBERS):
+            yield group, member_id(number, group)
+
+
+async def _beat(server: Server, groups: int, seconds: float) -> Figures:
+    usage = Usage(server.pid)
+    async with Fleet(server.address) as fleet:
+        fleet.adopt(_members(groups), generation=GENERATION)
+        timings = await fleet.beat_in_batches(
+            A_PROCESS, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start
+        )
+        share = usage.share()
+    return {
+        "beating every 3 s, 20 in a call: refused or lost": Goal(timings.failed, at_most=0),
+        "beating every 3 s, 20 in a call: server's CPU, % of a core": Goal(100 * share, at_most=60),
+        "beating every 3 s, 20 in a call: p99, ms": timings.percentile(99),
+    }
+
+
+async def _restart(server: Server, groups: int) -> Figures:
+    """Nobody has noticed that the server was gone; then every member is started anew, each with
+    the instance id that it had, as a rolling restart of the fleet does."""
+    usage = Usage(server.pid)
+    async with Fleet(server.address) as fleet:
+        fleet.adopt(_members(groups), generation=GENERATION)
+        timings = await fleet.beat_in_batches(A_PROCESS, every_s=BEAT_EVERY_S, seconds=0)
+        usage.start()
+        began = time.monotonic()
+        restarts = await fleet.restart(
+            (
+                (group, instance_id(number))
+                for group in map(group_id, range(groups))
+                for number in range(MEMBERS)
+            ),
+            protocol=PROTOCOL,
+            metadata=SUBSCRIPTION,
+            at_a_time=AT_A_TIME,
+        )
+        lasted = time.monotonic() - began
+        share = usage.share()
+        series = await asyncio.to_thread(scrape, server.metrics)
+    rebalances = sum(
+        value for name, value in series.items() if name.startswith("coordinator_rebalances_total")
+    )
+    restarted = groups * MEMBERS
+    return {
+        "the server restarted: members that were lost": Goal(timings.failed, at_most=0),
+        "all members restarted one by one (KIP-345): s": lasted,
+        "restarts/s": restarted / lasted,
+        "failed": Goal(restarts.failed, at_most=0),
+        "rebalances": Goal(rebalances, at_most=0),
+        "a restart (JoinGroup and SyncGroup): p50, ms": restarts.percentile(50),
+        "a restart: p99, ms": restarts.percentile(99),
+        "server's CPU meanwhile, % of a core": 100 * share,
+    }
