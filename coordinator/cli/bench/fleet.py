@@ -12,6 +12,7 @@ from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import (
     GENERATION,
     PROTOCOL,
+    STATIC_SESSION_TIMEOUT_MS,
     SUBSCRIPTION,
     fill,
     group_id,
@@ -92,6 +93,7 @@ async def _restart(server: Server, groups: int) -> Figures:
             ),
             protocol=PROTOCOL,
             metadata=SUBSCRIPTION,
+            session_timeout_ms=STATIC_SESSION_TIMEOUT_MS,
             at_a_time=AT_A_TIME,
         )
         lasted = time.monotonic() - began

@@ -22,6 +22,7 @@ MEMBERS, SHARDS = 5, 16
 GENERATION = 7
 GROUPS_AN_ENTRY = 500
 SESSION_TIMEOUT_MS = 45_000
+STATIC_SESSION_TIMEOUT_MS = 30 * 60_000
 PROTOCOL = "range"
 SUBSCRIPTION = encode_subscription(Subscription(("events",)))
 
@@ -42,7 +43,7 @@ def instance_id(number: int) -> str:
 
 
 def group_record(group_id: str, members: int = MEMBERS, *, static: bool = False) -> GroupMetadata:
-    """A group at rest, as a log has it."""
+    """A group at rest, as a log has it. Static members are given longer to be heard of."""
     records = tuple(
         MemberRecord(
             member_id(number, group_id),
@@ -50,7 +51,7 @@ def group_record(group_id: str, members: int = MEMBERS, *, static: bool = False)
             f"worker-{number}",
             "/10.0.0.1",
             60_000,
-            SESSION_TIMEOUT_MS,
+            STATIC_SESSION_TIMEOUT_MS if static else SESSION_TIMEOUT_MS,
             SUBSCRIPTION,
             encode_assignment(Assignment((TopicPartition("events", number),))),
         )
