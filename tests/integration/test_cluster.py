@@ -18,10 +18,10 @@ from tests.faults.stores import (
     missing_zookeeper,
 )
 from tests.integration.groups import commit_everywhere, members
-from tests.serving import Process, free_port
+from tests.integration.nodes import SHARDS, Nodes, three_nodes
 
 pytestmark = pytest.mark.timeout(240)
-GROUPS = SHARDS = 8
+GROUPS = SHARDS
 MEMBERS = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
 KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 
@@ -33,51 +33,6 @@ def store(request):
         pytest.skip(reason)
     with cluster() as running:
         yield f"{request.param}://{','.join(running.endpoints)}/test"
-
-
-class Nodes:
-    """Coordinators by number, each at an address of its own."""
-
-    def __init__(self, store: str) -> None:
-        self._store = store
-        self._ports: dict[int, int] = {}
-        self.running: dict[int, Process] = {}
-
-    @property
-    def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{port}" for port in self._ports.values()]
-
-    async def start(self, number: int) -> None:
-        port = self._ports.setdefault(number, free_port())
-        flags = (
-            "--store", self._store, "--node-id", str(number), "--shards", str(SHARDS),
-            "--listen", f"127.0.0.1:{port}", "--metrics-listen", "", "--console-listen", "",
-            "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "1000",
-        )  # fmt: skip
-        self.running[number] = await asyncio.to_thread(Process, *flags)
-
-    async def stop(self, number: int) -> None:
-        process = self.running.pop(number)
-        process.signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait) == 0
-
-    async def kill(self, number: int) -> None:
-        await asyncio.to_thread(self.running.pop(number).kill)
-
-    def kill_all(self) -> None:
-        for process in self.running.values():
-            process.kill()
-
-
-@contextlib.asynccontextmanager
-async def three_nodes(store: str):
-    nodes = Nodes(store)
-    try:
-        for number in (1, 2, 3):
-            await nodes.start(number)
-        yield nodes
-    finally:
-        nodes.kill_all()
 
 
 async def nothing_happens(some, seconds: float) -> None:
