@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coordinator.console.server import ConsoleServer
+from coordinator.cli.pages import Pages
+from coordinator.cli.security_log import log_security
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
+from coordinator.security.loading import Security
 from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
@@ -25,25 +26,27 @@ from coordinator.storage.log import CannotOpen, Damaged, LogError
 CANNOT_START = 1
 
 
-def serve(settings: Settings, *, supervised: bool = False) -> int:
+def serve(settings: Settings, security: Security, *, supervised: bool = False) -> int:
     """Run a node; SIGTERM and SIGINT end it gracefully.
 
     Args:
+        security: made of the same settings.
         supervised: so does the end of standard input, whose other end the supervisor holds.
     Returns:
         The exit status: 0 after a graceful stop, 1 if it could not start.
     """
     if sys.platform == "win32":
-        return asyncio.run(_serve(settings, supervised))
+        return asyncio.run(_serve(settings, security, supervised))
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_serve(settings, supervised))
-    return int(uvloop.run(_serve(settings, supervised)))
+        return asyncio.run(_serve(settings, security, supervised))
+    return int(uvloop.run(_serve(settings, security, supervised)))
 
 
-async def _serve(settings: Settings, supervised: bool) -> int:
+async def _serve(settings: Settings, security: Security, supervised: bool) -> int:
     logger = configure(settings.log_format, settings.log_level)
+    log_security(security, settings, logger)
     event_log = EventLog(logger)
 
     def on_events(events: Sequence[Event], now_ms: int) -> None:
@@ -69,7 +72,7 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    peers = Peers(settings.node_id)
+    peers = Peers(settings.node_id, security.credentials())
     node = Node(
         settings,
         watchers=watchers,
@@ -77,12 +80,13 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         coordination=stores.coordination,
         fetch=peers.fetch,
     )
-    server = CoordinatorServer(node, on_malformed=on_malformed)
+    server = CoordinatorServer(node, on_malformed=on_malformed, security=security)
     metrics = Metrics(
         stats=node.stats,
         loop_lag_s=lambda: node.loop_lag_s,
         calls=lambda: server.rpc.calls,
         cluster=node.cluster_stats,
+        security=security,
         groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
         group_stats=node.group_stats,
     )
@@ -95,23 +99,26 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     try:
         port = await server.listen()
         host, _ = settings.listen_address
-        logger.info("loading", address=f"{host}:{port}", store=settings.store)
+        address = f"{host}:{port}"
+        logger.info("loading", address=address, store=settings.store)
         if not await _load(server, stopping):
             await server.stop()
             return 0
-        pages = _Pages(settings, metrics, f"{host}:{port}")
+        pages = Pages(settings, security, metrics, server.advertised if security.tls else address)
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
     logger.info(
         "serving",
-        address=f"{host}:{port}",
+        address=address,
         metrics=pages.metrics_url,
         console=pages.console_url,
         shards=settings.shards,
     )
+    watching = asyncio.create_task(security.watch())
     await stopping.wait()
+    watching.cancel()
     if supervised:
         loop.remove_reader(sys.stdin)
     logger.info("stopping")
@@ -120,33 +127,6 @@ async def _serve(settings: Settings, supervised: bool) -> int:
     pages.close()
     logger.info("stopped")
     return 0
-
-
-class _Pages:
-    """What is served over HTTP: metrics, and the console.
-
-    Raises:
-        OSError: an address cannot be bound.
-    """
-
-    def __init__(self, settings: Settings, metrics: Metrics, address: str) -> None:
-        self.metrics_url: str | None = None
-        self.console_url: str | None = None
-        with contextlib.ExitStack() as opened:
-            if settings.metrics_address is not None:
-                host, _ = settings.metrics_address
-                port, stop = metrics.serve(*settings.metrics_address)
-                opened.callback(stop)
-                self.metrics_url = f"http://{host}:{port}/metrics"
-            if settings.console_address is not None:
-                console = ConsoleServer(*settings.console_address, address)
-                opened.callback(console.close)
-                self.console_url = console.url
-            self._closing = opened.pop_all()
-
-    def close(self) -> None:
-        """Serve no more."""
-        self._closing.close()
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:

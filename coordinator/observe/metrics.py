@@ -8,8 +8,9 @@ no group but those on a list: their number has no bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, MetricsHandler
 
 from coordinator import __version__
 from coordinator.core.events import (
@@ -34,6 +35,7 @@ from coordinator.observe.gauges import (
     Stats,
 )
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
+from coordinator.observe.security_gauges import Secured, SecurityGauges
 
 APPENDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
@@ -46,6 +48,7 @@ class Metrics:
         loop_lag_s: how late the event loop was when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
         cluster: this node's place; None: it is not told.
+        security: certificate, refusals, reloads; None: they are not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
 
@@ -56,6 +59,7 @@ class Metrics:
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
         cluster: Callable[[], Cluster] | None = None,
+        security: Secured | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
     ) -> None:
@@ -115,6 +119,8 @@ class Metrics:
         self.registry.register(ShardGauges(stats, loop_lag_s, calls))
         if cluster is not None:
             self.registry.register(ClusterGauges(cluster))
+        if security is not None:
+            self.registry.register(SecurityGauges(security))
         if groups:
             self.registry.register(ListedGroups(listed, group_stats))
 
@@ -143,17 +149,6 @@ class Metrics:
         self._appends.observe(seconds)
         self._append_records.observe(records)
 
-    def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve /metrics from a thread; the port that was bound, and how to stop.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        server, thread = start_http_server(port, host, registry=self.registry)
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return int(server.server_port), stop
+    def page(self) -> type[BaseHTTPRequestHandler]:
+        """What answers a request for /metrics."""
+        return MetricsHandler.factory(self.registry)
