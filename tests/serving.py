@@ -118,6 +118,7 @@ class Process:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[dict] = []
+        self.other = ""
         self.address = self.metrics = self.console = None
         self._serving = threading.Event()
         # Somebody has to read: a server whose log nobody takes stands still.
@@ -147,7 +148,9 @@ class Process:
     def _read(self) -> None:
         with self._process.stderr as log:
             for text in log:
-                if text.startswith("{"):  # The others are gRPC's own.
+                if not text.startswith("{"):
+                    self.other += text  # Mostly gRPC's own.
+                else:
                     line = json.loads(text)
                     self.lines.append(line)
                     if line["event"] == "serving":

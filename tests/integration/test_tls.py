@@ -20,6 +20,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.certificates import Authority, content, replace
+from tests.integration.groups import eventually
 from tests.serving import Process, running
 
 
@@ -112,13 +113,6 @@ async def test_only_tls_1_2_and_newer_is_spoken(ca):
             old = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.to_thread(shaken, port, ca.file, most=old)
-
-
-async def eventually(check, seconds: float = 10.0) -> None:
-    """Until it is true."""
-    async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(check):  # noqa: ASYNC110  # It is asked, not told.
-            await asyncio.sleep(0.02)
 
 
 async def test_a_new_certificate_is_shown_to_new_connections_and_old_ones_go_on(ca):
