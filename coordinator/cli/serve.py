@@ -90,12 +90,7 @@ async def _serve(settings: Settings, security: Security, supervised: bool) -> in
         groups=[pattern.strip() for pattern in settings.metrics_groups.split(",") if pattern],
         group_stats=node.group_stats,
     )
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if supervised:
-        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
+    stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
         host, _ = settings.listen_address
@@ -120,13 +115,24 @@ async def _serve(settings: Settings, security: Security, supervised: bool) -> in
     await stopping.wait()
     watching.cancel()
     if supervised:
-        loop.remove_reader(sys.stdin)
+        asyncio.get_running_loop().remove_reader(sys.stdin)
     logger.info("stopping")
     await server.stop()
     await peers.close()
     pages.close()
     logger.info("stopped")
     return 0
+
+
+def _told_to_stop(supervised: bool) -> asyncio.Event:
+    """Set by a signal, or when the supervisor has gone."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if supervised:
+        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
+    return stopping
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:

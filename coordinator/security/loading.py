@@ -91,7 +91,7 @@ class Security:
     def _try(self, what: str, make: Callable[[], None]) -> None:
         try:
             make()
-        except CannotSecure as error:
+        except Exception as error:  # noqa: BLE001  # Whatever it is, the next change must be seen.
             self.reload_failures += 1
             self.on_failure(f"{what} not reloaded, the old stay in force: {error}")
         else:

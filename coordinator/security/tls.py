@@ -129,11 +129,12 @@ def _checked(cert_file: str, key_file: str, client_ca_file: str, *, now_s: float
     key = _read(key_file)
     try:
         private = load_pem_private_key(key, password=None)
+        belongs = private.public_key() == certificate_chain[0].public_key()
     except TypeError:
         raise CannotSecure(f"{key_file}: the key has a password; give one without") from None
     except (ValueError, UnsupportedAlgorithm):
         raise CannotSecure(f"{key_file}: no PEM key that can be read") from None
-    if private.public_key() != certificate_chain[0].public_key():
+    if not belongs:
         raise CannotSecure(f"{key_file}: the key does not belong to the certificate in {cert_file}")
     for certificate in certificate_chain:
         if certificate.not_valid_after_utc.timestamp() <= now_s:
