@@ -39,5 +39,9 @@ def log_security(
     if security.tls is not None:
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
+        host = settings.advertised_host or settings.listen_address[0]
+        if not security.tls.material.is_for(host):
+            what = f"the certificate is not for {host}, where others are told to find this node"
+            logger.warning("certificate_of_another_name", what=what)
         if security.guard is None:
             logger.warning("insecure", what="whoever reaches this node may do everything")

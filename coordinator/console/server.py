@@ -16,7 +16,7 @@ import grpc
 
 from coordinator.client.admin import GroupAdmin
 from coordinator.console import views
-from coordinator.dial import Credentials
+from coordinator.dial import CannotDial, Credentials
 from coordinator.observe.timeline import as_svg
 from coordinator.security.authenticator import bearer_token
 from coordinator.security.http import Doorkeeper, Page, behind, refuse
@@ -83,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_for_us(self) -> bool:
         """False if a page from elsewhere has had its name point here (DNS rebinding)."""
+        if self.server.needs_token:
+            return True  # Such a page has no token to send.
         name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         if name in ("localhost", self.server.host):
             return True
@@ -100,6 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with GroupAdmin(self.server.bootstrap, credentials=self._credentials()) as admin:
                 kind, body = ask(admin, query)
+        except CannotDial as error:
+            self._send_text(HTTPStatus.BAD_GATEWAY, str(error))
         except (LookupError, ValueError) as error:
             self._send_text(HTTPStatus.NOT_FOUND, str(error.args[-1]))
         except grpc.RpcError as error:

@@ -53,24 +53,31 @@ class JwtVerifier:
         Raises:
             Unauthenticated: it is not sound. KeysUnavailable: nobody can say.
         """
+        key = self._key_of(token)
         try:
             claims = jwt.decode(
                 token,
-                self._find_key(token),
+                key,
                 algorithms=ALGORITHMS,
                 audience=self._audience,
                 issuer=self._issuer or None,
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "aud", self._claim]},
             )
-        except jwt.PyJWKClientConnectionError as error:
-            raise KeysUnavailable("the keys for tokens cannot be fetched; try again") from error
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise Unauthenticated(f"the token is not valid ({type(error).__name__})") from error
         subject = claims[self._claim]
         if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 256:
             raise Unauthenticated(f"the token's {self._claim} is not a name")
         return Claims(subject, float(claims["exp"]) + LEEWAY_S)
+
+    def _key_of(self, token: str) -> jwt.PyJWK:
+        try:
+            return self._find_key(token)
+        except (jwt.PyJWKClientConnectionError, jwt.PyJWKSetError, json.JSONDecodeError) as error:
+            raise KeysUnavailable("the keys for tokens cannot be fetched; try again") from error
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise Unauthenticated(f"the token is not valid ({type(error).__name__})") from error
 
 
 def keys_of_url(url: str) -> FindKey:

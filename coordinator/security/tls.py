@@ -12,22 +12,34 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
 from coordinator.security.errors import CannotSecure
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate  # Its library is optional.
 
 NEEDS_EXTRA = "TLS needs the extra: consumer-group-coordinator[tls]"
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What was read, as it was checked. `not_after_s`: when the first of the chain expires."""
+    """What was read, as it was checked. `not_after_s`: when the first of the chain expires.
+    `hosts`: the names and addresses that the certificate is for."""
 
     key: bytes
     chain: bytes
     client_ca: bytes | None
     not_after_s: float
+    hosts: tuple[str, ...]
+
+    def is_for(self, host: str) -> bool:
+        """True if clients that call the node by this name will believe it."""
+        host = host.strip("[]").lower()
+        anything_in = "*." + host.partition(".")[2]
+        return any(name.lower() in (host, anything_in) for name in self.hosts)
 
 
 class ServerTls:
@@ -149,7 +161,18 @@ def _checked(cert_file: str, key_file: str, client_ca_file: str, *, now_s: float
         if all(authority.not_valid_after_utc.timestamp() <= now_s for authority in authorities):
             raise CannotSecure(f"{client_ca_file}: the authority's certificate has expired")
     not_after_s = min(c.not_valid_after_utc.timestamp() for c in certificate_chain)
-    return Material(key, chain, client_ca, not_after_s)
+    return Material(key, chain, client_ca, not_after_s, _hosts(certificate_chain[0]))
+
+
+def _hosts(certificate: Certificate) -> tuple[str, ...]:
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *map(str, addresses))
 
 
 def _read(path: str) -> bytes:

@@ -401,6 +401,11 @@ async def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(tmp_path):
     async with running(**settings) as server:
         assert await beats(server, issuer.token("alice")) is CODE.UNAVAILABLE
         assert server.server.rpc.calls[("Heartbeat", "UNAVAILABLE")] == 1
+    for text in ("<html>sorry</html>", '{"keys": []}'):
+        issuer.jwks = text
+        with issuer.serving() as url:
+            async with running(**{**settings, "auth_jwks": url}) as server:
+                assert await beats(server, issuer.token("alice")) is CODE.UNAVAILABLE
 
 
 async def test_a_stream_ends_when_its_token_does(tmp_path):

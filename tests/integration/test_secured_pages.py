@@ -141,6 +141,8 @@ def test_the_console_shows_what_its_reader_may_read(desk):
                 other.poll(timeout=0.1)
             for headers in (bearer(team), basic(team.token)):  # A program, and a browser.
                 assert get(console, headers)[0] == 200
+                # By whatever name: only a page without a login must fear other names.
+                assert get(console, {**headers, "Host": "groups.example"})[0] == 200
                 status, text = get(f"{console}api/groups", headers)
                 assert [group["group"] for group in json.loads(text)] == ["team-1"]
                 assert get(f"{console}api/group?group=team-1", headers)[0] == 200

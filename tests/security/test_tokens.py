@@ -79,11 +79,12 @@ def test_what_was_found_out_is_remembered_for_a_while_and_under_its_hash():
     assert caller.principal == "token:grafana"
     assert authenticator.remembered(token) is caller
     assert authenticator.is_current(caller)
+    # The file was read again: whatever is in it now, the caller is looked at anew.
+    assert not Authenticator(known, clock=clock).is_current(caller)
     assert token not in repr(vars(authenticator)) + repr(caller)
     clock.now += REMEMBER_S
     assert authenticator.remembered(token) is None
     assert not authenticator.is_current(caller)
-    assert not Authenticator(known, clock=clock).is_current(caller)
 
 
 def test_a_token_that_nobody_has_is_refused_and_not_repeated():
