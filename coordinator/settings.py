@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.core.config import GroupConfig
+from coordinator.dial import CLIENT_PREFIX
 
 ENVIRONMENT_PREFIX = "COORDINATOR_"
 NODE_PORTS = 10
@@ -61,6 +62,46 @@ class Settings(GroupConfig):
 
     advertised_port: int = 0
     """Port that FindCoordinator names; 0: the one bound."""
+
+    tls_cert_file: str = ""
+    """PEM file of this node's certificate, with those between it and its authority; then
+    everything is served over TLS. Read again when it changes; empty: plain text."""
+
+    tls_key_file: str = ""
+    """PEM file of the key to tls_cert_file."""
+
+    tls_client_ca_file: str = ""
+    """PEM file of the authorities of clients: calls need a certificate of theirs; empty: none."""
+
+    tls_peer_ca_file: str = ""
+    """PEM file of the authorities of other nodes' certificates; empty: tls_client_ca_file, or else
+    the system's."""
+
+    auth_tokens_file: str = ""
+    """File of static bearer tokens, hashed; `coordinator token new` makes its lines."""
+
+    auth_jwks: str = ""
+    """File or URL of the keys (JWKS) that JSON web tokens are signed with; empty: none."""
+
+    auth_jwt_audience: str = ""
+    """The audience that a JSON web token must be for. Needed with auth_jwks."""
+
+    auth_jwt_issuer: str = ""
+    """The issuer that a JSON web token must be from; empty: any whose key is known."""
+
+    auth_jwt_claim: str = "sub"
+    """The claim of a JSON web token that names its principal."""
+
+    auth_rules_file: str = ""
+    """TOML file of rules: who may do what with which groups, and nothing else; empty: whoever is
+    recognised may do everything."""
+
+    auth_peer_token_file: str = ""
+    """File with the token that this node shows to others, where certificates do not say it."""
+
+    insecure: bool = False
+    """Serve plain text beyond this machine, and metrics and console to anyone: only where nobody
+    else can reach the network."""
 
     node_id: int = 0
     """This node's number. Nodes that share a store need different ones; 0: chosen at random."""
@@ -180,6 +221,11 @@ class Settings(GroupConfig):
         return int(found[1]), int(found[2])
 
     @property
+    def is_guarded(self) -> bool:
+        """True if callers must say who they are."""
+        return bool(self.tls_client_ca_file or self.auth_tokens_file or self.auth_jwks)
+
+    @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port of the gRPC server."""
         address = _address("listen", self.listen)
@@ -278,7 +324,7 @@ def load(
             values[name] = _parse(_known(name), value)
             origins[name] = str(file)
     for variable, value in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX):
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(CLIENT_PREFIX):
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
             values[name] = _parse(_known(name), value)
             origins[name] = variable

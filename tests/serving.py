@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ import threading
 
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
+from coordinator.security.loading import load
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
 
@@ -34,6 +36,7 @@ class Running:
         self.failures: list = []
         self.recoveries: list = []
         self.malformed: list = []
+        self.refused: list = []
         self.node = Node(
             Settings(**{**FAST, **settings}),
             watchers=Watchers(
@@ -43,8 +46,13 @@ class Running:
             ),
             log=log,
         )
+        self.security = load(self.node.settings)
+        if self.security.guard is not None:
+            self.security.guard.on_refusal = self.refused.append
         self.server = CoordinatorServer(
-            self.node, on_malformed=lambda *what: self.malformed.append(what)
+            self.node,
+            on_malformed=lambda *what: self.malformed.append(what),
+            security=self.security,
         )
 
     @property
@@ -61,9 +69,11 @@ async def running(**settings):
     it = Running(**settings)
     await it.server.listen()
     await it.server.load()
+    watching = asyncio.create_task(it.security.watch(look_s=0.05))
     try:
         yield it
     finally:
+        watching.cancel()
         await it.server.stop()
     assert it.failures == []
 
@@ -108,6 +118,7 @@ class Process:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[dict] = []
+        self.other = ""
         self.address = self.metrics = self.console = None
         self._serving = threading.Event()
         # Somebody has to read: a server whose log nobody takes stands still.
@@ -137,7 +148,9 @@ class Process:
     def _read(self) -> None:
         with self._process.stderr as log:
             for text in log:
-                if text.startswith("{"):  # The others are gRPC's own.
+                if not text.startswith("{"):
+                    self.other += text  # Mostly gRPC's own.
+                else:
                     line = json.loads(text)
                     self.lines.append(line)
                     if line["event"] == "serving":

@@ -113,7 +113,7 @@ IMPORTS = [
     ("coordinator/shard/shard.py", "from coordinator.storage import log"),
     ("timer/wheel.py", "import coordinator"),
     *[("coordinator/client/x.py", f"import coordinator.{name}") for name in (
-        "core", "shard", "runtime", "storage", "service", "cluster", "observe"
+        "core", "shard", "runtime", "storage", "service", "cluster", "observe", "security"
     )],
     *[("coordinator/spark/x.py", f"from coordinator.{name} import y") for name in (
         "core", "shard", "runtime", "storage", "service", "cluster", "observe"

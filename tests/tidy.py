@@ -48,7 +48,9 @@ PathRule = Callable[[Collection[str]], Iterator[str]]
 WAITING = "asyncio time random uuid os threading grpc structlog prometheus_client logging".split()
 SERVER = [
     f"coordinator.{part}"
-    for part in "cli cluster core observe runtime service settings shard storage testing".split()
+    for part in (
+        "cli cluster core observe runtime security service settings shard storage testing"
+    ).split()
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from coordinator.cli.output import Row, add_common_flags, show
+from coordinator.cli.output import Row, add_common_flags, credentials_of, show
 from coordinator.client.cluster import ClusterAdmin
 
 ABSENT = "-"
@@ -37,7 +37,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry an action out and print its rows; the exit status."""
-    with ClusterAdmin(options.bootstrap) as admin:
+    with ClusterAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: options.action(admin, options))
 
 

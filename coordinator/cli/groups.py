@@ -10,7 +10,7 @@ from pathlib import Path
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
 from coordinator.cli import log_offsets, reset
-from coordinator.cli.output import Row, add_common_flags, show
+from coordinator.cli.output import Row, add_common_flags, credentials_of, show
 from coordinator.client.admin import GroupAdmin
 
 ABSENT = "-"
@@ -78,7 +78,7 @@ def _add_reset_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry an action out and print its rows; the exit status."""
-    with GroupAdmin(options.bootstrap) as admin:
+    with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: options.action(admin, options))
 
 

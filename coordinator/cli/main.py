@@ -16,10 +16,13 @@ from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.log import add_parsers as add_log_parsers
 from coordinator.cli.replay import add_parser as add_replay_parser
+from coordinator.cli.token import add_parser as add_token_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
 from coordinator.settings import InvalidSetting, Settings, load, meanings
 
 USAGE_ERROR = 2
+SWITCHES = ("insecure",)
+"""Settings whose flag needs no value."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
                 dest=f"setting_{setting}",
                 metavar="VALUE",
                 help=meaning.replace("%", "%%"),
+                nargs="?" if setting in SWITCHES else None,
+                const="true" if setting in SWITCHES else None,
             )
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
@@ -61,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "cluster", help="look at nodes, and move shards", description="Look at nodes, move shards."
     )
     add_cluster_parsers(cluster)
+    add_token_parser(commands)
     log = commands.add_parser(
         "log", help="look into a data folder", description="Look into a data folder."
     )
@@ -120,15 +126,18 @@ def _settings(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
 def _serve(options: argparse.Namespace) -> int:
     from coordinator.cli.serve import serve
     from coordinator.cli.supervisor import supervise
+    from coordinator.security.errors import CannotSecure
+    from coordinator.security.loading import load as load_security
 
     try:
         settings, _ = _settings(options)
-    except (InvalidSetting, OSError) as error:
+        security = load_security(settings)
+    except (InvalidSetting, CannotSecure, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return USAGE_ERROR
     if settings.nodes > 1:
         return supervise(settings, options.arguments)
-    return serve(settings, supervised=options.supervised)
+    return serve(settings, security, supervised=options.supervised)
 
 
 def _config(options: argparse.Namespace) -> int:

@@ -6,11 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import grpc
 
+from coordinator.dial import CLIENT_PREFIX, Credentials
+
 Row = dict[str, str]
 FAILED = 1
+REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def _table(rows: list[Row]) -> str:
@@ -49,7 +53,45 @@ def add_common_flags(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,…]",
         help="any node; several with commas between",
     )
+    add_credential_flags(command)
     command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+
+
+def add_credential_flags(command: argparse.ArgumentParser) -> None:
+    """Whom to trust, and who one is; without a flag, what the environment says."""
+    for flag, meaning in (
+        ("--tls-ca", "PEM file of the authorities of the nodes' certificates"),
+        ("--tls-cert", "PEM file of your certificate"),
+        ("--tls-key", "PEM file of its key"),
+        ("--token-file", "file with your bearer token"),
+    ):
+        variable = CLIENT_PREFIX + flag.removeprefix("--").replace("-", "_").upper()
+        command.add_argument(flag, metavar="FILE", help=f"{meaning}; else ${variable}")
+    command.add_argument("--tls", action="store_true", help="TLS, with the system's authorities")
+    command.add_argument(
+        "--insecure", action="store_true", help="send the token without TLS, too, to other machines"
+    )
+
+
+def credentials_of(options: argparse.Namespace) -> Credentials:
+    """What the flags say, and for the others the environment."""
+    told = Credentials.from_environment()
+    return replace(
+        told,
+        tls=options.tls or told.tls,
+        ca_file=options.tls_ca or told.ca_file,
+        cert_file=options.tls_cert or told.cert_file,
+        key_file=options.tls_key or told.key_file,
+        token_file=options.token_file or told.token_file,
+        insecure=options.insecure or told.insecure,
+    )
+
+
+def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
+    """What was wrong with a call, in a line."""
+    if error.code() in REFUSALS:
+        return f"{options.bootstrap} refuses: {error.details()}"
+    return f"no answer from {options.bootstrap}: {error.details()}"
 
 
 def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
@@ -57,8 +99,7 @@ def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
     try:
         rows = action()
     except grpc.RpcError as error:
-        what = f"no answer from {options.bootstrap}: {error.details()}"
-        print(f"coordinator: {what}", file=sys.stderr)
+        print(f"coordinator: {complaint(options, error)}", file=sys.stderr)
         return FAILED
     except (LookupError, ValueError, OSError) as error:
         print(f"coordinator: {error.args[-1]}", file=sys.stderr)

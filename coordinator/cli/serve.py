@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from coordinator.console.server import ConsoleServer
+from coordinator.cli.pages import Pages
+from coordinator.cli.security_log import log_security
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.garbage import ShortPauses
+from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
+from coordinator.security.loading import Security
 from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
@@ -27,31 +28,24 @@ from coordinator.storage.log import CannotOpen, Damaged, LogError
 CANNOT_START = 1
 
 
-def serve(settings: Settings, *, supervised: bool = False) -> int:
+def serve(settings: Settings, security: Security, *, supervised: bool = False) -> int:
     """Run a node; SIGTERM and SIGINT end it gracefully.
 
     Args:
+        security: made of the same settings.
         supervised: so does the end of standard input, whose other end the supervisor holds.
     Returns:
         The exit status: 0 after a graceful stop, 1 if it could not start.
     """
     with ShortPauses() as pauses:
-        return event_loop()(_serve(settings, supervised, pauses))
+        return run(_serve(settings, security, supervised, pauses))
 
 
-def event_loop() -> Callable[[Coroutine[Any, Any, int]], int]:
-    """What runs a coroutine to its end: uvloop where it is installed, else asyncio."""
-    if sys.platform != "win32":
-        with contextlib.suppress(ImportError):
-            import uvloop
-
-            run: Callable[[Coroutine[Any, Any, int]], int] = uvloop.run
-            return run
-    return asyncio.run
-
-
-async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> int:
+async def _serve(
+    settings: Settings, security: Security, supervised: bool, pauses: ShortPauses
+) -> int:
     logger = configure(settings.log_format, settings.log_level)
+    log_security(security, settings, logger)
     event_log = EventLog(logger)
 
     def on_events(events: Sequence[Event], now_ms: int) -> None:
@@ -83,7 +77,7 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    peers = Peers(settings.node_id)
+    peers = Peers(settings.node_id, security.credentials())
     node = Node(
         settings,
         watchers=watchers,
@@ -91,36 +85,36 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
         coordination=stores.coordination,
         fetch=peers.fetch,
     )
-    server = CoordinatorServer(node, on_malformed=on_malformed, on_heartbeat=on_heartbeat)
-    metrics = _metrics_of(server, pauses)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if supervised:
-        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
+    server = CoordinatorServer(
+        node, on_malformed=on_malformed, on_heartbeat=on_heartbeat, security=security
+    )
+    metrics = _metrics_of(server, pauses, security)
+    stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
         host, _ = settings.listen_address
-        logger.info("loading", address=f"{host}:{port}", store=settings.store)
+        address = f"{host}:{port}"
+        logger.info("loading", address=address, store=settings.store)
         if not await _load(server, stopping):
             await server.stop()
             return 0
-        pages = _Pages(settings, metrics, f"{host}:{port}")
+        pages = Pages(settings, security, metrics, server.advertised if security.tls else address)
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
     logger.info(
         "serving",
-        address=f"{host}:{port}",
+        address=address,
         metrics=pages.metrics_url,
         console=pages.console_url,
         shards=settings.shards,
     )
+    watching = asyncio.create_task(security.watch())
     await stopping.wait()
+    watching.cancel()
     if supervised:
-        loop.remove_reader(sys.stdin)
+        asyncio.get_running_loop().remove_reader(sys.stdin)
     logger.info("stopping")
     await server.stop()
     await peers.close()
@@ -129,7 +123,7 @@ async def _serve(settings: Settings, supervised: bool, pauses: ShortPauses) -> i
     return 0
 
 
-def _metrics_of(server: CoordinatorServer, pauses: ShortPauses) -> Metrics:
+def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Security) -> Metrics:
     node = server.node
     patterns = node.settings.metrics_groups.split(",")
     return Metrics(
@@ -139,36 +133,21 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses) -> Metrics:
         heartbeats=lambda: server.rpc.heartbeats,
         cluster=node.cluster_stats,
         pauses=pauses,
+        security=security,
         groups=[pattern.strip() for pattern in patterns if pattern],
         group_stats=node.group_stats,
     )
 
 
-class _Pages:
-    """What is served over HTTP: metrics, and the console.
-
-    Raises:
-        OSError: an address cannot be bound.
-    """
-
-    def __init__(self, settings: Settings, metrics: Metrics, address: str) -> None:
-        self.metrics_url: str | None = None
-        self.console_url: str | None = None
-        with contextlib.ExitStack() as opened:
-            if settings.metrics_address is not None:
-                host, _ = settings.metrics_address
-                port, stop = metrics.serve(*settings.metrics_address)
-                opened.callback(stop)
-                self.metrics_url = f"http://{host}:{port}/metrics"
-            if settings.console_address is not None:
-                console = ConsoleServer(*settings.console_address, address)
-                opened.callback(console.close)
-                self.console_url = console.url
-            self._closing = opened.pop_all()
-
-    def close(self) -> None:
-        """Serve no more."""
-        self._closing.close()
+def _told_to_stop(supervised: bool) -> asyncio.Event:
+    """Set by a signal, or when the supervisor has gone."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if supervised:
+        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
+    return stopping
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:

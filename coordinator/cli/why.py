@@ -12,8 +12,9 @@ from typing import Any
 
 import grpc
 
-from coordinator.cli.output import Row, add_common_flags, show
+from coordinator.cli.output import Row, add_common_flags, complaint, credentials_of, show
 from coordinator.client.admin import GroupAdmin
+from coordinator.dial import CannotDial
 from coordinator.observe.explain import spell
 from coordinator.observe.timeline import as_svg, as_text
 
@@ -97,14 +98,17 @@ def _timeline(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    with GroupAdmin(options.bootstrap) as admin:
+    with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         try:
             for rebalance in admin.watch_rebalances(options.group):
                 print("\n".join(rebalance.explanation), end="\n\n", flush=True)
         except KeyboardInterrupt:
             return 0
         except grpc.RpcError as error:
-            print(f"coordinator: {error.details()}", file=sys.stderr)
+            print(f"coordinator: {complaint(options, error)}", file=sys.stderr)
+            return 1
+        except CannotDial as error:
+            print(f"coordinator: {error}", file=sys.stderr)
             return 1
     return 0
 
@@ -152,7 +156,7 @@ def _tell(
     text: Callable[[GroupAdmin], str | None],
 ) -> int:
     """Text for people, rows for programs; with no text, the rows are for both."""
-    with GroupAdmin(options.bootstrap) as admin:
+    with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
 
         def tell() -> list[Row]:
             if options.output == "table" and (words := text(admin)) is not None:

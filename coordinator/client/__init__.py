@@ -26,12 +26,15 @@ from coordinator.client.machine import MemberConfig
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.session import GroupMember
 from coordinator.client.sync import BlockingMember
+from coordinator.dial import CannotDial, Credentials
 
 __all__ = [
     "Assigned",
     "BlockingMember",
+    "CannotDial",
     "CommitFailed",
     "CoordinatorError",
+    "Credentials",
     "FatalError",
     "GroupMember",
     "Lost",

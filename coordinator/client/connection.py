@@ -10,6 +10,7 @@ import grpc
 
 from coordinator.client.errors import CommitFailed, Unavailable
 from coordinator.client.retry import BackOff
+from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -28,6 +29,15 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+TURNED_AWAY = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+    }
+)
+"""What no other node would answer otherwise."""
+
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _RETRIABLE = _ELSEWHERE | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
@@ -36,6 +46,7 @@ class Connection:
     """At most one channel, to the coordinator of one group.
 
     Args:
+        credentials: what the member shows, and whom it trusts.
         find_timeout_s: how long one address may take to say where the coordinator is.
         clock: epoch milliseconds. random: from 0 to 1, below 1.
     """
@@ -45,11 +56,13 @@ class Connection:
         bootstrap: Sequence[str],
         group_id: str,
         *,
+        credentials: Credentials,
         find_timeout_s: float,
         clock: Callable[[], int],
         random: Callable[[], float],
     ) -> None:
         self._bootstrap = list(bootstrap)
+        self._credentials = credentials
         self._find_timeout_s = find_timeout_s
         self._group_id = group_id
         self._clock = clock
@@ -74,9 +87,11 @@ class Connection:
         async with self._finding:
             stub = await self._found()
         try:
-            return await getattr(stub, method)(request, timeout=timeout_s)
+            return await getattr(stub, method)(
+                request, timeout=timeout_s, metadata=self._credentials.metadata()
+            )
         except grpc.aio.AioRpcError as error:
-            if stub is self._stub and error.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+            if stub is self._stub and error.code() not in TURNED_AWAY:
                 await self.close()
             raise
         except asyncio.CancelledError:
@@ -94,11 +109,12 @@ class Connection:
             return self._stub
         failure: grpc.aio.AioRpcError | None = None
         for address in tuple(self._bootstrap):
-            channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = self._credentials.open_aio(address, CHANNEL_OPTIONS)
             try:
                 found = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
                     pb.FindCoordinatorRequest(group_id=self._group_id),
                     timeout=self._find_timeout_s,
+                    metadata=self._credentials.metadata(),
                 )
             except grpc.aio.AioRpcError as error:
                 failure = error
@@ -110,7 +126,7 @@ class Connection:
             target = f"{found.host}:{found.port}"
             if found.host and found.port > 0 and target != address:
                 await channel.close()
-                channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+                channel = self._credentials.open_aio(target, CHANNEL_OPTIONS)
             self._channel = channel
             self._stub = group_pb2_grpc.GroupCoordinatorStub(channel)
             return self._stub
@@ -134,7 +150,7 @@ class Connection:
         Returns:
             The answer, and whether an earlier attempt may have arrived too.
         Raises:
-            CommitFailed: the request is malformed.
+            CommitFailed: the request is malformed, or this member may not make it.
             Unavailable: nobody answered for 30 s.
         """
         pause = BackOff(self._random)
@@ -144,8 +160,8 @@ class Connection:
             try:
                 response = await self.call(method, request, CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
-                if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                    raise CommitFailed(error.details() or "", "INVALID_ARGUMENT") from error
+                if error.code() in TURNED_AWAY:
+                    raise CommitFailed(error.details() or "", error.code().name) from error
                 if self._clock() >= give_up_ms:
                     raise Unavailable(f"no coordinator answered: {error.details()}") from error
                 repeated = True

@@ -22,8 +22,9 @@ class CoordinatorError(Exception):
 class FatalError(CoordinatorError):
     """The group will not have this member: trying again with the same settings cannot help.
 
-    Another process owns its instance id, its protocols do not fit, the group is full, or
-    a setting is out of bounds. The member has stopped; its partitions were lost.
+    Another process owns its instance id, its protocols do not fit, the group is full, a
+    setting is out of bounds, or the coordinator does not know who it is (`code` UNAUTHENTICATED)
+    or does not let it in (PERMISSION_DENIED). The member has stopped; its partitions were lost.
     """
 
 

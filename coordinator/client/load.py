@@ -245,9 +245,7 @@ class Fleet:
         beats: list[Callable[[], Awaitable[int]]] = []
         streaming: list[Any] = []
         for number, start in enumerate(range(0, len(self._members), batch)):
-            request = pb.HeartbeatBatchRequest(
-                heartbeats=map(_heartbeat_of, self._members[start : start + batch])
-            )
+            request = heartbeat_batch(map(_heartbeat_of, self._members[start : start + batch]))
             stub = self._stub(number)
             if streams:
                 stream = stub.HeartbeatStream()
@@ -275,15 +273,7 @@ class Fleet:
     async def _join(
         self, stub: Any, group_id: str, member_id: str = "", *, two_phase: bool = True
     ) -> pb.JoinGroupResponse:
-        request = pb.JoinGroupRequest(
-            require_known_member_id=two_phase,
-            group_id=group_id,
-            member_id=member_id,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
-            protocol_type="load",
-            protocols=[pb.JoinGroupRequest.Protocol(name="share")],
-        )
+        request = join(group_id, two_phase=two_phase, member_id=member_id)
         answer = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             request.member_id = answer.member_id
@@ -300,10 +290,31 @@ class Fleet:
         return group_pb2_grpc.GroupCoordinatorStub(self._channels[index])
 
 
-def _heartbeat_of(member: _Member) -> pb.HeartbeatRequest:
-    return pb.HeartbeatRequest(
-        group_id=member.group_id, generation_id=member.generation, member_id=member.member_id
+def heartbeat(group_id: str, member_id: str, generation: int) -> pb.HeartbeatRequest:
+    """The message of a member."""
+    return pb.HeartbeatRequest(group_id=group_id, generation_id=generation, member_id=member_id)
+
+
+def heartbeat_batch(beats: Iterable[pb.HeartbeatRequest]) -> pb.HeartbeatBatchRequest:
+    """The message of a process with several members."""
+    return pb.HeartbeatBatchRequest(heartbeats=beats)
+
+
+def join(group_id: str, *, two_phase: bool, member_id: str = "") -> pb.JoinGroupRequest:
+    """The message of a member that wants a share."""
+    return pb.JoinGroupRequest(
+        group_id=group_id,
+        member_id=member_id,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+        require_known_member_id=two_phase,
+        protocol_type="load",
+        protocols=[pb.JoinGroupRequest.Protocol(name="share")],
     )
+
+
+def _heartbeat_of(member: _Member) -> pb.HeartbeatRequest:
+    return heartbeat(member.group_id, member.member_id, member.generation)
 
 
 def _refused(answer: pb.HeartbeatBatchResponse) -> int:

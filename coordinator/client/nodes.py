@@ -7,6 +7,7 @@ from typing import Self
 
 import grpc
 
+from coordinator.dial import Credentials
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 
 TIMEOUT_S = 10.0
@@ -20,10 +21,14 @@ class Nodes:
     Args:
         bootstrap: HOST:PORT, or several with commas between: the first that answers is asked.
         remember: ask who coordinates a group only once. If that one refuses, make another.
+        credentials: whom to trust, and who one is; None: as the environment says.
     """
 
-    def __init__(self, bootstrap: str, *, remember: bool = False) -> None:
+    def __init__(
+        self, bootstrap: str, *, remember: bool = False, credentials: Credentials | None = None
+    ) -> None:
         self._bootstrap = bootstrap.split(",")
+        self._credentials = credentials or Credentials.from_environment()
         self._channels: dict[str, grpc.Channel] = {}
         self._remembered: dict[str, str] | None = {} if remember else None
 
@@ -45,9 +50,13 @@ class Nodes:
         self._channels.clear()
 
     def channel(self, address: str) -> grpc.Channel:
-        """To one node."""
+        """To one node.
+
+        Raises:
+            CannotDial: a certificate's file cannot be read, or a token would travel in plain text.
+        """
         if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(address)
+            self._channels[address] = self._credentials.open(address)
         return self._channels[address]
 
     def coordinator_of(self, group_id: str) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition, by_name
-from coordinator.client.connection import CALL_TIMEOUT_S, Connection
-from coordinator.client.errors import CoordinatorError, RebalanceInProgress
+from coordinator.client.connection import CALL_TIMEOUT_S, TURNED_AWAY, Connection
+from coordinator.client.errors import CoordinatorError, FatalError, RebalanceInProgress
 from coordinator.client.events import RebalanceEvent, Revoking, Stopping
 from coordinator.client.log_ends import LogEnds, report_log_ends
 from coordinator.client.machine import MemberConfig, MemberMachine, Next, Phase
@@ -32,6 +32,7 @@ from coordinator.client.offsets import (
     judge_commit,
 )
 from coordinator.client.retry import BackOff
+from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 
 BEATS_A_SESSION, FINDS_A_SESSION = 4, 10
@@ -60,6 +61,7 @@ class GroupMember:
             that all its members name.
         log_ends: where the logs of partitions end; told to the coordinator every
             `log_ends_interval_s`, so that lag can be seen.
+        credentials: whom to trust, and who one is; None: as the environment says.
         clock: epoch milliseconds. random: from 0 to 1, below 1.
         settings: the fields of `MemberConfig`.
     Raises:
@@ -75,6 +77,7 @@ class GroupMember:
         assignors: Sequence[str] = ("range",),
         log_ends: LogEnds | None = None,
         log_ends_interval_s: float = LOG_ENDS_INTERVAL_S,
+        credentials: Credentials | None = None,
         clock: Callable[[], int] = epoch_ms,
         random: Callable[[], float] = random_module.random,
         **settings: Any,  # Any: the types of MemberConfig's fields.
@@ -94,6 +97,7 @@ class GroupMember:
         self._connection = Connection(
             [bootstrap] if isinstance(bootstrap, str) else list(bootstrap),
             group_id,
+            credentials=credentials or Credentials.from_environment(),
             find_timeout_s=min(
                 CALL_TIMEOUT_S, self._machine.config.session_timeout_ms / 1000 / FINDS_A_SESSION
             ),
@@ -314,8 +318,10 @@ class GroupMember:
                 case _:
                     todo = await self._idle()
         except grpc.aio.AioRpcError as error:
-            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                raise CoordinatorError(error.details() or "", "INVALID_ARGUMENT") from error
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                raise CoordinatorError(error.details() or "", error.code().name) from error
+            if self._is_turned_away(error.code()):
+                raise FatalError(error.details() or "", error.code().name) from error
             self._machine.unreachable(self._clock())
             self._tell()
             todo = Next.REDISCOVER
@@ -326,6 +332,12 @@ class GroupMember:
             self._back_off.reset()
         else:
             await self._sleep(self._back_off.next_s())
+
+    def _is_turned_away(self, code: grpc.StatusCode) -> bool:
+        # A token may be about to be exchanged: whoever has a place keeps it for the session.
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return self._machine.phase is Phase.JOINING
+        return code in TURNED_AWAY
 
     async def _join(self) -> Next:
         # The initial delay of a new group comes on top where it is the longer one.
@@ -396,5 +408,7 @@ class GroupMember:
     def _raise_failure(self) -> None:
         if self._machine.failure is not None:
             raise self._machine.failure
+        if isinstance(self._crash, FatalError):
+            raise self._crash
         if self._crash is not None:
             raise CoordinatorError(f"the member has failed: {self._crash}") from self._crash

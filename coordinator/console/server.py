@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import threading
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +16,11 @@ import grpc
 
 from coordinator.client.admin import GroupAdmin
 from coordinator.console import views
+from coordinator.dial import CannotDial, Credentials
 from coordinator.observe.timeline import as_svg
+from coordinator.security.authenticator import bearer_token
+from coordinator.security.http import Doorkeeper, Page, behind, refuse
+from coordinator.security.tls import ServerTls
 
 PAGES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -32,42 +36,38 @@ HEADERS = {
 }
 
 
-class ConsoleServer:
+class ConsoleServer(Page):
     """Serves the console until it is closed.
 
     Args:
         bootstrap: HOST:PORT of a node.
+        credentials: to reach nodes with. Whoever looks at the page is the one who asks: a node
+            is shown the token that came with the request, and nothing else counts.
+        tls: None: plain text. doorkeeper: None: anyone may look.
     Raises:
         OSError: the address cannot be bound.
     """
 
-    def __init__(self, host: str, port: int, bootstrap: str) -> None:
-        self._server = _Server((host, port), bootstrap)
-        self.url = f"http://{host}:{self._server.server_address[1]}/"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="coordinator-console", daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], bootstrap: str) -> None:
-        super().__init__(address, _Handler)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        bootstrap: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: ServerTls | None = None,
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self.bootstrap = bootstrap
-        self.host = address[0]
+        self.host = host
+        self.credentials = replace(credentials or Credentials(), token_file="", token="")
+        self.needs_token = doorkeeper is not None
+        super().__init__("console", (host, port), behind(_Handler, doorkeeper), tls)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
+    server: ConsoleServer
 
     def do_GET(self) -> None:
         """A file, or an answer."""
@@ -83,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_for_us(self) -> bool:
         """False if a page from elsewhere has had its name point here (DNS rebinding)."""
+        if self.server.needs_token:
+            return True  # Such a page has no token to send.
         name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         if name in ("localhost", self.server.host):
             return True
@@ -98,14 +100,29 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_text(HTTPStatus.NOT_FOUND, "there is no such page")
             return
         try:
-            with GroupAdmin(self.server.bootstrap) as admin:
+            with GroupAdmin(self.server.bootstrap, credentials=self._credentials()) as admin:
                 kind, body = ask(admin, query)
+        except CannotDial as error:
+            self._send_text(HTTPStatus.BAD_GATEWAY, str(error))
         except (LookupError, ValueError) as error:
             self._send_text(HTTPStatus.NOT_FOUND, str(error.args[-1]))
         except grpc.RpcError as error:
-            self._send_text(HTTPStatus.BAD_GATEWAY, f"no answer: {error}")
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                refuse(self, HTTPStatus.UNAUTHORIZED, error.details() or "")
+            elif error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                self._send_text(HTTPStatus.FORBIDDEN, error.details() or "")
+            else:
+                self._send_text(HTTPStatus.BAD_GATEWAY, f"no answer: {error.details()}")
         else:
             self._send(HTTPStatus.OK, kind, body)
+
+    def _credentials(self) -> Credentials:
+        """The caller's own: with the node's, the page would show what its reader may not see."""
+        if not self.server.needs_token:
+            return self.server.credentials
+        token = bearer_token(self.headers.get("Authorization"), also_basic=True)
+        assert token, "the doorkeeper lets nobody in without a token"
+        return replace(self.server.credentials, token=token)
 
     def _send_text(self, status: HTTPStatus, text: str) -> None:
         self._send(status, "text/plain; charset=utf-8", text.encode())

@@ -8,8 +8,9 @@ no group but those on a list: their number has no bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, MetricsHandler
 
 from coordinator import __version__
 from coordinator.core.events import (
@@ -36,6 +37,7 @@ from coordinator.observe.gauges import (
 from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
+from coordinator.observe.security_gauges import Secured, SecurityGauges
 
 HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
 
@@ -49,6 +51,7 @@ class Metrics:
         calls: answered calls by (request, gRPC status).
         heartbeats: how many have been answered, alone or in batches.
         cluster, pauses: this node's place, and the garbage collector's; None: it is not told.
+        security: certificate, refusals, reloads; None: they are not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
 
@@ -61,6 +64,7 @@ class Metrics:
         heartbeats: Callable[[], int] = lambda: 0,
         cluster: Callable[[], Cluster] | None = None,
         pauses: Pauses | None = None,
+        security: Secured | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
     ) -> None:
@@ -119,6 +123,8 @@ class Metrics:
             self.registry.register(ClusterGauges(cluster))
         if pauses is not None:
             self.registry.register(PauseHistogram(pauses))
+        if security is not None:
+            self.registry.register(SecurityGauges(security))
         if groups:
             self.registry.register(ListedGroups(listed, group_stats))
 
@@ -146,17 +152,6 @@ class Metrics:
         """A heartbeat that was timed has been answered."""
         self._heartbeats.observe(seconds)
 
-    def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve /metrics from a thread; the port that was bound, and how to stop.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        server, thread = start_http_server(port, host, registry=self.registry)
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return int(server.server_port), stop
+    def page(self) -> type[BaseHTTPRequestHandler]:
+        """What answers a request for /metrics."""
+        return MetricsHandler.factory(self.registry)

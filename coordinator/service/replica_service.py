@@ -6,6 +6,7 @@ import grpc
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
+from coordinator.dial import CannotDial, Credentials
 from coordinator.runtime.node import Node
 from coordinator.runtime.standby import Unreachable
 from coordinator.service import translate
@@ -53,11 +54,15 @@ class Peers:
 
     Args:
         node_id: of the node that asks.
+        credentials: what it shows; a channel is opened anew when their files have changed.
     """
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, credentials: Credentials | None = None) -> None:
         self._node_id = node_id
+        self._credentials = credentials or Credentials()
+        self._state = self._credentials.state()
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._outdated: list[grpc.aio.Channel] = []
 
     async def fetch(
         self,
@@ -73,11 +78,6 @@ class Peers:
         Raises:
             Unreachable: no answer came.
         """
-        address = f"{leader.host}:{leader.port}"
-        channel = self._channels.get(address)
-        if channel is None:
-            options = (("grpc.max_receive_message_length", -1),)
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=options)
         request = pb.FetchRequest(
             node_id=self._node_id,
             shard=shard,
@@ -87,11 +87,15 @@ class Peers:
             max_wait_ms=max_wait_ms,
         )
         try:
-            found = await replica_pb2_grpc.ShardReplicaStub(channel).Fetch(
-                request, timeout=max_wait_ms / 1000 + GRACE_S
+            found = await replica_pb2_grpc.ShardReplicaStub(self._channel(leader)).Fetch(
+                request,
+                timeout=max_wait_ms / 1000 + GRACE_S,
+                metadata=self._credentials.metadata(),
             )
         except grpc.aio.AioRpcError as error:
             raise Unreachable(error.details()) from error
+        except CannotDial as error:
+            raise Unreachable(str(error)) from error
         return FetchedEntries(
             ErrorCode(found.error_code),
             found.error_message,
@@ -102,6 +106,19 @@ class Peers:
 
     async def close(self) -> None:
         """Hang up everywhere."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        channels = [*self._channels.values(), *self._outdated]
+        self._channels, self._outdated = {}, []
+        for channel in channels:
             await channel.close()
+
+    def _channel(self, leader: NodeInfo) -> grpc.aio.Channel:
+        if (state := self._credentials.state()) != self._state:
+            # Calls are under way in them. Few, for certificates change rarely: kept to the end.
+            self._outdated += self._channels.values()
+            self._state, self._channels = state, {}
+        address = f"{leader.host}:{leader.port}"
+        channel = self._channels.get(address)
+        if channel is None:
+            options = (("grpc.max_receive_message_length", -1),)
+            channel = self._channels[address] = self._credentials.open_aio(address, options)
+        return channel

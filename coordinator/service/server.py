@@ -7,11 +7,13 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from coordinator.runtime.node import Node
+from coordinator.security.loading import Security
 from coordinator.service.admin_service import AdminService
 from coordinator.service.cluster_service import ClusterService
+from coordinator.service.gate import GatedServer
 from coordinator.service.group_service import GroupService
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
@@ -56,7 +58,12 @@ def server_options(settings: Settings) -> list[tuple[str, Any]]:
 
 
 class CoordinatorServer:
-    """Serves a node over gRPC, with health and reflection beside it."""
+    """Serves a node over gRPC, with health and reflection beside it.
+
+    Args:
+        on_heartbeat: see `Rpc`.
+        security: TLS, and who may call; None: plain text, and anyone.
+    """
 
     def __init__(
         self,
@@ -64,8 +71,10 @@ class CoordinatorServer:
         *,
         on_malformed: RefusalSink,
         on_heartbeat: Callable[[float], None] = lambda seconds: None,
+        security: Security | None = None,
     ) -> None:
         self.node = node
+        self._security = security
         self.rpc = Rpc(node, on_malformed, on_heartbeat)
         self.feed = RebalanceFeed()
         node.listen(self.feed)
@@ -86,20 +95,20 @@ class CoordinatorServer:
         server = self._server = grpc.aio.server(options=server_options(settings))
         host, port = settings.listen_address
         try:
-            self.port = server.add_insecure_port(f"{host}:{port}")
+            self.port = self._bind(server, f"{host}:{port}")
         except RuntimeError as error:
             raise OSError(f"cannot listen on {settings.listen}: {error}") from error
         self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
-        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), server)
-        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc, self.feed), server)
-        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), server)
-        cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
+        self._add_services(server)
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await server.start()
         return self.port
+
+    @property
+    def advertised(self) -> str:
+        """HOST:PORT by which others reach this node."""
+        host, port = self._advertised
+        return f"{host}:{port}"
 
     async def load(self) -> None:
         """Load every shard, or join the other nodes; healthy once that is done.
@@ -119,6 +128,26 @@ class CoordinatorServer:
         await self.node.stop()
         self.feed.close()
         await self._server.stop(grace_s)
+
+    def _bind(self, server: grpc.aio.Server, address: str) -> int:
+        tls = None if self._security is None else self._security.tls
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, tls.credentials())
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        guard = None if self._security is None else self._security.guard
+        # Without a guard there is nothing in a call's way.
+        door: Any = server if guard is None else GatedServer(server, guard, self.rpc.calls)
+        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), door)
+        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc, self.feed), door)
+        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), door)
+        cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), door)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, door)
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(names), door
+        )
 
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *SERVICES):

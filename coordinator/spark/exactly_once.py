@@ -35,6 +35,7 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.dial import Credentials
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges, ranges_of_batch
 
 LOGGER = logging.getLogger(__name__)
@@ -52,11 +53,20 @@ class ExactlyOnceSink:
         directory: of the results; on storage that driver and executors share.
         checkpoint: the query's checkpointLocation, as the driver sees it.
         coordinator, group, topic: as given to the source.
+        credentials: whom to trust, and who one is; None: as the environment says.
     """
 
     def __init__(
-        self, directory: str, checkpoint: str, coordinator: str, group: str, topic: str
+        self,
+        directory: str,
+        checkpoint: str,
+        coordinator: str,
+        group: str,
+        topic: str,
+        *,
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._directory = Path(directory)
         self._checkpoint = Path(checkpoint)
         self._coordinator = coordinator
@@ -92,7 +102,9 @@ class ExactlyOnceSink:
         while True:
             try:
                 if self._admin is None:
-                    self._admin = GroupAdmin(self._coordinator, remember=True)
+                    self._admin = GroupAdmin(
+                        self._coordinator, remember=True, credentials=self._credentials
+                    )
                 return self._try_to_commit(self._admin, batch, name)
             except (grpc.RpcError, LookupError):
                 # It may have arrived: the next attempt looks.
@@ -171,9 +183,20 @@ def _read_manifest(directory: Path, name: str) -> dict[str, Any]:  # Any: JSON.
     return content
 
 
-def read_exactly_once(spark: Any, directory: str, coordinator: str, group: str) -> Any:
-    """The rows that count, as a DataFrame; None if there are none yet. Any: pyspark's types."""
-    with GroupAdmin(coordinator) as admin:
+def read_exactly_once(
+    spark: Any,  # Any: pyspark's types.
+    directory: str,
+    coordinator: str,
+    group: str,
+    *,
+    credentials: Credentials | None = None,
+) -> Any:
+    """The rows that count, as a DataFrame; None if there are none yet.
+
+    Args:
+        credentials: whom to trust, and who one is; None: as the environment says.
+    """
+    with GroupAdmin(coordinator, credentials=credentials) as admin:
         _, newest = admin.stored(group)
     folder = Path(directory)
     paths = [str(folder / DATA / name) for name in data_of(folder, newest.decode())]

@@ -27,6 +27,7 @@ from coordinator.client.consume import consume as consume_here
 from coordinator.client.errors import FatalError
 from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
+from coordinator.dial import Credentials
 from coordinator.sources.base import Source
 
 LOGGER = logging.getLogger(__name__)
@@ -153,14 +154,18 @@ def run_slot(
             if error.code != FENCED:
                 raise
             LOGGER.warning("another attempt has the place of %s", settings["instance_id"])
-            _wait_until_free(bootstrap, group_id, settings["instance_id"])
+            _wait_until_free(
+                bootstrap, group_id, settings["instance_id"], settings.get("credentials")
+            )
 
 
-def _wait_until_free(bootstrap: str, group_id: str, instance_id: str) -> None:
+def _wait_until_free(
+    bootstrap: str, group_id: str, instance_id: str, credentials: Credentials | None
+) -> None:
     while True:
         time.sleep(LOOK_S)
         try:
-            with GroupAdmin(bootstrap) as admin:
+            with GroupAdmin(bootstrap, credentials=credentials) as admin:
                 members = admin.describe_group(group_id).members
         except (grpc.RpcError, LookupError):
             continue  # Whoever cannot be asked has not said that it is free.

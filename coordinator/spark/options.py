@@ -7,12 +7,13 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.log_ends import ends_of
+from coordinator.dial import Credentials
 from coordinator.sources import Source, open_source
 from coordinator.spark.ranges import NOTHING_STORED, Range
 
@@ -31,6 +32,11 @@ _NAMES = {
         "sessionTimeoutMs",
         "rebalanceTimeoutMs",
         "maxPollIntervalMs",
+        "tls",
+        "tlsCa",
+        "tlsCert",
+        "tlsKey",
+        "tokenFile",
     )
 }
 
@@ -51,7 +57,8 @@ class StreamOptions:
     when rows between the stored offset and the first one there are gone, or the log ends
     before the stored offset; else the query goes on with what is there.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
-    (the longest batch): see `MemberConfig`.
+    (the longest batch): see `MemberConfig`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
+    `Credentials`; files as the driver sees them; without them, what its environment says.
     """
 
     coordinator: str
@@ -64,6 +71,7 @@ class StreamOptions:
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     max_poll_interval_ms: int = 300_000
+    credentials: Credentials = field(default_factory=Credentials.from_environment)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
@@ -96,6 +104,7 @@ class StreamOptions:
             session_timeout_ms=int(given.get("sessiontimeoutms", 45_000)),
             rebalance_timeout_ms=int(given.get("rebalancetimeoutms", 60_000)),
             max_poll_interval_ms=int(given.get("maxpollintervalms", 300_000)),
+            credentials=_credentials(given),
         )
 
     def key(self, partition: int) -> TopicPartition:
@@ -107,6 +116,7 @@ class StreamOptions:
         return {
             "assignors": ("cooperative-sticky",),
             "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
+            "credentials": self.credentials,
             "log_ends": ends_of(self.source),
             "instance_id": self.instance,
             "session_timeout_ms": self.session_timeout_ms,
@@ -117,7 +127,7 @@ class StreamOptions:
 
     def stored_offsets(self) -> dict[int, int]:
         """The group's, for one who is no member."""
-        with GroupAdmin(self.coordinator) as admin:
+        with GroupAdmin(self.coordinator, credentials=self.credentials) as admin:
             offsets = admin.offsets(self.group)
         return {p.partition: o for p, o in offsets.items() if p.topic == self.source.topic}
 
@@ -144,3 +154,15 @@ class StreamOptions:
         if isinstance(self.starting_offsets, str):
             return end if self.starting_offsets == LATEST else first
         return min(max(self.starting_offsets.get(partition, first), first), end)
+
+
+def _credentials(given: Mapping[str, str]) -> Credentials:
+    told = Credentials.from_environment()
+    return replace(
+        told,
+        tls=given.get("tls", str(told.tls)).lower() == "true",
+        ca_file=given.get("tlsca", told.ca_file),
+        cert_file=given.get("tlscert", told.cert_file),
+        key_file=given.get("tlskey", told.key_file),
+        token_file=given.get("tokenfile", told.token_file),
+    )

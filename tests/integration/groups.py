@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
@@ -31,3 +32,10 @@ async def commit_everywhere(some: list[GroupMember], offset: int) -> None:
         await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
         found = await asyncio.gather(*(m.committed() for m in some))
     assert found == [{TopicPartition("t", 0): offset}] * len(some)
+
+
+async def eventually(check: Callable[[], object], seconds: float = 10.0) -> None:
+    """Until it is true; it is asked in a thread, so that it may wait."""
+    async with asyncio.timeout(seconds):
+        while not await asyncio.to_thread(check):  # noqa: ASYNC110  # It is asked, not told.
+            await asyncio.sleep(0.02)

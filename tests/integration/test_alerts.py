@@ -93,6 +93,14 @@ FIRES = {
         ],
         "40m",
     ),
+    "CoordinatorCertificateExpires": (
+        [(f"coordinator_certificate_expiry_timestamp_seconds{{{ON}}}", "86400x20")],
+        "10m",
+    ),
+    "CoordinatorSecurityNotReloaded": (
+        [(f"coordinator_security_reload_failures_total{{{ON}}}", "0 0 1 1 1")],
+        "4m",
+    ),
 }
 """Series that make each alert fire, and when it has."""
 

@@ -11,8 +11,7 @@ from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
 from coordinator.cli.bench.service import Server, cpu_s, resident_bytes, scrape
-from coordinator.client.load import Barrier, Fleet
-from coordinator.v1 import group_pb2 as pb
+from coordinator.client.load import Barrier, Fleet, heartbeat, join
 
 MEMBERS = 10_000
 SIZES = (0.01, 0.1, 1.0)
@@ -73,16 +72,24 @@ def _release(members: int) -> Figures:
     if not h2load.is_installed():
         return {"release of parked joins": "not measured: no h2load (Debian: nghttp2-client)"}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        data = Path(folder) / "data"
+        data, group = Path(folder) / "data", group_id(0)
         asyncio.run(fill(data, 1))
         flags = ("--data-dir", str(data), "--metrics-listen", "127.0.0.1:0")
         with Server(Path(folder), *flags) as server:
             before = resident_bytes(server.pid)
             beats = h2load.Timed(
-                Path(folder) / "beats", server.address, "Heartbeat", _beat(), rate=BEATS_A_SECOND
+                Path(folder) / "beats",
+                server.address,
+                "Heartbeat",
+                heartbeat(group, member_id(0, group), GENERATION),
+                rate=BEATS_A_SECOND,
             )
             joins = h2load.Timed(
-                Path(folder) / "joins", server.address, "JoinGroup", _join(), calls=members
+                Path(folder) / "joins",
+                server.address,
+                "JoinGroup",
+                join("barrier", two_phase=False),
+                calls=members,
             )
             bytes_a_call = 0.0
             while joins.is_running():
@@ -108,21 +115,3 @@ def _release(members: int) -> Figures:
         ),
         "beats of others meanwhile: worst, ms": meanwhile[-1],
     }
-
-
-def _beat() -> pb.HeartbeatRequest:
-    group = group_id(0)
-    return pb.HeartbeatRequest(
-        group_id=group, generation_id=GENERATION, member_id=member_id(0, group)
-    )
-
-
-def _join() -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id="barrier",
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        require_known_member_id=False,
-        protocol_type="load",
-        protocols=[pb.JoinGroupRequest.Protocol(name="share")],
-    )

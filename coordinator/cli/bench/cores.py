@@ -8,12 +8,14 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from google.protobuf.message import Message
+
 from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, SHARDS, fill, group_id, member_id
 from coordinator.cli.bench.service import Server
+from coordinator.client.load import heartbeat
 from coordinator.shard.placement import shard_of
-from coordinator.v1 import group_pb2 as pb
 
 NODES = 2
 GROUPS = 64
@@ -56,11 +58,9 @@ def _beats_a_second(folder: Path, shares: list[str], calls: int) -> float:
         return sum(h2load.send_at_once(targets, "Heartbeat", calls))
 
 
-def _beat_of(share: int, shares: int) -> pb.HeartbeatRequest:
+def _beat_of(share: int, shares: int) -> Message:
     """Of a member of one of the groups that a share has."""
     group = next(
         group for group in map(group_id, range(GROUPS)) if shard_of(group, SHARDS) % shares == share
     )
-    return pb.HeartbeatRequest(
-        group_id=group, generation_id=GENERATION, member_id=member_id(0, group)
-    )
+    return heartbeat(group, member_id(0, group), GENERATION)

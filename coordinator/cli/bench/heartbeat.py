@@ -20,8 +20,7 @@ from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
 from coordinator.cli.bench.service import Server, Usage, cpu_s, resident_bytes, scrape
-from coordinator.client.load import Fleet, Timings
-from coordinator.v1 import group_pb2 as pb
+from coordinator.client.load import Fleet, Timings, heartbeat, heartbeat_batch
 
 BEAT_EVERY_S = 3.0
 A_PROCESS = 20
@@ -104,13 +103,9 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
 
 
 def _messages() -> dict[str, Message]:
-    beats = [
-        pb.HeartbeatRequest(
-            group_id=group_id(0), generation_id=GENERATION, member_id=member_id(n, group_id(0))
-        )
-        for n in range(A_PROCESS)
-    ]
-    return {"Heartbeat": beats[0], "HeartbeatBatch": pb.HeartbeatBatchRequest(heartbeats=beats)}
+    group = group_id(0)
+    beats = [heartbeat(group, member_id(n, group), GENERATION) for n in range(A_PROCESS)]
+    return {"Heartbeat": beats[0], "HeartbeatBatch": heartbeat_batch(beats)}
 
 
 def _grpc_of(python: str) -> str:
@@ -121,7 +116,7 @@ def _grpc_of(python: str) -> str:
 
 @contextlib.contextmanager
 def _constant() -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-m", "coordinator.cli.bench.constant"]
+    command = [sys.executable, "-m", "coordinator.service.constant"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         try:

@@ -1,18 +1,19 @@
 """The least a heartbeat can cost: a server whose handlers return a constant.
 
-    python -m coordinator.cli.bench.constant       prints its port and serves until it is killed
+    python -m coordinator.service.constant       prints its port and serves until it is killed
 
-It has the options and the event loop of the real one.
+It has the options and the event loop of the real one. Benchmarks run it beside that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
-from coordinator.cli.serve import event_loop
+from coordinator.runtime.loop import run
 from coordinator.service.rpc import ALIVE, all_alive
 from coordinator.service.server import server_options
 from coordinator.settings import Settings
@@ -60,11 +61,13 @@ async def _serve() -> int:
     }
     service = group_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"].full_name
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
-    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    port = server.add_insecure_port("127.0.0.1:0")
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
     await server.start()
     await server.wait_for_termination()
     return 0
 
 
 if __name__ == "__main__":
-    event_loop()(_serve())
+    run(_serve())

@@ -1,0 +1,47 @@
+"""Log lines about security: who was refused and why, what was read again, what is left open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import structlog
+
+from coordinator.security.guard import Refusal
+from coordinator.security.loading import Security, exposed
+from coordinator.settings import Settings
+
+
+def log_security(
+    security: Security, settings: Settings, logger: structlog.stdlib.BoundLogger
+) -> None:
+    """Have it told from now on, and tell at once what the settings leave open.
+
+    No credential is in any line: principals, groups, rules and file names only.
+    """
+
+    def refused(refusal: Refusal) -> None:
+        about = {
+            "where": refusal.where,
+            "principal": refusal.principal,
+            "peer": refusal.peer,
+            "rule": refusal.rule,
+        }
+        if refusal.operation:
+            about |= {"operation": refusal.operation, "group": refusal.group or "*"}
+        logger.warning("access_refused", reason=refusal.reason, **about)
+
+    if security.guard is not None:
+        security.guard.on_refusal = refused
+    security.on_reload = lambda what: logger.info("security_reloaded", what=what)
+    security.on_failure = lambda what: logger.error("security_not_reloaded", what=what)
+    for what in exposed(settings):
+        logger.warning("insecure", what=what)
+    if security.tls is not None:
+        until = datetime.fromtimestamp(security.not_after_s, UTC)
+        logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
+        host = settings.advertised_host or settings.listen_address[0]
+        if not security.tls.material.is_for(host):
+            what = f"the certificate is not for {host}, where others are told to find this node"
+            logger.warning("certificate_of_another_name", what=what)
+        if security.guard is None:
+            logger.warning("insecure", what="whoever reaches this node may do everything")

@@ -1,0 +1,47 @@
+"""`coordinator token new`: a bearer token, and the line that lets it in."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinator.security.errors import CannotSecure
+from coordinator.security.tokens import line_for, new_token
+
+FAILED = 1
+
+
+def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
+    """The command and its action."""
+    token = commands.add_parser(
+        "token", help="make bearer tokens", description="Make bearer tokens."
+    )
+    actions = token.add_subparsers(required=True, metavar="ACTION")
+    text = "make a token; its line for auth_tokens_file goes to standard output"
+    new = actions.add_parser("new", help=text, description=text)
+    new.set_defaults(run=_new)
+    new.add_argument("principal", help="whose it is; rules know them as token:PRINCIPAL")
+    new.add_argument(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="where the token itself goes, readable by you alone; it must not exist",
+    )
+
+
+def _new(options: argparse.Namespace) -> int:
+    token = new_token()
+    try:
+        line = line_for(options.principal, token)
+        handle = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except (CannotSecure, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return FAILED
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{token}\n")
+    print(line)
+    return 0

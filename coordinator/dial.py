@@ -1,0 +1,199 @@
+"""How a channel to a node is opened: in plain text or TLS, as whom, and with which token.
+
+Shared by the client library, the command line and the nodes among each other. Files are read
+when a channel is opened, the token's at every call, so that what is rotated is picked up.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+CLIENT_PREFIX = "COORDINATOR_CLIENT_"
+"""Of environment variables that tell clients, not servers."""
+
+Options = Sequence[tuple[str, Any]]  # Any: gRPC's own settings are of several types.
+Metadata = tuple[tuple[str, str], ...]
+FileState = tuple[int, int, int] | None
+
+
+class CannotDial(ValueError):
+    """A file cannot be read, or a token would travel in plain text. The message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Whom to trust, and who one is.
+
+    tls: with the system's authorities, unless ca_file names others; any file but the token's
+    asks for TLS too. cert_file, key_file: PEM, for servers that want to know their clients by
+    certificate. token_file: a bearer token, read again for every call; token: one at hand.
+    insecure: send the token in plain text beyond the loopback too.
+    """
+
+    tls: bool = False
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    token_file: str = ""
+    token: str = field(default="", repr=False)
+    insecure: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
+        """From COORDINATOR_CLIENT_TLS, _TLS_CA, _TLS_CERT, _TLS_KEY, _TOKEN_FILE, _INSECURE."""
+
+        def text(name: str) -> str:
+            return environment.get(CLIENT_PREFIX + name, "")
+
+        return cls(
+            tls=text("TLS").lower() in _YES,
+            ca_file=text("TLS_CA"),
+            cert_file=text("TLS_CERT"),
+            key_file=text("TLS_KEY"),
+            token_file=text("TOKEN_FILE"),
+            insecure=text("INSECURE").lower() in _YES,
+        )
+
+    @property
+    def is_tls(self) -> bool:
+        """True if channels are encrypted."""
+        return bool(self.tls or self.ca_file or self.cert_file or self.key_file)
+
+    def state(self) -> tuple[FileState, ...]:
+        """Another value when one of the certificates' files is another."""
+        return states([path for path in self._files if path])
+
+    def metadata(self) -> Metadata | None:
+        """What a call carries to say who calls; None: nothing.
+
+        Raises:
+            CannotDial: the token's file cannot be read.
+        """
+        token = _read(self.token_file).decode().strip() if self.token_file else self.token
+        return (("authorization", f"Bearer {token}"),) if token else None
+
+    def open(self, address: str, options: Options | None = None) -> grpc.Channel:
+        """A blocking channel, all of whose calls carry the token.
+
+        Raises:
+            CannotDial: see there.
+        """
+        secured = self._secured(address)
+        if secured is None:
+            channel = grpc.insecure_channel(address, options=options)
+        else:
+            channel = grpc.secure_channel(address, secured, options=options)
+        return (
+            grpc.intercept_channel(channel, _Bearer(self.metadata)) if self._has_token else channel
+        )
+
+    def open_aio(self, address: str, options: Options | None = None) -> grpc.aio.Channel:
+        """A channel for asyncio. Its calls are given `metadata()` by whoever makes them.
+
+        Raises:
+            CannotDial: see there.
+        """
+        secured = self._secured(address)
+        if secured is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, secured, options=options)
+
+    # --- Inside ---
+
+    @property
+    def _files(self) -> tuple[str, str, str]:
+        return self.ca_file, self.cert_file, self.key_file
+
+    @property
+    def _has_token(self) -> bool:
+        return bool(self.token or self.token_file)
+
+    def _secured(self, address: str) -> grpc.ChannelCredentials | None:
+        if self.is_tls:
+            if bool(self.cert_file) != bool(self.key_file):
+                raise CannotDial("a certificate needs its key, and a key its certificate")
+            roots, chain, key = (_read(path) if path else None for path in self._files)
+            return grpc.ssl_channel_credentials(roots, key, chain)
+        host = address.rpartition(":")[0]
+        if self._has_token and not self.insecure and not is_loopback(host):
+            raise CannotDial(
+                f"the token would travel to {address} in plain text: use TLS, or say that the "
+                "network is safe (insecure)"
+            )
+        return None
+
+
+_YES = ("true", "1", "yes")
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def states(paths: Sequence[str]) -> tuple[FileState, ...]:
+    """A value that is another one when a file was written, replaced or removed."""
+    found: list[FileState] = []
+    for path in paths:
+        try:
+            about = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((about.st_ino, about.st_mtime_ns, about.st_size))
+    return tuple(found)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise CannotDial(f"cannot read {path}: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Details(grpc.ClientCallDetails):
+    method: str
+    timeout: float | None
+    metadata: tuple[tuple[str, str | bytes], ...] | None
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+class _Bearer(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+):
+    """Adds what says who calls. GroupAdmin and ClusterAdmin have no other kinds of calls."""
+
+    def __init__(self, metadata: Callable[[], Metadata | None]) -> None:
+        self._metadata = metadata
+
+    def intercept_unary_unary(self, call: Any, details: Any, request: Any) -> Any:
+        return call(self._with_token(details), request)
+
+    def intercept_unary_stream(self, call: Any, details: Any, request: Any) -> Any:
+        return call(self._with_token(details), request)
+
+    def _with_token(self, details: Any) -> _Details:
+        return _Details(
+            details.method,
+            details.timeout,
+            (*(details.metadata or ()), *(self._metadata() or ())),
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )

@@ -1,0 +1,214 @@
+"""Makes what secures a node of its settings, and makes it anew when the files change.
+
+A file counts as changed once it has looked the same twice, so that one which is being written
+is left alone. What cannot be used is not taken: the old stays, and somebody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from coordinator.dial import Credentials, is_loopback, states
+from coordinator.security import rules, tokens
+from coordinator.security.authenticator import Authenticator
+from coordinator.security.errors import CannotSecure
+from coordinator.security.guard import Guard
+from coordinator.security.rules import Rules
+from coordinator.security.tls import ServerTls
+from coordinator.settings import Settings
+
+LOOK_S = 1.0
+NEVER = float("inf")
+NEEDS_EXTRA = "JSON web tokens need the extra: consumer-group-coordinator[jwt]"
+
+T = TypeVar("T")
+
+
+class Security:
+    """TLS, if there is any, and the guard, if there is one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._seen = states(self._files())
+        self.tls = _tls(settings)
+        self.guard = (
+            Guard(_authenticator(settings), _rules(settings)) if settings.is_guarded else None
+        )
+        self.reload_failures = 0
+        self.on_reload: Callable[[str], None] = lambda _: None
+        """Told what was made anew."""
+        self.on_failure: Callable[[str], None] = lambda _: None
+        """Told why something could not be."""
+
+    @property
+    def not_after_s(self) -> float:
+        """When the certificate expires, in seconds since the epoch; infinite without one."""
+        return NEVER if self.tls is None else self.tls.material.not_after_s
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """Those turned away, by reason."""
+        return {} if self.guard is None else dict(self.guard.refusals)
+
+    def credentials(self) -> Credentials:
+        """What this node shows to others, and to itself."""
+        settings = self._settings
+        return Credentials(
+            tls=self.tls is not None,
+            ca_file=settings.tls_peer_ca_file or settings.tls_client_ca_file,
+            cert_file=settings.tls_cert_file,
+            key_file=settings.tls_key_file,
+            token_file=settings.auth_peer_token_file,
+            insecure=settings.insecure,
+        )
+
+    def reload(self) -> None:
+        """Make everything anew; what cannot be keeps its old form, and `on_failure` is told."""
+        settings, guard, tls = self._settings, self.guard, self.tls
+        if tls is not None:
+            self._try("certificate", tls.reload)
+        if guard is not None:
+            self._try(
+                "tokens and keys", lambda: guard.replace(authenticator=_authenticator(settings))
+            )
+            self._try("rules", lambda: guard.replace(rules=_rules(settings)))
+
+    async def watch(self, look_s: float = LOOK_S) -> None:
+        """Reload when a file has changed, until cancelled."""
+        before = self._seen
+        while True:
+            await asyncio.sleep(look_s)
+            now = states(self._files())
+            if now != self._seen and now == before:
+                self._seen = now
+                self.reload()
+            before = now
+
+    def _try(self, what: str, make: Callable[[], None]) -> None:
+        try:
+            make()
+        except Exception as error:  # noqa: BLE001  # Whatever it is, the next change must be seen.
+            self.reload_failures += 1
+            self.on_failure(f"{what} not reloaded, the old stay in force: {error}")
+        else:
+            self.on_reload(what)
+
+    def _files(self) -> list[str]:
+        settings = self._settings
+        named = (
+            settings.tls_cert_file,
+            settings.tls_key_file,
+            settings.tls_client_ca_file,
+            settings.auth_tokens_file,
+            "" if _is_url(settings.auth_jwks) else settings.auth_jwks,
+            settings.auth_rules_file,
+        )
+        return [path for path in named if path]
+
+
+def load(settings: Settings) -> Security:
+    """What the settings ask for.
+
+    Raises:
+        CannotSecure: a file is not usable, settings contradict each other, or something would be
+            served in plain text, or to anyone, beyond this machine.
+    """
+    _check(settings)
+    return Security(settings)
+
+
+def exposed(settings: Settings) -> list[str]:
+    """What `insecure` allows that would be refused without it, in words."""
+    found = []
+    for name in ("listen", "metrics_listen", "console_listen"):
+        address = getattr(settings, name)
+        host = address.rpartition(":")[0]
+        if not address or is_loopback(host):
+            continue
+        if not settings.tls_cert_file:
+            found.append(f"{name} {address} is served in plain text")
+        if name != "listen" and not settings.is_guarded:
+            found.append(f"{name} {address} is served to anyone")
+    if settings.auth_jwks.startswith("http://"):
+        if not is_loopback(urlsplit(settings.auth_jwks).hostname or ""):
+            found.append("the keys of auth_jwks are fetched in plain text")
+    return found
+
+
+# --- Inside -------------------------------------------------------------------------------------
+
+
+def _check(settings: Settings) -> None:
+    for one, other in (
+        ("tls_cert_file", "tls_key_file"),
+        ("tls_key_file", "tls_cert_file"),
+        ("tls_client_ca_file", "tls_cert_file"),
+        ("auth_jwks", "auth_jwt_audience"),
+    ):
+        if getattr(settings, one) and not getattr(settings, other):
+            raise CannotSecure(f"{one} is given, and {other} is not")
+    if settings.auth_rules_file and not settings.is_guarded:
+        raise CannotSecure(
+            "auth_rules_file is given, and nothing that tells who calls: "
+            "tls_client_ca_file, auth_tokens_file or auth_jwks"
+        )
+    if not settings.insecure and (found := exposed(settings)):
+        raise CannotSecure(
+            f"{'; '.join(found)}: give tls_cert_file and tls_key_file (and auth_tokens_file, "
+            "auth_jwks or tls_client_ca_file for pages), listen on 127.0.0.1, "
+            "or say --insecure if nobody else can reach this network"
+        )
+
+
+def _tls(settings: Settings) -> ServerTls | None:
+    if not settings.tls_cert_file:
+        return None
+    return ServerTls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+
+
+def _authenticator(settings: Settings) -> Authenticator:
+    known = None
+    if settings.auth_tokens_file:
+        known = _parsed(settings.auth_tokens_file, tokens.parse)
+    if not settings.auth_jwks:
+        return Authenticator(known)
+    try:
+        from coordinator.security import jwt
+    except ImportError:
+        raise CannotSecure(NEEDS_EXTRA) from None
+    if _is_url(settings.auth_jwks):
+        find_key = jwt.keys_of_url(settings.auth_jwks)
+    else:
+        find_key = _parsed(settings.auth_jwks, jwt.keys_of_text)
+    verifier = jwt.JwtVerifier(
+        find_key,
+        audience=settings.auth_jwt_audience,
+        issuer=settings.auth_jwt_issuer,
+        claim=settings.auth_jwt_claim,
+    )
+    return Authenticator(known, verifier)
+
+
+def _rules(settings: Settings) -> Rules | None:
+    if not settings.auth_rules_file:
+        return None
+    return _parsed(settings.auth_rules_file, rules.parse)
+
+
+def _parsed(path: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CannotSecure(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CannotSecure(f"{path}: not text") from None
+    except CannotSecure as error:
+        raise CannotSecure(f"{path}: {error}") from error
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))

@@ -1,0 +1,141 @@
+"""Rules: which principal may do what with which groups. Pure; deny by default.
+
+The file is TOML, a table a rule:
+
+    [[rule]]
+    principal = "cert:billing-*"      # literal, or a prefix and *
+    operations = ["join", "commit"]   # read, join, commit, admin; or ["*"]
+    groups = "billing-*"              # literal, or a prefix and *
+
+A rule with `deny = true` wins over all that allow. No operation contains another. What
+concerns no group (nodes, shards, metrics) is allowed by rules whose `groups` is "*" alone.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coordinator.security.errors import CannotSecure
+
+DENIED_BY_DEFAULT = "none: denied by default"
+EVERYTHING = "*"
+_FIELDS = frozenset({"principal", "operations", "groups", "deny"})
+
+
+class Operation(StrEnum):
+    """What can be done. READ: look at groups and offsets. JOIN: be a member. COMMIT: store
+    offsets. ADMIN: delete groups and offsets; with groups "*", command nodes."""
+
+    READ = "read"
+    JOIN = "join"
+    COMMIT = "commit"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line of the rules; `number` counts from 1."""
+
+    number: int
+    principal: str
+    operations: frozenset[Operation]
+    groups: str
+    deny: bool = False
+
+    def __str__(self) -> str:
+        verb = "may not" if self.deny else "may"
+        what = ", ".join(sorted(self.operations))
+        return f"rule {self.number}: {self.principal} {verb} {what} on {self.groups}"
+
+    def concerns(self, principal: str, operation: Operation, group: str | None) -> bool:
+        """True if the rule says something about it. No group: nodes, shards, metrics."""
+        return (
+            operation in self.operations
+            and _matches(self.principal, principal)
+            and (self.groups == EVERYTHING if group is None else _matches(self.groups, group))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`rule` is the one that decided, in words."""
+
+    is_allowed: bool
+    rule: str
+
+
+class Rules:
+    """All rules of a node."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        # Those that deny come first: whichever is found first has decided.
+        self._rules = sorted(rules, key=lambda rule: not rule.deny)
+
+    def decide(self, principal: str, operation: Operation, group: str | None) -> Decision:
+        """Whether a principal may, and by which rule.
+
+        Args:
+            group: None: what concerns no group.
+        """
+        for rule in self._rules:
+            if rule.concerns(principal, operation, group):
+                return Decision(not rule.deny, str(rule))
+        return Decision(False, DENIED_BY_DEFAULT)
+
+
+def parse(text: str) -> Rules:
+    """Rules from the text of their file.
+
+    Raises:
+        CannotSecure: it says where.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CannotSecure(f"not TOML: {error}") from error
+    listed = content.pop("rule", [])
+    if content or not isinstance(listed, list):
+        raise CannotSecure(f"it holds [[rule]] tables only, not {', '.join(content) or 'rule'}")
+    return Rules(_rule(number, entry) for number, entry in enumerate(listed, 1))
+
+
+def _rule(number: int, entry: Any) -> Rule:  # Any: whatever TOML makes of it.
+    if not isinstance(entry, dict):
+        raise CannotSecure(f"rule {number} is not a table")
+    if unknown := sorted(set(entry) - _FIELDS):
+        raise CannotSecure(f"rule {number}: there is no field {', '.join(unknown)}")
+    for name in ("principal", "groups"):
+        _check_pattern(number, name, entry.get(name))
+    deny = entry.get("deny", False)
+    if not isinstance(deny, bool):
+        raise CannotSecure(f"rule {number}: deny is true or false")
+    return Rule(number, entry["principal"], _operations(number, entry), entry["groups"], deny)
+
+
+def _operations(number: int, entry: dict[str, Any]) -> frozenset[Operation]:
+    listed = entry.get("operations")
+    if not isinstance(listed, list) or not listed:
+        raise CannotSecure(f"rule {number}: operations is a list, of {', '.join(Operation)} or *")
+    if listed == [EVERYTHING]:
+        return frozenset(Operation)
+    try:
+        return frozenset(Operation(name) for name in listed)
+    except ValueError:
+        raise CannotSecure(
+            f"rule {number}: operations may be {', '.join(Operation)}, or * alone"
+        ) from None
+
+
+def _check_pattern(number: int, name: str, pattern: object) -> None:
+    if not isinstance(pattern, str) or not pattern:
+        raise CannotSecure(f"rule {number}: {name} is a text, literal or a prefix and *")
+    if "*" in pattern[:-1]:
+        raise CannotSecure(f"rule {number}: {name} {pattern!r}: * stands at the end only")
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern

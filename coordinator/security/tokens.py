@@ -1,0 +1,74 @@
+"""Static bearer tokens: who has which. The file holds their hashes alone.
+
+A line is `PRINCIPAL sha256:HEX`; # begins a comment. Tokens are 256 random bits that we make
+ourselves, so a plain SHA-256 is as good as a slow hash: there is nothing to guess. Several
+lines may name one principal, so that a token can be exchanged without a gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+
+from coordinator.security.errors import CannotSecure
+
+_LINE = re.compile(r"(\S+)\s+sha256:([0-9a-f]{64})")
+
+
+def new_token() -> str:
+    """A token nobody else has: 256 random bits, fit for a header."""
+    return "cgc_" + secrets.token_urlsafe(32)
+
+
+def line_for(principal: str, token: str) -> str:
+    """The line of the tokens file.
+
+    Raises:
+        CannotSecure: a principal is one word.
+    """
+    if not re.fullmatch(r"[^\s#]+", principal):
+        raise CannotSecure(f"{principal!r} cannot be a principal: it is one word, without #")
+    return f"{principal} sha256:{digest_of(token).hex()}"
+
+
+def digest_of(token: str) -> bytes:
+    """What stands for a token wherever it is kept."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+class Tokens:
+    """All static tokens of a node, as (principal, digest)."""
+
+    def __init__(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        self._entries = tuple(entries)
+
+    def principal_of(self, digest: bytes) -> str | None:
+        """Whose token has this digest; None: nobody's. Takes as long whoever it is."""
+        found = None
+        for principal, known in self._entries:
+            if hmac.compare_digest(known, digest):
+                found = principal
+        return found
+
+
+def parse(text: str) -> Tokens:
+    """Tokens from the text of their file.
+
+    Raises:
+        CannotSecure: it says which line, and nothing of its content: it might be a token.
+    """
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise CannotSecure(
+                f"line {number} is not PRINCIPAL sha256:HEX; `coordinator token new` makes one"
+            )
+        entries.append((found[1], bytes.fromhex(found[2])))
+    return Tokens(entries)

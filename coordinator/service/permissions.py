@@ -1,0 +1,84 @@
+"""What each RPC needs: a line for every RPC that is served; one without a line is refused to all.
+
+A line says which operations will do (any of them; none: it is enough to be recognised), and
+for which groups, taken from the request. No operation contains another, so a line names all
+that will do: whoever may join, commit or look may ask where a group's coordinator is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.security.rules import Operation
+
+READ, JOIN, COMMIT, ADMIN = Operation.READ, Operation.JOIN, Operation.COMMIT, Operation.ADMIN
+Groups = Callable[[Any], Iterable[str | None]]  # Any: the request. None: no group in particular.
+
+
+def _group(request: Any) -> Iterable[str | None]:
+    return (request.group_id,)
+
+
+def _no_group(_: Any) -> Iterable[str | None]:
+    return (None,)
+
+
+def _each_beat(request: Any) -> Iterable[str | None]:
+    return [beat.group_id for beat in request.heartbeats]
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What one RPC needs.
+
+    is_open: nothing. groups_shown: who asks is shown what they may read of an answer, which holds
+    its groups in a repeated field of this name, or, if it is empty, is one group's itself.
+    """
+
+    operations: tuple[Operation, ...] = ()
+    groups: Groups = _no_group
+    is_open: bool = False
+    groups_shown: str | None = None
+
+
+_OPEN = Permission(is_open=True)
+_RECOGNISED = Permission()
+_COMMAND = Permission((ADMIN,))
+_V1 = "/coordinator.v1."
+
+PERMISSIONS: dict[str, Permission] = {
+    f"{_V1}GroupCoordinator/FindCoordinator": Permission((READ, JOIN, COMMIT, ADMIN), _group),
+    f"{_V1}GroupCoordinator/JoinGroup": Permission((JOIN,), _group),
+    f"{_V1}GroupCoordinator/SyncGroup": Permission((JOIN,), _group),
+    f"{_V1}GroupCoordinator/Heartbeat": Permission((JOIN,), _group),
+    f"{_V1}GroupCoordinator/HeartbeatBatch": Permission((JOIN,), _each_beat),
+    f"{_V1}GroupCoordinator/HeartbeatStream": Permission((JOIN,), _each_beat),
+    f"{_V1}GroupCoordinator/LeaveGroup": Permission((JOIN,), _group),
+    f"{_V1}GroupCoordinator/OffsetCommit": Permission((COMMIT,), _group),
+    f"{_V1}GroupCoordinator/OffsetFetch": Permission((READ, COMMIT), _group),
+    f"{_V1}GroupCoordinator/ReportLogEnds": Permission((JOIN,), _group),
+    f"{_V1}GroupAdmin/ListGroups": Permission(groups_shown="groups"),
+    f"{_V1}GroupAdmin/DescribeGroups": Permission((READ,), lambda request: request.groups),
+    f"{_V1}GroupAdmin/DeleteGroups": Permission((ADMIN,), lambda request: request.groups_names),
+    f"{_V1}GroupAdmin/OffsetDelete": Permission((ADMIN,), _group),
+    f"{_V1}GroupAdmin/ListLogEnds": Permission((READ,), _group),
+    f"{_V1}GroupAdmin/ListRebalances": Permission((READ,), _group),
+    f"{_V1}GroupAdmin/DescribePhase": Permission((READ,), _group),
+    f"{_V1}GroupAdmin/WatchRebalances": Permission(
+        (READ,), lambda request: request.group_ids, groups_shown=""
+    ),
+    # Only where the nodes are: whoever lists groups asks all of them.
+    f"{_V1}ClusterAdmin/DescribeCluster": _RECOGNISED,
+    f"{_V1}ClusterAdmin/ElectLeaders": _COMMAND,
+    f"{_V1}ClusterAdmin/MoveShard": _COMMAND,
+    f"{_V1}ClusterAdmin/DrainNode": _COMMAND,
+    # All records of all groups.
+    f"{_V1}ShardReplica/Fetch": _COMMAND,
+    "/grpc.health.v1.Health/Check": _OPEN,
+    "/grpc.health.v1.Health/List": _OPEN,
+    "/grpc.health.v1.Health/Watch": _OPEN,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _RECOGNISED,
+}
+"""By the method's full name."""

@@ -1,0 +1,109 @@
+"""JSON web tokens: which are believed, and why others are not. No network: keys are at hand."""
+
+import base64
+import json
+import time
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from coordinator.security.errors import CannotSecure, Unauthenticated
+from coordinator.security.jwt import JwtVerifier, keys_of_text
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+ED = ed25519.Ed25519PrivateKey.generate()
+STRANGER = ec.generate_private_key(ec.SECP256R1())
+
+
+def public(algorithm, key, kid):
+    return {**json.loads(algorithm.to_jwk(key.public_key())), "kid": kid, "use": "sig"}
+
+
+JWKS = json.dumps(
+    {
+        "keys": [
+            {**public(RSAAlgorithm, RSA, "rsa"), "alg": "RS256"},
+            {**public(ECAlgorithm, EC, "ec"), "alg": "ES256"},
+            {**public(OKPAlgorithm, ED, "ed"), "alg": "EdDSA"},
+        ]
+    }
+)
+NOW = int(time.time())
+GOOD = {"sub": "alice", "aud": "coordinator", "iss": "https://id.example", "exp": NOW + 600}
+
+
+def verifier(text=JWKS, issuer="https://id.example", claim="sub"):
+    return JwtVerifier(keys_of_text(text), audience="coordinator", issuer=issuer, claim=claim)
+
+
+def signed(claims, key=EC, algorithm="ES256", kid="ec"):
+    return jwt.encode(claims, key, algorithm=algorithm, headers={"kid": kid} if kid else None)
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "kid"), [(RSA, "RS256", "rsa"), (EC, "ES256", "ec"), (ED, "EdDSA", "ed")]
+)
+def test_a_sound_token_names_its_subject_and_its_end(key, algorithm, kid):
+    claims = verifier().verify(signed(GOOD, key, algorithm, kid))
+    assert claims.subject == "alice"
+    assert NOW + 600 <= claims.until_s <= NOW + 660
+
+
+def test_another_claim_may_name_the_principal():
+    token = signed({**GOOD, "email": "alice@example.org"})
+    assert verifier(claim="email").verify(token).subject == "alice@example.org"
+
+
+def test_without_a_wanted_issuer_any_will_do_whose_key_is_known():
+    assert verifier(issuer="").verify(signed({**GOOD, "iss": "else"})).subject == "alice"
+
+
+def without(name):
+    return {key: value for key, value in GOOD.items() if key != name}
+
+
+def unsigned():
+    def part(content):
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+    return f"{part({'alg': 'none', 'kid': 'ec'})}.{part(GOOD)}."
+
+
+def signed_with_the_public_key():
+    """The old trick: HS256, with the RSA key that everyone knows as the secret."""
+    return jwt.encode(GOOD, "a-secret-that-is-long-enough-to-be-one", "HS256", {"kid": "rsa"})
+
+
+BAD = {
+    "expired": signed({**GOOD, "exp": NOW - 60}),
+    "not yet": signed({**GOOD, "nbf": NOW + 600}),
+    "endless": signed(without("exp")),
+    "for others": signed({**GOOD, "aud": "somebody-else"}),
+    "for nobody": signed(without("aud")),
+    "issued elsewhere": signed({**GOOD, "iss": "https://evil.example"}),
+    "about nobody": signed(without("sub")),
+    "about two lines": signed({**GOOD, "sub": "a\nb"}),
+    "about too much": signed({**GOOD, "sub": "a" * 257}),
+    "of a stranger": signed(GOOD, STRANGER),
+    "of a key not known": signed(GOOD, STRANGER, kid="other"),
+    "of no key": signed(GOOD, STRANGER, kid=None),
+    "unsigned": unsigned(),
+    "symmetric": signed_with_the_public_key(),
+    "no token": "abc",
+}
+
+
+@pytest.mark.parametrize("token", BAD.values(), ids=BAD)
+def test_what_is_not_sound_is_refused_and_not_repeated(token):
+    with pytest.raises(Unauthenticated) as caught:
+        verifier().verify(token)
+    assert token not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "?"}]}', "3"])
+def test_a_file_without_usable_keys_is_refused(text):
+    with pytest.raises(CannotSecure, match="no JWKS"):
+        keys_of_text(text)
