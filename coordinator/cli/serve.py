@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.cli.notify import notify
 from coordinator.console.server import ConsoleServer
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog, configure
@@ -111,10 +112,12 @@ async def _serve(settings: Settings, supervised: bool) -> int:
         console=pages.console_url,
         shards=settings.shards,
     )
+    notify("READY=1", f"STATUS=serving on {host}:{port}")
     await stopping.wait()
     if supervised:
         loop.remove_reader(sys.stdin)
     logger.info("stopping")
+    notify("STOPPING=1", "STATUS=draining")
     await server.stop()
     await peers.close()
     pages.close()
