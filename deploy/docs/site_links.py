@@ -7,51 +7,33 @@ to Sphinx, which objects if they lead nowhere.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
-_CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:`[^`]*`|[^\]`])*)\]\(([^)\s]+)\)")
-PICTURES = (".svg", ".png")
+SPHINXS_OWN = (".md", ".svg", ".png")
 START = (
     '<!doctype html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">Documents</a>\n'
 )
 
 
-def without_dead_ends(text: str, folder: str, pages: set[str]) -> str:
-    """A page's Markdown, its links to files that are not pages turned into their words.
+def without_dead_ends(text: str) -> str:
+    """A page's Markdown, its links to what is no page or picture turned into their words."""
 
-    Args:
-        folder: of the page, from the root of the repository; "" for the root itself.
-        pages: paths of all pages, from the root.
-    """
+    def judge(link: re.Match[str]) -> str:
+        target = link[3].partition("#")[0]
+        stays = not target or re.match(r"[a-z]+:", target) or target.endswith(SPHINXS_OWN)
+        return link[0] if stays else link[2]
 
-    def judge(found: re.Match[str]) -> str:
-        target = found[3].partition("#")[0]
-        if not target or re.match(r"[a-z]+:", target) or target.endswith(PICTURES):
-            return found[0]
-        path = posixpath.normpath(posixpath.join(folder, target))
-        return found[0] if path in pages else found[2]
-
-    kept: dict[str, str] = {}
-
-    def hide(found: re.Match[str]) -> str:
-        if not found[0].startswith("```"):
-            return found[0]
-        kept[f"\0{len(kept)}\0"] = found[0]
-        return f"\0{len(kept) - 1}\0"
-
-    text = _LINK.sub(judge, _CODE.sub(hide, text))
-    for mark, block in kept.items():
-        text = text.replace(mark, block)
-    return text
+    parts = _BLOCK.split(text)  # Every other one is a block of code.
+    parts[::2] = [_LINK.sub(judge, prose) for prose in parts[::2]]
+    return "".join(parts)
 
 
 def _on_read(app: Any, page: str, source: list[str]) -> None:
-    pages = {f"{name}.md" for name in app.env.found_docs}
-    source[0] = without_dead_ends(source[0], posixpath.dirname(page), pages)
+    source[0] = without_dead_ends(source[0])
 
 
 def _on_finish(app: Any, error: Exception | None) -> None:
