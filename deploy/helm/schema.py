@@ -21,8 +21,8 @@ PATH = Path(__file__).parent / "coordinator/values.schema.json"
 OWNED = {
     "listen", "metrics_listen", "console_listen", "advertised_host", "advertised_port", "node_id",
     "nodes", "share", "store", "store_user", "store_ca_file", "store_cert_file", "store_key_file",
-    "store_password_file", "data_dir", "drain_timeout_ms", "log_format", "tls_cert", "tls_key",
-    "insecure",
+    "store_password_file", "data_dir", "drain_timeout_ms", "log_format", "tls_cert_file",
+    "tls_key_file", "insecure",
 }  # fmt: skip
 """Settings that the chart itself gives, from other values."""
 
@@ -87,7 +87,10 @@ def values() -> Schema:
         r"^(sqlite|memory|(etcd|zookeeper)://[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*/[A-Za-z0-9_.-]+)$"
     )
     monitor = table(
-        enabled=FLAG, labels=LABELS, interval={"type": "string", "pattern": r"^[0-9]+(ms|s|m)$"}
+        enabled=FLAG,
+        labels=LABELS,
+        interval={"type": "string", "pattern": r"^[0-9]+(ms|s|m)$"},
+        authorization=OBJECT,
     )
     top = table(
         replicas=number(1, 64),

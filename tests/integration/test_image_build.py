@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
 import os
 import re
 import shutil
@@ -12,8 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.deploy.image import ROOT, Stage, is_let_through, mounts, services, stages
+from tests.deploy.test_supply import LOCKED
 from tests.serving import free_port
 from tests.test_packaging import NO_NETWORK
 
@@ -72,6 +76,27 @@ def test_the_build_leaves_what_the_locks_name_and_no_installer(installed):
     names = {path.name.partition("-")[0] for path in packages.glob("*.dist-info")}
     assert {"consumer_group_coordinator", "grpcio", "apsw", "uvloop", "kazoo"} <= names
     assert not {"pip", "hatchling", "pytest"} & names
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("cyclonedx_py") is None,
+    reason="cyclonedx-bom is not installed (pip install '.[dev]')",
+)
+def test_the_bill_of_materials_names_every_part(installed, tmp_path):
+    bill = tmp_path / "sbom.cdx.json"
+    command = [sys.executable, "-m", "cyclonedx_py", "environment", installed / "bin/python"]
+    options = ["--pyproject", ROOT / "pyproject.toml", "--output-reproducible", "-o", bill]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    components = json.loads(bill.read_text())["components"]
+    parts = {canonicalize_name(it["name"]): it for it in components}
+    here = [it for it in LOCKED if it.marker is None or it.marker.evaluate()]
+    found = {it.name: parts[canonicalize_name(it.name)] for it in here}
+    assert {name: f"=={part['version']}" for name, part in found.items()} == {
+        it.name: str(it.specifier) for it in here
+    }
+    # protobuf states its licence in words of its own; test_supply.py knows them.
+    assert {name for name, part in found.items() if not part.get("licenses")} <= {"protobuf"}
 
 
 def test_what_was_built_serves_is_healthy_and_stops_at_once(installed, tmp_path):

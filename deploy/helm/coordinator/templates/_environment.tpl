@@ -35,10 +35,13 @@
 {{- end }}
 {{- end }}
 {{- if .Values.tls.existingSecret }}
-- name: COORDINATOR_TLS_CERT
+- name: COORDINATOR_TLS_CERT_FILE
   value: /etc/coordinator/tls/tls.crt
-- name: COORDINATOR_TLS_KEY
+- name: COORDINATOR_TLS_KEY_FILE
   value: /etc/coordinator/tls/tls.key
+# For commands inside the pod, the probes' among them.
+- name: COORDINATOR_CLIENT_TLS_CA
+  value: /etc/coordinator/tls/ca.crt
 {{- end }}
 {{- if .Values.insecure }}
 - name: COORDINATOR_INSECURE

@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "coordinator.probe" -}}
 {{- if .root.Values.tls.existingSecret -}}
 exec:
-  command: [coordinator, health, --timeout, {{ .probe.timeoutSeconds | quote }}]
+  command: [coordinator, health, --bootstrap, "localhost:7400", --timeout, {{ .probe.timeoutSeconds | quote }}]
 {{- else -}}
 grpc:
   port: 7400
