@@ -22,7 +22,7 @@ OWNED = {
     "listen", "metrics_listen", "console_listen", "advertised_host", "advertised_port", "node_id",
     "nodes", "share", "store", "store_user", "store_ca_file", "store_cert_file", "store_key_file",
     "store_password_file", "data_dir", "drain_timeout_ms", "log_format", "tls_cert_file",
-    "tls_key_file", "insecure",
+    "tls_key_file", "tls_peer_ca_file", "insecure",
 }  # fmt: skip
 """Settings that the chart itself gives, from other values."""
 

@@ -14,11 +14,13 @@ from tests.deploy.image import ROOT
 DEPLOY = ROOT / "deploy"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+IMAGES_EXTRAS = ("fast", "jwt", "tls", "zookeeper")
+"""What a node may need; not what only members, queries or pictures do."""
+
 WANTED = {
     "requirements.lock": [
         *PYPROJECT["project"]["dependencies"],
-        *EXTRAS["fast"],
-        *EXTRAS["zookeeper"],
+        *[it for name in IMAGES_EXTRAS for it in EXTRAS.get(name, ())],
     ],
     "build.lock": PYPROJECT["build-system"]["requires"],
 }

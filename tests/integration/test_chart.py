@@ -67,7 +67,7 @@ VARIANTS = {
     },
 }  # fmt: skip
 OPERATORS = {"ServiceMonitor": operator.ServiceMonitor, "PrometheusRule": operator.PrometheusRule}
-SERVERS_OWN = {"tls_cert_file", "tls_key_file", "insecure"}
+SERVERS_OWN = {"tls_cert_file", "tls_key_file", "tls_peer_ca_file", "insecure"}
 """Settings that come with the server's own TLS, and that older servers do not know."""
 
 rendered = functools.cache(lambda variant: render(VARIANTS[variant]))

@@ -39,6 +39,8 @@
   value: /etc/coordinator/tls/tls.crt
 - name: COORDINATOR_TLS_KEY_FILE
   value: /etc/coordinator/tls/tls.key
+- name: COORDINATOR_TLS_PEER_CA_FILE
+  value: /etc/coordinator/tls/ca.crt
 # For commands inside the pod, the probes' among them.
 - name: COORDINATOR_CLIENT_TLS_CA
   value: /etc/coordinator/tls/ca.crt
