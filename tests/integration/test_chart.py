@@ -41,7 +41,6 @@ VARIANTS = {
             "authorization": {"credentials": {"name": "prometheus", "key": "token"}},
         },
     },
-    "in the clear": {"insecure": True},
     "everything": {
         "replicas": 2,
         "store": {"url": "zookeeper://zk:2181/groups"},
@@ -89,6 +88,18 @@ def environment(variant: str) -> dict[str, str]:
     return {name: value.replace("$(POD_NAME)", "pod-1") for name, value in found.items()}
 
 
+def settings_of(variant: str) -> tuple[Settings, dict[str, str]]:
+    """Of the first pod, and where each comes from; refused if there is no such setting."""
+    known = {field.name for field in fields(Settings)}
+    given = {
+        name: value
+        for name, value in environment(variant).items()
+        if name.removeprefix("COORDINATOR_").lower() not in SERVERS_OWN - known
+        and not name.startswith("COORDINATOR_CLIENT_")
+    }
+    return load(flags={}, environment=given, file=None)
+
+
 @each_variant
 @pytest.mark.parametrize("version", [oldest, kubernetes_validate.latest_version()])
 def test_kubernetes_knows_every_field(variant, version):
@@ -121,14 +132,7 @@ def test_helm_has_no_objection(variant):
 
 @each_variant
 def test_a_node_accepts_the_settings_it_is_given(variant):
-    given = {
-        name: value
-        for name, value in environment(variant).items()
-        if name.removeprefix("COORDINATOR_").lower()
-        not in SERVERS_OWN - {field.name for field in fields(Settings)}
-        and not name.startswith("COORDINATOR_CLIENT_")
-    }
-    settings, origins = load(flags={}, environment=given, file=None)
+    settings, origins = settings_of(variant)
     assert node(variant)["args"] == ["serve"]
     assert [it["containerPort"] for it in node(variant)["ports"]] == [
         settings.listen_address[1],
@@ -140,7 +144,7 @@ def test_a_node_accepts_the_settings_it_is_given(variant):
 
 
 def test_nodes_that_share_a_store_have_numbers_and_files_of_it():
-    settings = load(flags={}, environment=environment("three nodes"), file=None)[0]
+    settings, _ = settings_of("three nodes")
     assert settings.store == STORE
     assert settings.node_id == 1
     assert one(rendered("three nodes"), "StatefulSet")["spec"]["ordinals"] == {"start": 1}
@@ -259,7 +263,6 @@ def test_data_outlives_a_pod_if_there_is_no_other_store():
     assert [variant for variant, is_claimed in claimed.items() if is_claimed] == [
         "one node",
         "encrypted",
-        "in the clear",
     ]
 
 
