@@ -63,3 +63,19 @@ def test_a_systemd_that_is_gone_stops_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
     with Process() as node:
         assert health(node.address) == 0
+
+
+def test_of_several_nodes_of_one_machine_each_says_when_it_serves(tmp_path, monkeypatch):
+    port = free_port()
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(30)
+        systemd.bind(name)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        flags = ["--nodes", "2", "--listen", f"127.0.0.1:{port}", "--metrics-listen", ""]
+        with Process(*flags, "--data-dir", str(tmp_path / "data")) as nodes:
+            said = {systemd.recv(4096).decode() for _ in range(2)}
+            assert said == {f"READY=1\nSTATUS=serving on 127.0.0.1:{port + n}" for n in (0, 10)}
+            assert health(f"127.0.0.1:{port}", f"127.0.0.1:{port + 10}") == 0
+            nodes.signal(signal.SIGTERM)
+            assert nodes.wait() == 0
