@@ -179,11 +179,11 @@ class Settings(GroupConfig):
     """debug, info, warning or error."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _BOUNDS.items():
+        for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise InvalidSetting(f"{name} is {value}; it may be {low} to {high}")
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InvalidSetting(
                     f"{name} is {getattr(self, name)!r}; it may be {', '.join(choices)}"
@@ -244,7 +244,7 @@ class Settings(GroupConfig):
 
 
 _MAX = 2**31 - 1
-_BOUNDS: dict[str, tuple[int, int]] = {
+BOUNDS: dict[str, tuple[int, int]] = {
     "group_min_session_timeout_ms": (1, _MAX),
     "group_max_session_timeout_ms": (1, _MAX),
     "group_initial_rebalance_delay_ms": (0, _MAX),
@@ -267,11 +267,13 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }
-_CHOICES = {
+"""Lowest and highest value of each number."""
+CHOICES = {
     "acks": ("store", "all"),
     "log_format": ("auto", "json", "console"),
     "log_level": ("debug", "info", "warning", "error"),
 }
+"""What may be chosen."""
 
 
 def _address(name: str, value: str) -> tuple[str, int] | None:

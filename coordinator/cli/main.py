@@ -14,6 +14,7 @@ from pathlib import Path
 from coordinator import __version__
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.groups import add_parsers as add_group_parsers
+from coordinator.cli.health import add_parser as add_health_parser
 from coordinator.cli.log import add_parsers as add_log_parsers
 from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.token import add_parser as add_token_parser
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
             )
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
+    add_health_parser(commands)
     add_why_parsers(commands)
     add_replay_parser(commands)
     cluster = commands.add_parser(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.security_log import log_security
 from coordinator.core.events import Event
@@ -110,12 +111,14 @@ async def _serve(
         console=pages.console_url,
         shards=settings.shards,
     )
+    notify("READY=1", f"STATUS=serving on {host}:{port}")
     watching = asyncio.create_task(security.watch())
     await stopping.wait()
     watching.cancel()
     if supervised:
         asyncio.get_running_loop().remove_reader(sys.stdin)
     logger.info("stopping")
+    notify("STOPPING=1", "STATUS=draining")
     await server.stop()
     await peers.close()
     pages.close()

@@ -1,0 +1,90 @@
+"""The Dockerfile and the compose file, taken apart without a container engine."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dockerfile
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CONTAINER = ROOT / "deploy/container"
+
+
+@dataclass
+class Stage:
+    """What stands between one FROM and the next, in its order."""
+
+    base: str
+    name: str
+    commands: list[dockerfile.Command] = field(default_factory=list)
+
+    def values(self, command: str) -> list[tuple[str, ...]]:
+        """The arguments of every such command."""
+        return [it.value for it in self.commands if it.cmd == command]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for pairs in self.values("ENV"):
+            found |= dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return found
+
+    @property
+    def copied(self) -> list[tuple[list[str], str]]:
+        """Sources from the context and where they go; not what comes from another stage."""
+        return [
+            (list(it.value[:-1]), it.value[-1])
+            for it in self.commands
+            if it.cmd == "COPY" and not it.flags
+        ]
+
+
+def stages() -> list[Stage]:
+    """Of the image, the last of which is shipped; build arguments have their defaults."""
+    arguments: dict[str, str] = {}
+    found: list[Stage] = []
+    for command in dockerfile.parse_file(str(CONTAINER / "Dockerfile")):
+        if command.cmd == "ARG" and not found:
+            name, _, value = command.value[0].partition("=")
+            arguments[name] = value
+        elif command.cmd == "FROM":
+            base, *named = command.value
+            for name, value in arguments.items():
+                base = base.replace(f"${{{name}}}", value)
+            found.append(Stage(base, named[-1] if named else ""))
+        else:
+            found[-1].commands.append(command)
+    return found
+
+
+def is_let_through(path: str) -> bool:
+    """Whether the ignore file leaves a file of the checkout in the build's context."""
+    let_through = True
+    for line in (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        if not pattern or line.startswith("#"):
+            continue
+        above = [path, *map(str, Path(path).parents)]
+        anywhere = pattern.removeprefix("**/")
+        names = [Path(it).name for it in above] if anywhere != pattern else above
+        if any(fnmatch.fnmatchcase(it, anywhere) for it in names):
+            let_through = line.startswith("!")
+    return let_through
+
+
+def services() -> dict[str, dict]:
+    """Of compose.yaml."""
+    return yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+
+
+def mounts(service: dict) -> dict[Path, str]:
+    """What of the checkout a service sees: file or folder, and where."""
+    found = {}
+    for volume in service.get("volumes", ()):
+        source, target, *_ = volume.split(":")
+        if source.startswith("."):
+            found[(CONTAINER / source).resolve()] = target
+    return found
