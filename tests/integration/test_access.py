@@ -295,7 +295,7 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
     path.write_text(desk.tokens["etl"])
     shown = Credentials(token_file=str(path))
     async with running(**desk.settings) as server:
-        settings = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100}
+        settings = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100}
         async with GroupMember(
             server.address, "etl-1", {"t": 1}, credentials=shown, **settings
         ) as member:
@@ -305,11 +305,8 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
             await eventually(lambda: server.refused)
             desk.token("etl")
             path.write_text(desk.tokens["etl"])
-            await asyncio.sleep(1.0)
-            before = server.server.rpc.calls[("Heartbeat", "OK")]
-            async with asyncio.timeout(10):
-                while server.server.rpc.calls[("Heartbeat", "OK")] < before + 2:
-                    await member.poll(timeout=0.05)
+            await asyncio.sleep(4.0)  # Longer than a session: it must have been heard.
+            assert await member.poll() == []
             assert member.assignment
             assert member.generation == generation
             desk.rules(rule("token:etl", "join", "etl-*"))
