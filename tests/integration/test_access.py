@@ -21,6 +21,7 @@ from coordinator.client import CommitFailed, Credentials, FatalError, GroupMembe
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
+from coordinator.service import server as server_module
 from coordinator.v1 import admin_pb2 as pb2
 from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
@@ -117,6 +118,13 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
         assert len(server.refused) == 4
         assert {r.reason for r in server.refused} == {"unauthenticated"}
         assert server.server.rpc.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
+
+
+async def test_a_node_that_asks_nobody_has_nothing_in_a_calls_way(monkeypatch):
+    monkeypatch.setattr(server_module, "GatedServer", None)
+    async with running() as server:
+        assert server.security.guard is None
+        assert await beats(server, Credentials()) is CODE.OK
 
 
 async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
