@@ -58,6 +58,7 @@ class Page(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[Any, Any]:  # Any: as socketserver has it.
         connection, address = super().get_request()
+        connection.settimeout(TIMEOUT_S)
         if self._tls is not None:
             # The handshake is for the connection's own thread: it may hang.
             connection = self._tls.context.wrap_socket(
@@ -134,8 +135,6 @@ def behind(handler: Handler, doorkeeper: Doorkeeper | None) -> Handler:
     keeper = doorkeeper
 
     class Behind(handler):  # type: ignore[valid-type, misc]  # A class that is made here.
-        timeout = TIMEOUT_S
-
         def parse_request(self) -> bool:
             return bool(super().parse_request()) and keeper.admits(self)
 

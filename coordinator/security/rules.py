@@ -86,6 +86,17 @@ class Rules:
                 return Decision(not rule.deny, str(rule))
         return Decision(False, DENIED_BY_DEFAULT)
 
+    def is_unlimited(self, principal: str, operation: Operation) -> bool:
+        """True if a principal may do it to every group, without exception."""
+        decided = [
+            rule
+            for rule in self._rules
+            if operation in rule.operations and _matches(rule.principal, principal)
+        ]
+        return any(rule.groups == EVERYTHING for rule in decided) and not any(
+            rule.deny for rule in decided
+        )
+
 
 def parse(text: str) -> Rules:
     """Rules from the text of their file.

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -27,7 +28,7 @@ from coordinator.security.authenticator import (
 from coordinator.security.errors import KeysUnavailable, Unauthenticated
 from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal
 from coordinator.security.rules import Operation
-from coordinator.service.permissions import PERMISSIONS, Permission
+from coordinator.service.permissions import PERMISSIONS, Permission, hide, lift_limit
 
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
 THREADS = 2
@@ -168,6 +169,9 @@ class _Gate:
     def may_read(self, caller: Caller, group: str) -> bool:
         return self._guard.decide(caller.principal, (Operation.READ,), group).is_allowed
 
+    def may_read_everything(self, caller: Caller) -> bool:
+        return self._guard.may_read_everything(caller.principal)
+
     def is_current(self, caller: Caller) -> bool:
         return self._guard.authenticator.is_current(caller)
 
@@ -183,7 +187,12 @@ class _Check:
     def unary_unary(self, inner: Any) -> Any:
         async def behaviour(request: Any, context: Context) -> Any:
             caller = await self._admit(request, context)
-            return self._shown(await inner(request, context), caller)
+            if not self._hides_from(caller):
+                return await inner(request, context)
+            limit = lift_limit(request)
+            response = await inner(request, context)
+            hide(response, limit, partial(self._gate.may_read, caller))
+            return response
 
         return behaviour
 
@@ -240,21 +249,12 @@ class _Check:
         groups = permission.groups(request)
         await self._gate.check(self._method, context, caller, permission.operations, groups)
 
-    def _shown(self, response: Any, caller: Caller) -> Any:
-        """An answer without the groups that the caller may not read."""
-        name = None if self._permission is None else self._permission.groups_shown
-        if name:
-            listed = getattr(response, name)
-            kept = [group for group in listed if self._gate.may_read(caller, group.group_id)]
-            if len(kept) < len(listed):
-                del listed[:]
-                listed.extend(kept)
-        return response
+    def _hides_from(self, caller: Caller) -> bool:
+        shows = self._permission is not None and self._permission.shows_readable
+        return shows and not self._gate.may_read_everything(caller)
 
     def _is_shown(self, message: Any, caller: Caller) -> bool:
-        if self._permission is None or self._permission.groups_shown is None:
-            return True
-        return self._gate.may_read(caller, message.group_id)
+        return not self._hides_from(caller) or self._gate.may_read(caller, message.group_id)
 
 
 def _name(method: str) -> str:

@@ -33,14 +33,37 @@ def _each_beat(request: Any) -> Iterable[str | None]:
 class Permission:
     """What one RPC needs.
 
-    is_open: nothing. groups_shown: who asks is shown what they may read of an answer, which holds
-    its groups in a repeated field of this name, or, if it is empty, is one group's itself.
+    is_open: nothing. shows_readable: who asks is shown what they may read, of a list of groups in
+    the field `groups`, or of a stream of messages of one group each.
     """
 
     operations: tuple[Operation, ...] = ()
     groups: Groups = _no_group
     is_open: bool = False
-    groups_shown: str | None = None
+    shows_readable: bool = False
+
+
+def lift_limit(request: Any) -> int:
+    """Take the limit out of a request for a list, so that what is hidden does not count: the limit.
+
+    0: it has none.
+    """
+    limit = int(getattr(request, "limit", 0))
+    if limit > 0:
+        request.limit = 0
+    return limit
+
+
+def hide(response: Any, limit: int, may_read: Callable[[str], bool]) -> None:
+    """Take the groups that may not be read out of a list, then those beyond the limit."""
+    kept = [group for group in response.groups if may_read(group.group_id)]
+    if hasattr(response, "matching"):
+        response.matching = len(kept)
+    if limit > 0:
+        del kept[limit:]
+    if len(kept) < len(response.groups):
+        del response.groups[:]
+        response.groups.extend(kept)
 
 
 _OPEN = Permission(is_open=True)
@@ -59,7 +82,7 @@ PERMISSIONS: dict[str, Permission] = {
     f"{_V1}GroupCoordinator/OffsetCommit": Permission((COMMIT,), _group),
     f"{_V1}GroupCoordinator/OffsetFetch": Permission((READ, COMMIT), _group),
     f"{_V1}GroupCoordinator/ReportLogEnds": Permission((JOIN,), _group),
-    f"{_V1}GroupAdmin/ListGroups": Permission(groups_shown="groups"),
+    f"{_V1}GroupAdmin/ListGroups": Permission(shows_readable=True),
     f"{_V1}GroupAdmin/DescribeGroups": Permission((READ,), lambda request: request.groups),
     f"{_V1}GroupAdmin/DeleteGroups": Permission((ADMIN,), lambda request: request.groups_names),
     f"{_V1}GroupAdmin/OffsetDelete": Permission((ADMIN,), _group),
@@ -67,7 +90,7 @@ PERMISSIONS: dict[str, Permission] = {
     f"{_V1}GroupAdmin/ListRebalances": Permission((READ,), _group),
     f"{_V1}GroupAdmin/DescribePhase": Permission((READ,), _group),
     f"{_V1}GroupAdmin/WatchRebalances": Permission(
-        (READ,), lambda request: request.group_ids, groups_shown=""
+        (READ,), lambda request: request.group_ids, shows_readable=True
     ),
     # Only where the nodes are: whoever lists groups asks all of them.
     f"{_V1}ClusterAdmin/DescribeCluster": _RECOGNISED,

@@ -76,6 +76,20 @@ def test_without_a_rule_nobody_may_do_anything():
     )
 
 
+@pytest.mark.parametrize(
+    ("principal", "is_unlimited"),
+    [
+        ("token:operator", False),  # But for secret-*.
+        ("jwt:team-a-bob", False),
+        ("cert:anyone", False),
+        ("cert:auditor", True),
+    ],
+)
+def test_who_may_read_everything_without_exception(principal, is_unlimited):
+    auditor = '[[rule]]\nprincipal = "cert:auditor"\noperations = ["read"]\ngroups = "*"\n'
+    assert parse(RULES + auditor).is_unlimited(principal, Operation.READ) is is_unlimited
+
+
 def rule(**changes):
     fields = {"principal": '"p"', "operations": '["read"]', "groups": '"g"', **changes}
     return "[[rule]]\n" + "\n".join(f"{k} = {v}" for k, v in fields.items() if v is not None)
