@@ -6,20 +6,18 @@ import asyncio
 import secrets
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.cli.ears import Ears
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.security_log import log_security
-from coordinator.core.events import Event
-from coordinator.observe.logs import EventLog, configure
+from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
-from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import Security
 from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
@@ -47,49 +45,26 @@ async def _serve(
 ) -> int:
     logger = configure(settings.log_format, settings.log_level)
     log_security(security, settings, logger)
-    event_log = EventLog(logger)
-
-    def on_events(events: Sequence[Event], now_ms: int) -> None:
-        event_log(events, now_ms)
-        metrics(events, now_ms)
-
-    def on_append(seconds: float, records: int) -> None:
-        metrics.log.appended(seconds, records)
-
-    def on_malformed(method: str, peer: str, what: str) -> None:
-        logger.warning("request_refused", method=method, peer=peer, what=what)
-
-    def on_commit(appends: int, seconds: float) -> None:
-        metrics.log.flushed(seconds, appends)
-
-    def on_heartbeat(seconds: float) -> None:
-        metrics.heartbeat(seconds)
-
-    watchers = Watchers(
-        events=on_events,
-        failure=lambda what, error: logger.error("trouble", what=what, exc_info=error),
-        recovery=lambda what: logger.info("recovered", what=what),
-        append=on_append,
-    )
+    ears = Ears(logger)
     if settings.shared_store is not None and settings.node_id == 0:
         settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
     try:
-        stores = await open_stores(settings, on_commit)
+        stores = await open_stores(settings, ears.flushed)
     except CannotOpen as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
     peers = Peers(settings.node_id, security.credentials())
     node = Node(
         settings,
-        watchers=watchers,
+        watchers=ears.watchers(),
         log=stores.log,
         coordination=stores.coordination,
         fetch=peers.fetch,
     )
     server = CoordinatorServer(
-        node, on_malformed=on_malformed, on_heartbeat=on_heartbeat, security=security
+        node, on_malformed=ears.malformed, on_heartbeat=ears.heartbeat, security=security
     )
-    metrics = _metrics_of(server, pauses, security)
+    ears.metrics = _metrics_of(server, pauses, security)
     stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
@@ -99,7 +74,9 @@ async def _serve(
         if not await _load(server, stopping):
             await server.stop()
             return 0
-        pages = Pages(settings, security, metrics, server.advertised if security.tls else address)
+        pages = Pages(
+            settings, security, ears.metrics, server.advertised if security.tls else address
+        )
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
