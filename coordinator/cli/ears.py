@@ -30,7 +30,7 @@ class Ears:
             events=self._events,
             failure=lambda what, error: self._logger.error("trouble", what=what, exc_info=error),
             recovery=lambda what: self._logger.info("recovered", what=what),
-            append=lambda seconds, records: self.metrics.log.appended(seconds, records),
+            append=self._appended,
         )
 
     def malformed(self, method: str, peer: str, what: str) -> None:
@@ -44,6 +44,9 @@ class Ears:
     def heartbeat(self, seconds: float) -> None:
         """A heartbeat that was timed has been answered."""
         self.metrics.heartbeat(seconds)
+
+    def _appended(self, seconds: float, records: int) -> None:
+        self.metrics.log.appended(seconds, records)
 
     def _events(self, events: Sequence[Event], now_ms: int) -> None:
         self._event_log(events, now_ms)
