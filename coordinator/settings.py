@@ -232,7 +232,7 @@ def _address(name: str, value: str) -> tuple[str, int] | None:
     if not value and name != "listen":
         return None
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise InvalidSetting(f"{name} is {value!r}; give HOST:PORT")
     return host, int(port)
 
@@ -271,8 +271,8 @@ def load(
     origins = dict.fromkeys(_TYPES, "default")
     if file is not None:
         try:
-            table = tomllib.loads(file.read_text())
-        except tomllib.TOMLDecodeError as error:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidSetting(f"{file}: {error}") from error
         for name, value in table.items():
             values[name] = _parse(_known(name), value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
@@ -15,17 +14,17 @@ from grpc_status import rpc_status
 
 from coordinator.runtime.node import Node
 from coordinator.service import translate
+from coordinator.service.checked_server import RefusalSink
 
 Response = TypeVar("Response", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
-RefusalSink = Callable[[str, str, str], None]
 
 
 class Rpc:
     """The way from a request to its response, shared by all services.
 
     Args:
-        on_malformed: told of a refused call: the request's name, the peer, what is wrong.
+        on_malformed: told of every refused call.
     """
 
     def __init__(self, node: Node, on_malformed: RefusalSink) -> None:
@@ -40,14 +39,23 @@ class Rpc:
         try:
             commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
         except translate.Malformed as malformed:
-            self.calls[(name, "INVALID_ARGUMENT")] += 1
-            self._on_malformed(name, context.peer(), str(malformed))
+            self.refused(name, context.peer(), str(malformed))
             await _abort(context, malformed)
         replies = await self.node.ask(commands)
         self.calls[(name, "OK")] += 1
         response = translate.response_of(request, replies)
         assert isinstance(response, kind)
         return response
+
+    def refused(self, name: str, peer: str, what: str) -> None:
+        """Count a call that is refused as malformed, and tell of it.
+
+        Args:
+            name: of the RPC, with or without its service in front.
+        """
+        name = name.rpartition("/")[2]
+        self.calls[(name, "INVALID_ARGUMENT")] += 1
+        self._on_malformed(name, peer, what)
 
 
 def client_host(context: Context) -> str:

@@ -10,11 +10,12 @@ from grpc_reflection.v1alpha import reflection
 
 from coordinator.runtime.node import Node
 from coordinator.service.admin_service import AdminService
+from coordinator.service.checked_server import CheckedServer, RefusalSink
 from coordinator.service.cluster_service import ClusterService
 from coordinator.service.group_service import GroupService
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
-from coordinator.service.rpc import RefusalSink, Rpc
+from coordinator.service.rpc import Rpc
 from coordinator.settings import Settings
 from coordinator.v1 import (
     admin_pb2,
@@ -76,7 +77,8 @@ class CoordinatorServer:
             OSError: the address cannot be bound.
         """
         settings = self.node.settings
-        server = self._server = grpc.aio.server(options=server_options(settings))
+        plain = grpc.aio.server(options=server_options(settings))
+        server = self._server = CheckedServer(plain, self.rpc.refused)
         host, port = settings.listen_address
         try:
             self.port = server.add_insecure_port(f"{host}:{port}")

@@ -1,0 +1,128 @@
+"""A gRPC server that refuses requests whose bytes are no message of their kind.
+
+By itself grpc.aio answers UNKNOWN and logs a traceback, as if the server had failed, for every
+such call that anybody cares to send. Here it is INVALID_ARGUMENT.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
+RefusalSink = Callable[[str, str, str], None]
+"""Told of a refused call: the RPC's name, the peer, what is wrong."""
+WHAT = "the request is not what this call takes"
+
+
+class _Undecodable:
+    """Stands for a request that could not be parsed."""
+
+
+class CheckedServer(grpc.aio.Server):
+    """`server`, with every service that is added to this one checked."""
+
+    def __init__(self, server: grpc.aio.Server, refused: RefusalSink) -> None:
+        self._server = server
+        self._refused = refused
+
+    def add_generic_rpc_handlers(
+        self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]
+    ) -> None:
+        """See `grpc.aio.Server`."""
+        self._server.add_generic_rpc_handlers(
+            tuple(_Checked(handler, self._refused) for handler in generic_rpc_handlers)
+        )
+
+    def add_insecure_port(self, address: str) -> int:
+        """See `grpc.aio.Server`."""
+        return self._server.add_insecure_port(address)
+
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+        """See `grpc.aio.Server`."""
+        return self._server.add_secure_port(address, server_credentials)
+
+    async def start(self) -> None:
+        """See `grpc.aio.Server`."""
+        await self._server.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """See `grpc.aio.Server`."""
+        await self._server.stop(grace)
+
+    async def wait_for_termination(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109  # gRPC's face.
+    ) -> bool:
+        """See `grpc.aio.Server`."""
+        return await self._server.wait_for_termination(timeout)
+
+
+class _Checked(grpc.GenericRpcHandler):
+    """The handlers of one service."""
+
+    def __init__(self, inner: grpc.GenericRpcHandler, refused: RefusalSink) -> None:
+        self._inner = inner
+        self._refused = refused
+        self._known: dict[str, Handler] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        """The handler of a method; None: it is another service's."""
+        method = handler_call_details.method
+        if method in self._known:
+            return self._known[method]
+        inner = self._inner.service(handler_call_details)
+        if inner is None:
+            return None  # Not remembered: names of methods that do not exist have no end.
+        checked = self._known[method] = self._check(method, inner)
+        return checked
+
+    def _check(self, method: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
+        async def look(request: Any, context: Any) -> None:
+            if isinstance(request, _Undecodable):
+                self._refused(method, context.peer(), WHAT)
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, WHAT)
+
+        async def each(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            async for request in requests:
+                await look(request, context)
+                yield request
+
+        async def answer(request: Any, context: Any) -> Any:
+            await look(request, context)
+            return await (inner.unary_unary or inner.unary_stream)(request, context)
+
+        async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+            await look(request, context)
+            async for message in inner.unary_stream(request, context):
+                yield message
+
+        async def converse(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            async for message in inner.stream_stream(each(requests, context), context):
+                yield message
+
+        parse, write = _forgiving(inner.request_deserializer), inner.response_serializer
+        if inner.unary_unary:
+            return grpc.unary_unary_rpc_method_handler(answer, parse, write)
+        if inner.unary_stream:
+            # A stream is written by a generator, or by a coroutine that has the context do it.
+            is_generator = inspect.isasyncgenfunction(inner.unary_stream)
+            behaviour: Any = answers if is_generator else answer  # Any: gRPC's types know no aio.
+            return grpc.unary_stream_rpc_method_handler(behaviour, parse, write)
+        assert inner.stream_stream, f"{method} answers a stream once: there is no such call here"
+        both: Any = converse  # Any: as above.
+        return grpc.stream_stream_rpc_method_handler(both, parse, write)
+
+
+def _forgiving(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def forgiving(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return _Undecodable()
+
+    return forgiving

@@ -1,0 +1,1 @@
+"""Connections that abuse HTTP/2."""
