@@ -125,6 +125,13 @@ class Settings(GroupConfig):
     max_message_bytes: int = 4_194_304
     """Largest request. Larger ones get RESOURCE_EXHAUSTED."""
 
+    max_metadata_bytes: int = 16_384
+    """Largest metadata (headers) of a call. Calls with more get RESOURCE_EXHAUSTED."""
+
+    max_calls_per_connection: int = 20_000
+    """Calls that one connection may have under way, parked ones among them; more wait at the
+    client. All members of a process that share a connection must fit."""
+
     max_pending_requests: int = 100_000
     """Calls gRPC may hold before they are taken up; a burst of joins must fit."""
 
@@ -218,6 +225,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "replica_lag_time_max_ms": (100, 600_000),
     "store_quota_mib": (1, 1_048_576),
     "max_message_bytes": (1024, _MAX),
+    "max_metadata_bytes": (1024, 1_048_576),
+    "max_calls_per_connection": (1, _MAX),
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }

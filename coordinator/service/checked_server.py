@@ -1,7 +1,11 @@
-"""A gRPC server that refuses requests whose bytes are no message of their kind.
+"""A gRPC server that refuses what gRPC itself lets through.
 
-By itself grpc.aio answers UNKNOWN and logs a traceback, as if the server had failed, for every
-such call that anybody cares to send. Here it is INVALID_ARGUMENT.
+Requests whose bytes are no message of their kind: by itself grpc.aio answers UNKNOWN and logs a
+traceback, as if the server had failed, for every such call that anybody cares to send. Here it is
+INVALID_ARGUMENT.
+
+Metadata beyond a limit: gRPC tells its limit to clients, and those that do not care get a megabyte
+through. Here it is RESOURCE_EXHAUSTED.
 """
 
 from __future__ import annotations
@@ -24,18 +28,28 @@ class _Undecodable:
 
 
 class CheckedServer(grpc.aio.Server):
-    """`server`, with every service that is added to this one checked."""
+    """`server`, with every service that is added to this one checked.
 
-    def __init__(self, server: grpc.aio.Server, refused: RefusalSink) -> None:
+    Args:
+        metadata_bytes: names and values, of all metadata of a call together.
+    """
+
+    def __init__(
+        self, server: grpc.aio.Server, refused: RefusalSink, *, metadata_bytes: int
+    ) -> None:
         self._server = server
         self._refused = refused
+        self._metadata_bytes = metadata_bytes
 
     def add_generic_rpc_handlers(
         self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]
     ) -> None:
         """See `grpc.aio.Server`."""
         self._server.add_generic_rpc_handlers(
-            tuple(_Checked(handler, self._refused) for handler in generic_rpc_handlers)
+            tuple(
+                _Checked(handler, self._refused, self._metadata_bytes)
+                for handler in generic_rpc_handlers
+            )
         )
 
     def add_insecure_port(self, address: str) -> int:
@@ -65,14 +79,20 @@ class CheckedServer(grpc.aio.Server):
 class _Checked(grpc.GenericRpcHandler):
     """The handlers of one service."""
 
-    def __init__(self, inner: grpc.GenericRpcHandler, refused: RefusalSink) -> None:
+    def __init__(
+        self, inner: grpc.GenericRpcHandler, refused: RefusalSink, metadata_bytes: int
+    ) -> None:
         self._inner = inner
         self._refused = refused
+        self._metadata_bytes = metadata_bytes
         self._known: dict[str, Handler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """The handler of a method; None: it is another service's."""
         method = handler_call_details.method
+        metadata = handler_call_details.invocation_metadata or ()
+        if sum(len(name) + len(value) for name, value in metadata) > self._metadata_bytes:
+            return self._too_large(method)
         if method in self._known:
             return self._known[method]
         inner = self._inner.service(handler_call_details)
@@ -80,6 +100,16 @@ class _Checked(grpc.GenericRpcHandler):
             return None  # Not remembered: names of methods that do not exist have no end.
         checked = self._known[method] = self._check(method, inner)
         return checked
+
+    def _too_large(self, method: str) -> Handler:
+        what = f"more than {self._metadata_bytes} bytes of metadata"
+
+        async def refuse(_: bytes, context: Any) -> None:
+            self._refused(method, context.peer(), what)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
+
+        behaviour: Any = refuse  # Any: gRPC's types know no aio.
+        return grpc.unary_unary_rpc_method_handler(behaviour)
 
     def _check(self, method: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
         async def look(request: Any, context: Any) -> None:
