@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from coordinator.core import invariants
+from coordinator.observe.logs import is_trouble
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, group_pb2_grpc, replica_pb2
 from coordinator.v1 import group_pb2 as pb
 from tests.fuzz.messages import GROUP, MEMBERS, messages, with_ids
@@ -146,7 +147,7 @@ class InProcess:
         return len(groups)
 
 
-def test_any_messages_in_any_order():
+def test_any_messages_in_any_order(caplog):
     seen: Counter[grpc.StatusCode] = Counter()
     with InProcess() as it, grpc.insecure_channel(it.server.address) as channel:
         names = (f"group-{number}" for number in itertools.count())
@@ -167,6 +168,7 @@ def test_any_messages_in_any_order():
             assert it.server.failures == []
 
         attack()
+    assert [r for r in caplog.records if r.levelname == "ERROR" and is_trouble(r)] == []
     assert seen[grpc.StatusCode.OK] > 300
     assert seen[grpc.StatusCode.INVALID_ARGUMENT] > 30
 
