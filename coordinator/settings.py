@@ -166,6 +166,13 @@ class Settings(GroupConfig):
     max_message_bytes: int = 4_194_304
     """Largest request. Larger ones get RESOURCE_EXHAUSTED."""
 
+    max_metadata_bytes: int = 16_384
+    """Largest metadata (headers) of a call. Calls with more get RESOURCE_EXHAUSTED."""
+
+    max_calls_per_connection: int = 20_000
+    """Calls that one connection may have under way, parked ones among them; more wait at the
+    client. All members of a process that share a connection must fit."""
+
     max_pending_requests: int = 100_000
     """Calls gRPC may hold before they are taken up; a burst of joins must fit."""
 
@@ -264,6 +271,8 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "replica_lag_time_max_ms": (100, 600_000),
     "store_quota_mib": (1, 1_048_576),
     "max_message_bytes": (1024, _MAX),
+    "max_metadata_bytes": (1024, 1_048_576),
+    "max_calls_per_connection": (1, _MAX),
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }
@@ -280,7 +289,7 @@ def _address(name: str, value: str) -> tuple[str, int] | None:
     if not value and name != "listen":
         return None
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise InvalidSetting(f"{name} is {value!r}; give HOST:PORT")
     return host, int(port)
 
@@ -319,8 +328,8 @@ def load(
     origins = dict.fromkeys(_TYPES, "default")
     if file is not None:
         try:
-            table = tomllib.loads(file.read_text())
-        except tomllib.TOMLDecodeError as error:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidSetting(f"{file}: {error}") from error
         for name, value in table.items():
             values[name] = _parse(_known(name), value)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
@@ -133,6 +134,16 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def rss_mib(self) -> float:
+        """Memory that the process has now; Linux only."""
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+    def descriptors(self) -> int:
+        """Files and sockets that it has open; Linux only."""
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""

@@ -62,8 +62,16 @@ def _adopt_libraries(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    handler.addFilter(is_trouble)
     level = max(logging.WARNING, logging.getLevelNamesMapping()[log_level.upper()])
     logging.basicConfig(handlers=[handler], level=level, force=True)
+
+
+def is_trouble(record: logging.LogRecord) -> bool:
+    """False for what gRPC says of a client that goes away while it is answered, with a traceback
+    for every call: anybody could fill the log with them."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "ExecuteBatchError"  # A name that gRPC does not export.
 
 
 class EventLog:

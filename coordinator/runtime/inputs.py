@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.core import commands as c
 from coordinator.core.errors import ErrorCode
+from coordinator.shapes import made
 from coordinator.shard import outbox as o
 from coordinator.shard.replicas import FetchEntries
 
@@ -49,18 +50,21 @@ def from_json(value: Any) -> Any:
     """What `to_json` was given.
 
     Raises:
-        ValueError: there is no such input.
+        ValueError: there is no such input, or it has other fields.
     """
     if isinstance(value, list):
         return tuple(from_json(each) for each in value)
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
-    if name == "bytes":
+    if name == "bytes" and isinstance(content, str):
         return base64.b64decode(content)
     if name == "enum":
         kind, member = content
-        return _ENUMS[kind][member]
-    if name not in _KINDS:
-        raise ValueError(f"there is no input {name}: it was recorded by another version")
-    return _KINDS[name](**{field: from_json(each) for field, each in content.items()})
+        try:
+            return _ENUMS[kind][member]
+        except (KeyError, TypeError):
+            raise ValueError(f"there is no {kind!r:.80} {member!r:.80}") from None
+    if name not in _KINDS or not isinstance(content, dict):
+        raise ValueError(f"there is no input {name!r:.80}: it was recorded by another version")
+    return made(_KINDS[name], {field: from_json(each) for field, each in content.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,8 +16,11 @@ from coordinator.runtime import codec
 from coordinator.runtime.inputs import from_json
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import FORMAT, state_hash
+from coordinator.shapes import fits, made
+from coordinator.shard.outbox import Input
 from coordinator.shard.replicas import AckPolicy
 from coordinator.shard.shard import Shard
+from coordinator.storage.log import Damaged
 
 Line = dict[str, Any]  # Any: JSON.
 
@@ -52,23 +56,36 @@ def replay(lines: Iterable[str]) -> Replayed:
 
     Raises:
         NoRecording: see there. A recording that ends in the middle is run up to there.
+        AssertionError: an input broke a rule of the shard, as it did then.
     """
     found = Replayed()
     ids = _NoIds()
     shard: Shard | None = None
+    now_ms = 0
     for line, ids.ids in _with_ids(lines):
         if "format" in line:
-            shard = _new_shard(line, ids)
+            with _reading():
+                now_ms = _now_ms(line, now_ms)
+                shard = _new_shard(line, ids, now_ms)
         elif shard is None:
             raise NoRecording("the first line does not say what it is")
         elif "load" in line:
-            records = (codec.decode(base64.b64decode(data)) for data in line["load"])
-            shard.replay(list(records), line["now_ms"])
+            with _reading():
+                now_ms = _now_ms(line, now_ms)
+                records = [codec.decode(base64.b64decode(data)) for data in line["load"]]
+            shard.replay(records, now_ms)
         elif "restore" in line:
-            sequence, next_offset = line["restore"]
-            shard.restore(line["now_ms"], sequence=sequence, next_offset=next_offset)
+            with _reading():
+                now_ms = _now_ms(line, now_ms)
+                sequence, next_offset = map(_number, line["restore"])
+            shard.restore(now_ms, sequence=sequence, next_offset=next_offset)
         elif "in" in line:
-            outbox = shard.step(from_json(line["in"]), line["now_ms"])
+            with _reading():
+                now_ms = _now_ms(line, now_ms)
+                event = from_json(line["in"])
+                if not isinstance(event, Input):
+                    raise NoRecording(f"{type(event).__name__} is no input")
+            outbox = shard.step(event, now_ms)
             found.inputs += 1
             found.rebalances += [
                 event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
@@ -80,6 +97,31 @@ def replay(lines: Iterable[str]) -> Replayed:
     return found
 
 
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """What does not look as a recording does is none."""
+    try:
+        yield
+    except NoRecording:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError, Damaged) as error:
+        raise NoRecording(f"a line cannot be read: {error!r}") from error
+
+
+def _number(value: Any) -> int:
+    if not fits(value, int) or value < 0:
+        raise NoRecording(f"{value!r:.80} is no number of milliseconds, entries or records")
+    number: int = value
+    return number
+
+
+def _now_ms(line: Line, before_ms: int) -> int:
+    now_ms = _number(line["now_ms"])
+    if now_ms < before_ms:
+        raise NoRecording(f"time goes back from {before_ms} to {now_ms} ms")
+    return now_ms
+
+
 def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str]]]:
     """Each line with the ids that were drawn while it was worked on: they are written behind it."""
     waiting: Line | None = None
@@ -87,10 +129,12 @@ def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str]]]:
     for text in lines:
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             break  # The last line of a process that was killed.
+        if not isinstance(line, dict):
+            raise NoRecording(f"a line is {line!r:.80}")
         if "id" in line:
-            ids.append(line["id"])
+            ids.append(str(line["id"]))
             continue
         if waiting is not None:
             yield waiting, ids
@@ -99,12 +143,12 @@ def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str]]]:
         yield waiting, ids
 
 
-def _new_shard(header: Line, ids: _NoIds) -> Shard:
+def _new_shard(header: Line, ids: _NoIds, now_ms: int) -> Shard:
     if header["format"] != FORMAT:
         raise NoRecording(f"format {header['format']}; this version reads {FORMAT}")
     try:
-        config = GroupConfig(**header["config"])
-        acks = AckPolicy(**header["acks"])
-    except TypeError as error:
+        config = made(GroupConfig, header["config"])
+        acks = made(AckPolicy, header["acks"])
+    except ValueError as error:
         raise NoRecording(f"recorded by another version: {error}") from None
-    return Shard(config, ids, PAYLOADS, now_ms=header["now_ms"], acks=acks)
+    return Shard(config, ids, PAYLOADS, now_ms=now_ms, acks=acks)

@@ -27,7 +27,9 @@ class RebalanceFeed:
         for event in events:
             if isinstance(event, RebalanceJournaled):
                 for queue in self._watchers:
-                    queue.put_nowait(event.record)
+                    # Who takes nothing any more is told so when it does, and gets no more.
+                    if queue.qsize() <= BEHIND_MAX:
+                        queue.put_nowait(event.record)
 
     def close(self) -> None:
         """Have every watcher end."""
@@ -46,7 +48,7 @@ class RebalanceFeed:
         self._watchers.add(queue)
         try:
             while (record := await queue.get()) is not None:
-                if queue.qsize() > BEHIND_MAX:
+                if queue.qsize() >= BEHIND_MAX:
                     raise TooSlow
                 if not group_ids or record.group_id in group_ids:
                     yield record

@@ -18,11 +18,11 @@ from grpc_status import rpc_status
 from coordinator.core.replies import HeartbeatReply
 from coordinator.runtime.node import Node
 from coordinator.service import translate
+from coordinator.service.checked_server import RefusalSink
 from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
-RefusalSink = Callable[[str, str, str], None]
 
 TIMED_HEARTBEATS = 64
 """One heartbeat of so many is timed: the path is too short to read a clock each time."""
@@ -42,7 +42,7 @@ class Rpc:
     """The way from a request to its response, shared by all services.
 
     Args:
-        on_malformed: told of a refused call: the request's name, the peer, what is wrong.
+        on_malformed: told of every refused call.
         on_heartbeat: told how many seconds a heartbeat took, of one in `TIMED_HEARTBEATS`.
     """
 
@@ -103,14 +103,23 @@ class Rpc:
         try:
             commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
         except translate.Malformed as malformed:
-            self.calls[(name, "INVALID_ARGUMENT")] += 1
-            self._on_malformed(name, context.peer(), str(malformed))
+            self.refused(name, context.peer(), str(malformed))
             await _abort(context, malformed)
         replies = await self.node.ask(commands)
         self.calls[(name, "OK")] += 1
         response = translate.response_of(request, replies)
         assert isinstance(response, kind)
         return response
+
+    def refused(self, name: str, peer: str, what: str) -> None:
+        """Count a call that is refused as malformed, and tell of it.
+
+        Args:
+            name: of the RPC, with or without its service in front.
+        """
+        name = name.rpartition("/")[2]
+        self.calls[(name, "INVALID_ARGUMENT")] += 1
+        self._on_malformed(name, peer, what)
 
 
 def client_host(context: Context) -> str:

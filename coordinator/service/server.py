@@ -12,12 +12,13 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
 from coordinator.service.admin_service import AdminService
+from coordinator.service.checked_server import CheckedServer, RefusalSink
 from coordinator.service.cluster_service import ClusterService
 from coordinator.service.gate import GatedServer
 from coordinator.service.group_service import GroupService
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
-from coordinator.service.rpc import RefusalSink, Rpc
+from coordinator.service.rpc import Rpc
 from coordinator.settings import Settings
 from coordinator.v1 import (
     admin_pb2,
@@ -34,6 +35,7 @@ SERVICES = (
     admin_pb2.DESCRIPTOR.services_by_name["GroupAdmin"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["ClusterAdmin"].full_name,
 )
+HANDSHAKE_MS = 10_000
 
 
 def server_options(settings: Settings) -> list[tuple[str, Any]]:
@@ -51,6 +53,13 @@ def server_options(settings: Settings) -> list[tuple[str, Any]]:
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.ping_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        # Told to clients; `CheckedServer` holds the others to it.
+        ("grpc.max_metadata_size", settings.max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", settings.max_metadata_bytes),
+        # Calls beyond it wait at the client; without it one connection may open them for ever.
+        ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
+        # Who connects and says nothing is sent away, after two minutes by default.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients that ping every few seconds are welcome.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_ping_strikes", 0),
@@ -92,7 +101,10 @@ class CoordinatorServer:
             OSError: the address cannot be bound.
         """
         settings = self.node.settings
-        server = self._server = grpc.aio.server(options=server_options(settings))
+        plain = grpc.aio.server(options=server_options(settings))
+        server = self._server = CheckedServer(
+            plain, self.rpc.refused, metadata_bytes=settings.max_metadata_bytes
+        )
         host, port = settings.listen_address
         try:
             self.port = self._bind(server, f"{host}:{port}")

@@ -26,8 +26,10 @@ def open_source(location: str, topic: str | None = None) -> Source:
     """
     kind, colon, rest = location.partition(":")
     if not colon or "/" in kind:
-        return FileLog(location, topic or location)
+        kind, rest = "arrow", location
     if kind in FORMATS:
+        if not rest:
+            raise ValueError(f"{location!r} names no directory")
         return FileLog(rest, topic or rest, kind)
     place, _, fragment = rest.partition("#")
     settings = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))

@@ -14,11 +14,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol, TypeVar
 
 from coordinator.core.ids import ShardId
+from coordinator.shapes import made
+from coordinator.storage.log import Damaged
 
+T = TypeVar("T")
 NOBODY = -1
 
 
@@ -28,6 +31,13 @@ class Deposed(Exception):
 
 class Conflict(Exception):
     """The shard's state is not the one that was thought: read again."""
+
+
+def _read(kind: type[T], data: bytes) -> T:
+    try:
+        return made(kind, json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"the store does not hold a {kind.__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +61,12 @@ class NodeInfo:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeInfo:
-        """What `to_bytes` made."""
-        kept: dict[str, Any] = json.loads(data)
-        kept["in_sync"] = tuple((s, epoch, tuple(nodes)) for s, epoch, nodes in kept["in_sync"])
-        return cls(**kept)
+        """What `to_bytes` made.
+
+        Raises:
+            Damaged: it is not that.
+        """
+        return _read(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +93,12 @@ class ShardState:
 
     @classmethod
     def from_bytes(cls, data: bytes, version: int) -> ShardState:
-        """What `to_bytes` made."""
-        kept: dict[str, Any] = json.loads(data)
-        kept["in_sync"], kept["replicas"] = tuple(kept["in_sync"]), tuple(kept["replicas"])
-        return cls(**kept, version=version)
+        """What `to_bytes` made.
+
+        Raises:
+            Damaged: it is not that.
+        """
+        return replace(_read(cls, data), version=version)
 
 
 @dataclass(frozen=True, slots=True)

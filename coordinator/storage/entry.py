@@ -10,7 +10,7 @@ intact entry in the wrong place is noticed too.
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, error
 
 import google_crc32c
 
@@ -64,11 +64,14 @@ def decode(data: bytes, shard: ShardId, sequence: int) -> Entry:
         raise Damaged(f"{where}: it belongs to shard {its_shard}, entry {its_sequence}")
     records = []
     position, end = _HEADER.size, len(data) - _UINT32.size
-    for _ in range(count):
-        (length,) = _UINT32.unpack_from(data, position)
-        position += _UINT32.size
-        records.append(data[position : position + length])
-        position += length
+    try:
+        for _ in range(count):
+            (length,) = _UINT32.unpack_from(data, position)
+            position += _UINT32.size
+            records.append(data[position : position + length])
+            position += length
+    except error as beyond:
+        raise Damaged(f"{where}: its {count} records do not fit into {end} bytes") from beyond
     if position != end:
         raise Damaged(f"{where}: its records end at byte {position} of {end}")
     return Entry(sequence, epoch, base_offset, tuple(records))

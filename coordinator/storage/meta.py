@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 
+from coordinator.shapes import made
 from coordinator.storage.log import CannotOpen
 
 FORMAT = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    format: int
+    shards: int
+
+
 def new_meta(shards: int) -> bytes:
     """Of a store that is made now."""
-    return json.dumps({"format": FORMAT, "shards": shards}).encode()
+    return json.dumps(asdict(_Meta(FORMAT, shards))).encode()
 
 
 def shards_of(meta: bytes | None, wanted: int | None) -> int:
@@ -25,16 +33,20 @@ def shards_of(meta: bytes | None, wanted: int | None) -> int:
     """
     if meta is None:
         raise CannotOpen("there is no store of this name")
-    found = json.loads(meta)
-    if found["format"] > FORMAT:
+    try:
+        said = json.loads(meta)  # A newer version may say more.
+        found = made(_Meta, {name: said[name] for name in ("format", "shards")})
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CannotOpen(f"what the store says of itself cannot be read: {error}") from error
+    if found.format > FORMAT:
         raise CannotOpen(
-            f"the store has format {found['format']}, and this version reads up to {FORMAT}: "
+            f"the store has format {found.format}, and this version reads up to {FORMAT}: "
             "a newer version has written it. Run that version"
         )
-    if wanted not in (None, found["shards"]):
+    if wanted not in (None, found.shards):
         raise CannotOpen(
-            f"the store was made for {found['shards']} shards, which cannot change: "
-            "set shards to that"
+            f"the store was made for {found.shards} shards, which cannot change: set shards to that"
         )
-    shards: int = found["shards"]
-    return shards
+    if found.shards < 1:
+        raise CannotOpen(f"the store says that it was made for {found.shards} shards")
+    return found.shards

@@ -33,7 +33,8 @@ def opened(path: Path, format: str) -> RowFile:
     """A file as it is now.
 
     Raises:
-        FileNotFoundError: it is gone. ValueError: it is not of this format.
+        FileNotFoundError: it is gone.
+        ValueError, OSError, pyarrow.ArrowException: it is not of this format, or damaged.
     """
     status = path.stat()
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns)

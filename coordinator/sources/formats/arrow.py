@@ -58,6 +58,8 @@ class ArrowStream(RowFile):
             while (message := _next_message(file)) is not None:
                 if message.type == "schema":
                     self.schema = pa.ipc.read_schema(message)
+                elif self.schema is None:
+                    raise ValueError(f"{path}: a {message.type} in front of the schema")
                 elif message.type == "record batch":
                     batch = pa.ipc.read_record_batch(message, self.schema)
                     self._places.append(self._end)

@@ -16,7 +16,7 @@ class RowFile(ABC):
         earlier: of the same file when it was shorter; what it knows still holds, if the format
             is one that grows.
     Raises:
-        ValueError: it is not of this format.
+        ValueError, OSError, pyarrow.ArrowException: it is not of this format, or damaged.
     """
 
     suffixes: ClassVar[tuple[str, ...]]

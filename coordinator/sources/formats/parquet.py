@@ -23,9 +23,11 @@ class ParquetFile(RowFile):
             self.schema = file.schema_arrow
             self._metadata = file.metadata
         groups = range(self._metadata.num_row_groups)
-        counts = (self._metadata.row_group(group).num_rows for group in groups)
+        counts = [self._metadata.row_group(group).num_rows for group in groups]
         self._starts = list(accumulate(counts, initial=0))
         self.rows = self._metadata.num_rows
+        if self.rows != self._starts[-1] or min(counts, default=0) < 0:
+            raise ValueError(f"{path}: {self.rows} rows, in row groups of {counts} rows")
 
     def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
         """See `RowFile`."""

@@ -1,7 +1,8 @@
 """JSON lines and CSV: a row is a line, so a quoted field may not hold a line break.
 
 Lines are counted once, and the place of every 1,024th is kept, so that reading from any row
-touches little more than what is asked for. An empty line has an offset and no row.
+touches little more than what is asked for. An empty line has an offset and no row; one that
+holds several rows (two objects, a bare carriage return) has one offset for all of them.
 """
 
 from __future__ import annotations
