@@ -4,7 +4,15 @@ An event names a key ("this group", "this shard") and every operation watched
 under that key is asked again. An operation may be watched under many keys. When
 it completes through one of them, or by time, the others do not hear of it: taking
 it out everywhere would mean a search per key, for lists that are mostly touched
-soon anyway. Its dead entries go when their list is next touched, or by a purge.
+soon anyway. Its dead entries go when their list is next touched, when it has grown, or by
+a purge.
+
+A list that grows is compacted: once it has twice the entries that were left when it
+was last cleaned, its dead go. So a list holds at most twice as many entries as it had
+waiting at some moment since (never fewer than 16 are bothered about), and since a walk
+over n entries comes after n/2 new ones, watching costs O(1) for each on average. That
+serves keys in use. A key that nobody watches under any more neither grows nor is
+touched, and waits for the purge.
 
 When to purge, without counting dead entries: `estimated` rises by one with each
 operation that is newly watched, and the armed ones are counted exactly, so
@@ -31,12 +39,15 @@ walked as snapshots, and cleaned afterwards from what is then there.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from timer.operation import ArmedCount, DelayedOperation
 from timer.timer import Timer
 
 K = TypeVar("K", bound=Hashable)
+
+# Entries a watch list may have before its growth is looked at: most never get there.
+COMPACT_FROM: Final = 16
 
 
 class Purgatory(Generic[K]):
@@ -52,6 +63,7 @@ class Purgatory(Generic[K]):
 
     __slots__ = (
         "_armed_count",
+        "_compact_at",
         "_estimated",
         "_purge_interval",
         "_purged_total",
@@ -64,6 +76,9 @@ class Purgatory(Generic[K]):
         self._timer = timer
         self._purge_interval = purge_interval
         self._watch_lists: dict[K, list[DelayedOperation]] = {}
+        # The length at which a list is compacted, where that is not COMPACT_FROM. Beside the
+        # lists and not in them: most keys have one operation, and a plain list is the smallest.
+        self._compact_at: dict[K, int] = {}
         self._watched = 0
         self._estimated = 0
         self._purged_total = 0
@@ -116,6 +131,8 @@ class Purgatory(Generic[K]):
                 watch_lists[key] = [operation]
             else:
                 operations.append(operation)
+                if len(operations) >= COMPACT_FROM:
+                    self._compact_if_grown(key, len(operations))
             self._watched += 1
         self._estimated += 1
         completed = operation.try_complete()
@@ -163,6 +180,7 @@ class Purgatory(Generic[K]):
         operations = self._watch_lists.pop(key, None)
         if operations is None:
             return []
+        self._compact_at.pop(key, None)
         self._watched -= len(operations)
         cancelled: list[DelayedOperation] = []
         for operation in operations:
@@ -197,6 +215,10 @@ class Purgatory(Generic[K]):
         if self._estimated - self._armed_count.armed > self._purge_interval:
             self.purge()
 
+    def _compact_if_grown(self, key: K, length: int) -> None:
+        if length >= self._compact_at.get(key, COMPACT_FROM):
+            self._drop_gone(key)
+
     def _drop_gone(self, key: K) -> int:
         """Clean one list, drop it if that leaves it empty, and say how many went."""
         operations = self._watch_lists.get(key)
@@ -208,5 +230,9 @@ class Purgatory(Generic[K]):
             del self._watch_lists[key]
         elif dropped:
             self._watch_lists[key] = waiting
+        if 2 * len(waiting) > COMPACT_FROM:
+            self._compact_at[key] = 2 * len(waiting)
+        elif self._compact_at:
+            self._compact_at.pop(key, None)
         self._watched -= dropped
         return dropped
