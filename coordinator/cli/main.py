@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "what",
         choices=(
             "timer",
+            "purgatory",
             "assign",
             "journal",
             "log",
@@ -87,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument(
         "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
+    )
+    bench.add_argument(
+        "--requests", type=int, help="of each run of purgatory; as published: 1000000"
     )
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -149,5 +153,6 @@ def _bench(options: argparse.Namespace) -> int:
             json=options.json,
             pictures=options.pictures,
             quick=options.quick,
+            requests=options.requests,
         )
     )

@@ -80,18 +80,28 @@ def print_tables(results: Mapping[str, Figures]) -> None:
         console.print(table)
 
 
-def write_json(results: Mapping[str, Figures], file: Path) -> None:
-    """Names of benchmarks to figures; one with a goal is an object that says whether it is met."""
-    file.write_text(
-        json.dumps(
-            {
-                name: {what: _plain(figure) for what, figure in figures.items()}
-                for name, figures in results.items()
-            },
-            indent=2,
-        )
-        + "\n"
-    )
+def write_json(
+    results: Mapping[str, Figures], file: Path, pictures: Sequence[Picture] = ()
+) -> None:
+    """Names of benchmarks to figures; one with a goal is an object that says whether it is met.
+
+    What is drawn is under `pictures`, by picture, panel and curve: the points.
+    """
+    found: dict[str, object] = {
+        name: {what: _plain(figure) for what, figure in figures.items()}
+        for name, figures in results.items()
+    }
+    if pictures:
+        found["pictures"] = {
+            picture.name: {
+                f"{panel.title}: {panel.y_axis}": {
+                    curve.name: curve.points for curve in panel.curves
+                }
+                for panel in picture.panels
+            }
+            for picture in pictures
+        }
+    file.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _plain(figure: Figure) -> object:

@@ -13,9 +13,10 @@ from coordinator.cli.bench.cluster import bench_cluster
 from coordinator.cli.bench.figures import Figures, machine
 from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
+from coordinator.cli.bench.purgatory import bench_purgatory
 from coordinator.cli.bench.report import Picture, Report, draw, print_tables, write_json
 from coordinator.cli.bench.service import bench_barrier, bench_heartbeat, with_server
-from coordinator.cli.bench.timers import bench_timer
+from coordinator.cli.bench.timer import bench_timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def bench(options: Options) -> int:
             pictures += report.pictures
     print_tables(results)
     if options.json is not None:
-        write_json(results, options.json)
+        write_json(results, options.json, pictures)
     if options.pictures is not None:
         try:
             for path in draw(pictures, options.pictures):
@@ -63,7 +64,8 @@ def bench(options: Options) -> int:
 def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
     members, seconds = options.members, options.seconds
     benchmarks: dict[str, Callable[[], Figures | Report]] = {
-        "timer": bench_timer,
+        "timer": lambda: bench_timer(quick=options.quick),
+        "purgatory": lambda: bench_purgatory(quick=options.quick, requests=options.requests),
         "assign": bench_assign,
         "journal": bench_journal,
         "log": lambda: bench_log(members),
