@@ -12,14 +12,16 @@ was last cleaned, its dead go. So a list holds at most twice as many entries as 
 waiting at some moment since (never fewer than 16 are bothered about), and since a walk
 over n entries comes after n/2 new ones, watching costs O(1) for each on average. That
 serves keys in use. A key that nobody watches under any more neither grows nor is
-touched, and waits for the purge.
+touched, and waits for the purge; which in turn passes over long lists that have grown
+since the purge before (with 100 keys in use at 100,000 operations a second, of which
+half time out, a third of the CPU went into walking over them).
 
 When to purge, without counting dead entries: `estimated` rises by one with each
 operation that is newly watched, and the armed ones are counted exactly, so
 
     estimated - armed  =  completed since the last purge, still watched at worst
 
-and a purge, one walk over all the lists, is due when that exceeds the interval.
+and a purge, a walk over the lists, is due when that exceeds the interval.
 At the start of a purge the estimate is set back to the number armed. Lists that
 were touched meanwhile have dropped their dead already, so the estimate errs
 upwards, and the price of that is a walk that finds less. A purge is started from
@@ -65,6 +67,7 @@ class Purgatory(Generic[K]):
         "_armed_count",
         "_compact_at",
         "_estimated",
+        "_lengths",
         "_purge_interval",
         "_purged_total",
         "_timer",
@@ -79,6 +82,8 @@ class Purgatory(Generic[K]):
         # The length at which a list is compacted, where that is not COMPACT_FROM. Beside the
         # lists and not in them: most keys have one operation, and a plain list is the smallest.
         self._compact_at: dict[K, int] = {}
+        # The lengths of long lists at the last purge: a list that has another one is in use.
+        self._lengths: dict[K, int] = {}
         self._watched = 0
         self._estimated = 0
         self._purged_total = 0
@@ -197,9 +202,29 @@ class Purgatory(Generic[K]):
             How many entries were dropped; they count in `purged_total`.
         Source: Kafka `DelayedOperationPurgatory.advanceClock`.
         """
+        self._lengths.clear()
+        return self._purge(tuple(self._watch_lists))
+
+    def _purge_if_due(self) -> None:
+        if self._estimated - self._armed_count.armed > self._purge_interval:
+            self._purge(self._idle_keys())
+
+    def _idle_keys(self) -> Sequence[K]:
+        """The keys of short lists, and of long ones that are as they were at the last purge."""
+        before, self._lengths = self._lengths, {}
+        idle = []
+        for key, operations in self._watch_lists.items():
+            length = len(operations)
+            if length >= COMPACT_FROM:
+                self._lengths[key] = length
+            if length < COMPACT_FROM or before.get(key) == length:
+                idle.append(key)
+        return idle
+
+    def _purge(self, keys: Sequence[K]) -> int:
         self._estimated = self._armed_count.armed
         purged = 0
-        for key in tuple(self._watch_lists):
+        for key in keys:
             purged += self._drop_gone(key)
         self._purged_total += purged
         return purged
@@ -210,10 +235,6 @@ class Purgatory(Generic[K]):
             operation.armed_by = self._armed_count
             self._armed_count.armed += 1
         self._timer.add(operation, deadline_ms)
-
-    def _purge_if_due(self) -> None:
-        if self._estimated - self._armed_count.armed > self._purge_interval:
-            self.purge()
 
     def _compact_if_grown(self, key: K, length: int) -> None:
         if length >= self._compact_at.get(key, COMPACT_FROM):

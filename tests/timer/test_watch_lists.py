@@ -103,6 +103,37 @@ def test_what_is_compacted_meanwhile_does_not_disturb_a_check():
     assert (lengths(purgatory), purgatory.watched) == ({}, 0)
 
 
+def test_a_purge_that_is_due_passes_over_a_long_list_that_is_in_use_and_cleans_an_idle_one():
+    purgatory = Purgatory(Timer(0), purge_interval=100)
+    for _ in range(COMPACT_FROM):
+        watch(purgatory, "long")
+    operations = [watch(purgatory, "long") for _ in range(COMPACT_FROM - 1)]
+    for operation in operations:
+        operation.force_complete()
+
+    def come_and_go(times):
+        for _ in range(times):
+            watch(purgatory, "short").force_complete()
+            purgatory.check_and_complete("short")
+
+    assert purgatory._estimated == 2 * COMPACT_FROM - 1
+    come_and_go(101 - len(operations))  # A purge: the long list has grown since the last one.
+    assert purgatory._estimated == purgatory.delayed == COMPACT_FROM
+    assert lengths(purgatory) == {"long": 2 * COMPACT_FROM - 1}
+    come_and_go(101)  # And another: it has not.
+    assert lengths(purgatory) == {"long": COMPACT_FROM}
+    assert purgatory.purged_total == len(operations)
+
+
+def test_a_purge_that_is_asked_for_cleans_every_list():
+    purgatory = Purgatory(Timer(0), purge_interval=NEVER)
+    operations = [watch(purgatory, "k") for _ in range(2 * COMPACT_FROM)]
+    for operation in operations[1:]:
+        operation.force_complete()
+    assert purgatory.purge() == 2 * COMPACT_FROM - 1
+    assert lengths(purgatory) == {"k": 1}
+
+
 def test_the_price_of_compaction_is_a_few_entries_for_each_one_watched():
     purgatory = Purgatory(Timer(0), purge_interval=NEVER)
     dice = random.Random(7)

@@ -119,7 +119,7 @@ class Run:
     cpu_us: float
     """A request, until all have ended."""
     gc: float
-    """Of that time, spent in the garbage collector."""
+    """Of that, in the garbage collector."""
 
 
 def bench_purgatory(*, quick: bool = False, requests: int | None = None) -> Report:
@@ -183,7 +183,7 @@ def measure(plan: Plan, rate: int, make: Make | None) -> Run:
 
 
 class _Collecting:
-    """Adds up how long the garbage collector runs."""
+    """Adds up the CPU of the garbage collector."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -191,9 +191,9 @@ class _Collecting:
 
     def __call__(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
-            self._began = time.perf_counter()
+            self._began = time.process_time()
         else:
-            self.seconds += time.perf_counter() - self._began
+            self.seconds += time.process_time() - self._began
 
 
 async def _run(plan: Plan, rate: int, make: Make | None, collecting: _Collecting) -> Run:
