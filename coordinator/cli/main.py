@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
     )
     bench.add_argument(
-        "--quick", action="store_true", help="seconds rather than minutes, and rougher"
+        "--quick", action="store_true", help="timer, purgatory: in seconds, and rougher"
     )
     return parser
 
@@ -143,6 +143,9 @@ def _bench(options: argparse.Namespace) -> int:
 
     if options.what == "cluster" and options.store is None:
         print("coordinator: bench cluster needs --store", file=sys.stderr)
+        return USAGE_ERROR
+    if options.requests is not None and options.requests < 1:
+        print("coordinator: --requests must be at least 1", file=sys.stderr)
         return USAGE_ERROR
     return bench(
         Options(

@@ -32,6 +32,7 @@ from coordinator.cli.bench.timer_rivals import (
     SortedTimers,
     Ticketed,
 )
+from coordinator.cli.main import USAGE_ERROR, main
 from timer import Timer
 
 # --- The plan -----------------------------------------------------------------------------
@@ -176,3 +177,8 @@ def test_the_benchmark_of_the_timer_says_for_each_goal_whether_it_is_met():
     for name in ("asyncio", "heap"):
         assert figures[f"{name}, start + stop, ns"] > 0
         assert figures[f"{name}, memory of a timer, bytes"] > 0
+
+
+def test_a_run_without_requests_is_a_usage_error(capsys):
+    assert main(["bench", "purgatory", "--requests", "0"]) == USAGE_ERROR
+    assert "at least 1" in capsys.readouterr().err

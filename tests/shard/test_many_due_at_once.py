@@ -7,11 +7,14 @@ import pytest
 from coordinator.core.commands import Heartbeat, JoinGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
-from coordinator.core.ids import CallId
+from coordinator.core.ids import CallId, ShardId
 from coordinator.core.records import GroupMetadata, MemberRecord
 from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.recording import RecordingShard
+from coordinator.runtime.replaying import replay
 from coordinator.shard import shard as shards
-from coordinator.shard.outbox import Revive, Tick
+from coordinator.shard.outbox import Revive, Tick, Unload
+from coordinator.shard.replicas import AckPolicy
 from coordinator.shard.shard import ADVANCE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
 
@@ -32,8 +35,8 @@ def group(group_id: str, members: int) -> GroupMetadata:
 class World:
     """A shard; members of the groups given were last heard of at the start."""
 
-    def __init__(self, **groups: int) -> None:
-        self.shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
+    def __init__(self, shard: Shard | None = None, **groups: int) -> None:
+        self.shard = shard or Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
         self.shard.replay([group(*item) for item in groups.items()], 0)
         self.shard.restore(START_MS, sequence=1, next_offset=len(groups))
         while not self.shard.is_settled:
@@ -141,6 +144,22 @@ def test_a_join_phase_ends_after_the_sessions_that_end_with_it():
     assert world.ended_phases() == {"a": 1, "b": 0}
     causes = {e.cause for e in world.events if isinstance(e, MemberEvicted)}
     assert causes == {EvictionCause.SESSION_EXPIRED}
+
+
+def test_a_recording_runs_again_part_by_part_to_the_same_state(tmp_path):
+    file = tmp_path / "shard.jsonl"
+    ids, acks = CountingIds(), AckPolicy(node=1)
+    shard = RecordingShard(file, ShardId(0), GroupConfig(), ids, PAYLOADS, now_ms=0, acks=acks)
+    world = World(shard, a=3, b=MEMBERS)
+    while len(world.evicted()) < ADVANCE_SLICE:
+        world.step(Tick(), END_MS)
+    assert world.shard.timer.is_behind
+    world.beat("b", MEMBERS - 1, END_MS)
+    steps = world.tick_until_done(END_MS)
+    assert steps > 1
+    world.step(Unload(), END_MS)
+    found = replay(file.read_text().splitlines())
+    assert (found.checked, found.differences) == (1, [])
 
 
 @pytest.mark.parametrize("limit", [7, 200, 10**9])
