@@ -13,8 +13,8 @@ waiting at some moment since (never fewer than 16 are bothered about), and since
 over n entries comes after n/2 new ones, watching costs O(1) for each on average. That
 serves keys in use. A key that nobody watches under any more neither grows nor is
 touched, and waits for the purge; which in turn passes over long lists that have grown
-since the purge before (with 100 keys in use at 100,000 operations a second, of which
-half time out, a third of the CPU went into walking over them).
+since the purge before (with 100 keys in use and half of the operations timing out, a
+third of the CPU at full load went into walking over them).
 
 When to purge, without counting dead entries: `estimated` rises by one with each
 operation that is newly watched, and the armed ones are counted exactly, so
