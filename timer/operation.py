@@ -16,6 +16,7 @@ of a purgatory; those are dropped when touched or purged.
 
 from __future__ import annotations
 
+from timer.native import mypyc_attr
 from timer.task import TimerTask
 
 
@@ -28,6 +29,7 @@ class ArmedCount:
         self.armed = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
     """Something that completes exactly once, by an event or by time.
 

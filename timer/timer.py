@@ -27,6 +27,14 @@ that re-arms itself for now cannot hold the loop.
 A task that raises: the exception leaves `advance_to` at once. That task has had
 its run; all others stay pending, and the next `advance_to` carries on with them.
 
+An advance in parts: `advance_to` may be given a limit. It then stops once it has taken
+that many tasks out of their buckets, and the timer `is_behind` until later calls have
+finished what it began. Nothing is special about the state in between: the hand stands at
+the bucket that is being emptied, what is left is still in it, and whoever adds, moves or
+cancels meanwhile might as well be a running task. So the parts together run what one
+advance would have run, in its order, and what was added for now waits until after the
+last of them. The limit counts tasks and not time: the same calls do the same again.
+
 Order: by tick of the deadline; within a bucket, in the order of arrival in it.
 Two tasks for the same tick that were placed at different times may have come
 down different levels, and then their order is not promised.
@@ -42,13 +50,16 @@ Tell it the time (`advance_to`) before adding.
 
 from __future__ import annotations
 
+import sys
 from heapq import heappop, heappush
 
 from timer.bucket import NO_EXPIRATION_MS, Bucket
+from timer.native import mypyc_attr
 from timer.task import DETACHED, TimerTask
 from timer.wheel import TimingWheel
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
     """A hierarchical timing wheel that is told the time.
 
@@ -61,7 +72,18 @@ class Timer:
     Source: Varghese & Lauck 1997; Kafka `SystemTimer`.
     """
 
-    __slots__ = ("_advancing", "_due", "_heap", "_now_ms", "_pending", "_ready", "wheel")
+    __slots__ = (
+        "_advancing",
+        "_due",
+        "_heap",
+        "_is_behind",
+        "_left",
+        "_now_ms",
+        "_pending",
+        "_ready",
+        "_target_ms",
+        "wheel",
+    )
 
     def __init__(self, now_ms: int = 0, *, tick_ms: int = 1, wheel_size: int = 20) -> None:
         if tick_ms < 1:
@@ -72,6 +94,11 @@ class Timer:
         self._now_ms = now_ms
         self._pending = 0
         self._advancing = False
+        # How far the last advance was to go, whether it stopped before that, and how many
+        # tasks the one that is running may still take.
+        self._target_ms = now_ms
+        self._is_behind = False
+        self._left = 0
         self.wheel = TimingWheel(self, 0, tick_ms, wheel_size, now_ms)
         # (expiration, rank, bucket): the rank is unique, so no two buckets are compared.
         self._heap: list[tuple[int, int, Bucket]] = []
@@ -88,6 +115,11 @@ class Timer:
     def now_ms(self) -> int:
         """The time the timer was last told."""
         return self._now_ms
+
+    @property
+    def is_behind(self) -> bool:
+        """True if an advance has stopped at its limit and has not been finished since."""
+        return self._is_behind
 
     def add(self, task: TimerTask, deadline_ms: int) -> None:
         """Arm `task` for `deadline_ms`; it never runs from inside this call.
@@ -164,36 +196,47 @@ class Timer:
         self._pending -= 1
         return True
 
-    def advance_to(self, now_ms: int) -> int:
-        """Tell the time and run everything that is due by then.
+    def advance_to(self, now_ms: int, limit: int | None = None) -> int:
+        """Tell the time and run everything that is due by then, or a part of it.
 
         Tasks run in the order of their deadlines, tick by tick, and within a
         bucket in the order in which they were added. An exception from a task
         passes through; see the top of the file for what it leaves behind.
 
+        With a `limit`, it stops when that many tasks have run or come down a
+        level, and the timer `is_behind` if that was not all. The next call first
+        finishes that advance, and goes on to `now_ms` if time has moved on.
+
+        Args:
+            limit: at least 1; None for as many as there are.
         Returns:
             How many tasks ran.
         Raises:
-            ValueError: `now_ms` is before the last time told. Time is monotonic.
+            ValueError: `now_ms` is before the last time told, for time is monotonic;
+                or `limit` < 1.
             RuntimeError: called from inside a running task.
         Source: Kafka `SystemTimer.advanceClock`.
         """
         if now_ms < self._now_ms:
             raise ValueError(f"time went back, from {self._now_ms} to {now_ms} ms")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit is {limit}; it must be at least 1")
         if self._advancing:
             raise RuntimeError("advance_to was called by a task that advance_to is running")
         self._now_ms = now_ms
+        self._left = sys.maxsize if limit is None else limit
+        was_behind = self._is_behind
+        # Stays so if a task raises: the next call then starts afresh with what is left.
+        self._is_behind = False
         self._advancing = True
-        wheel = self.wheel
+        ran = 0
         try:
-            self._ready.take_all(self._due)
-            ran = self._flush(self._ready)
-            bucket = self._first_bucket()
-            while bucket is not None and bucket.expiration_ms <= now_ms:
-                wheel.advance_clock(bucket.expiration_ms)
-                ran += self._flush(bucket)
-                bucket = self._first_bucket()
-            wheel.advance_clock(now_ms)
+            if was_behind:
+                ran = self._run_until(self._target_ms)
+            if not self._is_behind and (now_ms > self._target_ms or not was_behind):
+                self._target_ms = now_ms
+                self._ready.take_all(self._due)
+                ran += self._run_until(now_ms)
         finally:
             self._advancing = False
         return ran
@@ -204,12 +247,31 @@ class Timer:
         That is the expiration of the first bucket with a task in it, so it may be
         a step down the levels, or a deadline that has moved, and not a run; it is
         never later than the first run. The time last told, if a task waits for
-        the next advance. O(1), plus a pop for each bucket emptied since.
+        the next advance or the timer is behind. O(1), plus a pop for each bucket
+        emptied since.
         """
-        if not (self._due.is_empty and self._ready.is_empty):
+        if self._is_behind or not (self._due.is_empty and self._ready.is_empty):
             return self._now_ms
         bucket = self._first_bucket()
         return None if bucket is None else bucket.expiration_ms
+
+    def _run_until(self, target_ms: int) -> int:
+        """Empty `_ready` and every bucket up to a time; notes if the limit ends it before."""
+        wheel = self.wheel
+        ran = self._flush(self._ready)
+        if not self._ready.is_empty:
+            self._is_behind = True
+            return ran
+        bucket = self._first_bucket()
+        while bucket is not None and bucket.expiration_ms <= target_ms:
+            if not self._left:
+                self._is_behind = True
+                return ran
+            wheel.advance_clock(bucket.expiration_ms)
+            ran += self._flush(bucket)
+            bucket = self._first_bucket()
+        wheel.advance_clock(target_ms)
+        return ran
 
     def _first_bucket(self) -> Bucket | None:
         """The first bucket with a task in it; emptied ones before it are let go."""
@@ -225,13 +287,16 @@ class Timer:
     def _flush(self, bucket: Bucket) -> int:
         """Empty a bucket whose time has come: run what is due, re-add the rest."""
         next_tick_ms = self.wheel.next_tick_ms
+        left = self._left
         ran = 0
         # The head each time: a task may cancel or move any of those behind it.
-        while (task := bucket.pop_first()) is not None:
+        while left and (task := bucket.pop_first()) is not None:
+            left -= 1
             self._pending -= 1
             if task.deadline_ms < next_tick_ms:
                 ran += 1
                 task.run()
             else:
                 self.add(task, task.deadline_ms)
+        self._left = left
         return ran

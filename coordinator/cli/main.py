@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "what",
         choices=(
             "timer",
+            "purgatory",
             "assign",
             "journal",
             "log",
@@ -98,13 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
     )
+    bench.add_argument(
+        "--requests", type=int, help="of each run of purgatory; as published: 1000000"
+    )
     bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     bench.add_argument(
         "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
     )
     bench.add_argument(
-        "--quick", action="store_true", help="seconds rather than minutes, and rougher"
+        "--quick", action="store_true", help="timer, purgatory: in seconds, and rougher"
     )
     bench.add_argument(
         "--python",
@@ -160,6 +164,9 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "cluster" and options.store is None:
         print("coordinator: bench cluster needs --store", file=sys.stderr)
         return USAGE_ERROR
+    if options.requests is not None and options.requests < 1:
+        print("coordinator: --requests must be at least 1", file=sys.stderr)
+        return USAGE_ERROR
     return bench(
         Options(
             what=options.what,
@@ -170,5 +177,6 @@ def _bench(options: argparse.Namespace) -> int:
             pictures=options.pictures,
             quick=options.quick,
             pythons=tuple(options.python),
+            requests=options.requests,
         )
     )

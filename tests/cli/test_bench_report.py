@@ -72,6 +72,14 @@ def picture():
     return Picture("rates", "Asked and sustained", panels)
 
 
+def test_json_has_the_points_of_what_is_drawn(tmp_path):
+    file = tmp_path / "figures.json"
+    write_json(RESULTS, file, [picture()])
+    found = json.loads(file.read_text())["pictures"]["rates"]
+    assert list(found) == ["panel 0: sustained", "panel 1: sustained", "panel 2: sustained"]
+    assert found["panel 0: sustained"]["heap"] == [[1.0, 1.0], [2.0, 1.5]]
+
+
 def test_a_picture_has_its_words_as_text_and_is_the_same_each_time(tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra `bench`")
     svg, png = draw([picture()], tmp_path)

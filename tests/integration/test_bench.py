@@ -1,52 +1,46 @@
-"""The benchmarks of the service do what they say, in small: the figures themselves mean nothing."""
+"""`coordinator bench`, as people call it."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("h2load") is None,
-    reason="no h2load found (on Debian: apt-get install nghttp2-client)",
-)
+
+def bench(*arguments) -> str:
+    answer = subprocess.run(
+        [sys.executable, "-m", "coordinator", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
-def figures(what: str, folder) -> dict:
-    file = folder / "figures.json"
-    command = [sys.executable, "-m", "coordinator", "bench", what, "--quick", "--json", str(file)]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
-    return json.loads(file.read_text())[what]
+def test_purgatory_measures_every_rival_in_both_settings_and_draws_them(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need the extra `bench`")
+    file, folder = tmp_path / "figures.json", tmp_path / "pictures"
+    shown = bench(
+        "purgatory", "--quick", "--requests", "1000", "--json", file, "--pictures", folder
+    )
+    found = json.loads(file.read_text())
+    figures = found["purgatory"]
+    assert found["machine"]["python"] in shown
+    for setting in ("low", "high"):
+        for rival in ("timing wheel", "heap", "asyncio", "sortedcontainers"):
+            assert figures[f"{setting}: {rival}, most sustained, requests/s"] > 1_000
+            assert figures[f"{setting}: {rival} at 100,000/s, CPU a request, us"] > 0
+        assert "met" in figures[f"{setting}: timing wheel at 100,000/s, % of a core"]
+    curves = found["pictures"]["purgatory"]["low time-out rate: sustained, thousand/s"]
+    assert [asked for asked, _ in curves["timing wheel"]] == [25, 100]
+    assert sorted(path.name for path in folder.iterdir()) == ["purgatory.png", "purgatory.svg"]
+    assert "asked, thousand requests/s" in (folder / "purgatory.svg").read_text()
 
 
-def test_heartbeats_are_all_answered_and_weighed_against_a_constant(tmp_path):
-    found = figures("heartbeat", tmp_path)
-    for load in ("40 members alone", "200 members in batches", "200 members on streams"):
-        assert found[f"{load}: refused or lost"] == 0
-        assert found[f"{load}: p50, ms"] > 0
-    assert found["a heartbeat, in constant handlers"]["at_most"] == 1.1
-    assert found["a heartbeat, us of the server's CPU"] > 0
-
-
-def test_barriers_lose_nobody(tmp_path):
-    found = figures("barrier", tmp_path)
-    lost = [goal["value"] for name, goal in found.items() if name.endswith("lost")]
-    assert lost == [0, 0, 0, 0, 0]
-    assert found["a parked call, KiB of the server's memory"]["value"] > 0
-    assert found["the last one released after the first, ms"]["value"] > 0
-
-
-def test_a_fleet_notices_neither_restart(tmp_path):
-    found = figures("fleet", tmp_path)
-    assert [found[name]["value"] for name in (
-        "beating every 3 s, 20 in a call: refused or lost",
-        "the server restarted: members that were lost", "failed", "rebalances",
-    )] == [0, 0, 0, 0]  # fmt: skip
-
-
-def test_two_nodes_are_asked_beside_one(tmp_path):
-    found = figures("cores", tmp_path)
-    assert found["2 nodes, in one"]["value"] > 0
+def test_timer_prints_a_table_of_goals():
+    shown = bench("timer", "--quick")
+    assert "add + cancel, in empty calls" in shown
+    assert "13 at most" in shown

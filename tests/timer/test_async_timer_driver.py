@@ -159,6 +159,25 @@ def test_175_a_timer_runs_unaided(notes, clock, loop):
     assert loop.handles_made == 3  # An idle minute cost nothing.
 
 
+def test_an_advance_in_parts_lets_others_have_their_turn_in_between(clock, loop, notes):
+    timer = Timer(0)
+
+    def on_deadline(now_ms):
+        timer.advance_to(now_ms, limit=2)
+        notes.ran.append("a part")
+        driver.wake_at(timer.next_expiration_ms())
+        loop.call_later(0, notes.ran.append, "somebody else")
+
+    driver = AsyncTimerDriver(clock, on_deadline, loop=loop)
+    notes.add(timer, 5, 5, 5, 5, 5)
+    driver.wake_at(timer.next_expiration_ms())
+    loop.run_until(5)
+    assert notes.take() == [
+        5, 5, "a part", 5, 5, "a part", "somebody else", 5, "a part", "somebody else",
+        "somebody else",
+    ]  # fmt: skip
+
+
 def test_a_callback_that_raises_leaves_the_driver_usable(clock, loop, woken):
     def on_deadline(now_ms):
         woken.append(now_ms)

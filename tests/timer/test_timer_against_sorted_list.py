@@ -107,6 +107,11 @@ class TimerMachine(RuleBasedStateMachine):
         self.now_ms += jump_ms
         self.compare_run(self.now_ms)
 
+    @rule(jump_ms=JUMPS_MS, limit=st.integers(1, 4))
+    def advance_in_parts(self, jump_ms, limit):
+        self.now_ms += jump_ms
+        self.compare_run(self.now_ms, limit)
+
     @rule()
     def advance_to_next_expiration(self):
         expiration_ms = self.timer.next_expiration_ms()
@@ -114,10 +119,16 @@ class TimerMachine(RuleBasedStateMachine):
             self.now_ms = max(self.now_ms, expiration_ms)
             self.compare_run(self.now_ms)
 
-    def compare_run(self, now_ms):
+    def compare_run(self, now_ms, limit=None):
         self.advances += 1
         self.ran.clear()
-        assert self.timer.advance_to(now_ms) == len(self.ran)
+        ran = self.timer.advance_to(now_ms, limit)
+        while self.timer.is_behind:
+            assert self.timer.next_expiration_ms() == now_ms
+            part = self.timer.advance_to(now_ms, limit)
+            assert part <= limit
+            ran += part
+        assert ran == len(self.ran)
         expected = self.run_model(now_ms // self.tick_ms)
 
         # Every task ran as often as it should have ...

@@ -80,18 +80,28 @@ def print_tables(results: Mapping[str, Figures]) -> None:
         console.print(table)
 
 
-def write_json(results: Mapping[str, Figures], file: Path) -> None:
-    """Names of benchmarks to figures; one with a goal is an object that says whether it is met."""
-    file.write_text(
-        json.dumps(
-            {
-                name: {what: _plain(figure) for what, figure in figures.items()}
-                for name, figures in results.items()
-            },
-            indent=2,
-        )
-        + "\n"
-    )
+def write_json(
+    results: Mapping[str, Figures], file: Path, pictures: Sequence[Picture] = ()
+) -> None:
+    """Names of benchmarks to figures; one with a goal is an object that says whether it is met.
+
+    What is drawn is under `pictures`, by picture, panel and curve: the points.
+    """
+    found: dict[str, object] = {
+        name: {what: _plain(figure) for what, figure in figures.items()}
+        for name, figures in results.items()
+    }
+    if pictures:
+        found["pictures"] = {
+            picture.name: {
+                f"{panel.title}: {panel.y_axis}": {
+                    curve.name: curve.points for curve in panel.curves
+                }
+                for panel in picture.panels
+            }
+            for picture in pictures
+        }
+    file.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _plain(figure: Figure) -> object:
@@ -130,6 +140,8 @@ def _draw(picture: Picture, folder: Path) -> list[Path]:
     canvas = Canvas(figsize=(5.2 * columns, 3.6 * rows), layout="constrained")
     canvas.suptitle(picture.title)
     grid = canvas.subplots(rows, columns, squeeze=False)
+    names = [[curve.name for curve in panel.curves] for panel in picture.panels]
+    is_one_legend = all(of_panel == names[0] for of_panel in names)
     for panel, axes in zip(picture.panels, grid.flat, strict=False):
         if panel.diagonal:
             ends = [x for curve in panel.curves for x, _ in curve.points]
@@ -140,9 +152,14 @@ def _draw(picture: Picture, folder: Path) -> list[Path]:
         axes.set_title(panel.title)
         axes.set_xlabel(panel.x_axis)
         axes.set_ylabel(panel.y_axis)
+        axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(color="0.9")
-        axes.legend(frameon=False)
+        if not is_one_legend:
+            axes.legend(frameon=False)
+    if is_one_legend:
+        lines, _ = grid.flat[0].get_legend_handles_labels()
+        canvas.legend(lines, names[0], loc="outside lower center", ncols=len(lines), frameon=False)
     for axes in list(grid.flat)[len(picture.panels) :]:
         axes.remove()
     svg, png = folder / f"{picture.name}.svg", folder / f"{picture.name}.png"

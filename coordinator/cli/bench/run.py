@@ -21,8 +21,9 @@ from coordinator.cli.bench.heartbeat import (
 )
 from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
+from coordinator.cli.bench.purgatory import bench_purgatory
 from coordinator.cli.bench.report import Picture, Report, draw, print_tables, write_json
-from coordinator.cli.bench.timers import bench_timer
+from coordinator.cli.bench.timer import bench_timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def bench(options: Options) -> int:
             pictures += report.pictures
     print_tables(results)
     if options.json is not None:
-        write_json(results, options.json)
+        write_json(results, options.json, pictures)
     if options.pictures is not None:
         try:
             for path in draw(pictures, options.pictures):
@@ -71,7 +72,8 @@ def bench(options: Options) -> int:
 def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
     members = options.members
     benchmarks: dict[str, Callable[[], Figures | Report]] = {
-        "timer": bench_timer,
+        "timer": lambda: bench_timer(quick=options.quick),
+        "purgatory": lambda: bench_purgatory(quick=options.quick, requests=options.requests),
         "assign": bench_assign,
         "journal": bench_journal,
         "log": lambda: bench_log(members),

@@ -1,0 +1,178 @@
+"""Thousands of sessions that end in one millisecond: in parts, and with the same result."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.commands import Heartbeat, JoinGroup
+from coordinator.core.config import GroupConfig
+from coordinator.core.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
+from coordinator.core.ids import CallId, ShardId
+from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.recording import RecordingShard
+from coordinator.runtime.replaying import replay
+from coordinator.shard import shard as shards
+from coordinator.shard.outbox import Revive, Tick, Unload
+from coordinator.shard.replicas import AckPolicy
+from coordinator.shard.shard import ADVANCE_SLICE, Shard
+from coordinator.testing.virtual import CountingIds
+
+SESSION_MS, REBALANCE_MS = 10_000, 15_000
+MEMBERS = 3 * ADVANCE_SLICE
+START_MS = 1_000
+END_MS = START_MS + SESSION_MS
+
+
+def group(group_id: str, members: int) -> GroupMetadata:
+    records = tuple(
+        MemberRecord(f"{group_id}-{n:04}", None, "c", "/h", REBALANCE_MS, SESSION_MS, b"", b"mine")
+        for n in range(members)
+    )
+    return GroupMetadata(group_id, 5, "work", "range", records[0].member_id, 0, records)
+
+
+class World:
+    """A shard; members of the groups given were last heard of at the start."""
+
+    def __init__(self, shard: Shard | None = None, **groups: int) -> None:
+        self.shard = shard or Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
+        self.shard.replay([group(*item) for item in groups.items()], 0)
+        self.shard.restore(START_MS, sequence=1, next_offset=len(groups))
+        while not self.shard.is_settled:
+            self.shard.step(Revive(), START_MS)
+        self.calls = 0
+        self.events = []
+        self.replies = {}
+
+    def step(self, event, now_ms):
+        outbox = self.shard.step(event, now_ms)
+        self.events += outbox.events
+        self.replies.update(outbox.replies)
+        return outbox
+
+    def tick_until_done(self, now_ms) -> int:
+        steps = 0
+        while True:
+            outbox = self.step(Tick(), now_ms)
+            steps += 1
+            if outbox.next_deadline_ms is None or outbox.next_deadline_ms > now_ms:
+                return steps
+            assert steps < 1_000
+
+    def beat(self, group_id, number, now_ms):
+        self.calls += 1
+        self.step(
+            Heartbeat(
+                call_id=CallId(self.calls),
+                group_id=group_id,
+                generation=5,
+                member_id=f"{group_id}-{number:04}",
+            ),
+            now_ms,
+        )
+        return self.replies[CallId(self.calls)].error.name
+
+    def join(self, group_id, number, now_ms):
+        self.calls += 1
+        self.step(
+            JoinGroup(
+                call_id=CallId(self.calls),
+                group_id=group_id,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id=f"{group_id}-{number:04}",
+                protocol_type="work",
+                protocols=(("range", b"new"),),
+                client_id="c",
+                client_host="/h",
+                require_known_member_id=True,
+            ),
+            now_ms,
+        )
+
+    def ended_phases(self):
+        return {e.group_id: e.members for e in self.events if isinstance(e, JoinPhaseCompleted)}
+
+    def evicted(self):
+        return [event.member_id for event in self.events if isinstance(event, MemberEvicted)]
+
+
+def test_a_step_ends_some_sessions_and_asks_to_be_ticked_again_at_once():
+    world = World(g=MEMBERS)
+    outbox = world.step(Tick(), END_MS)
+    while not world.evicted():  # They come down a level first.
+        outbox = world.step(Tick(), END_MS)
+    assert len(world.evicted()) <= ADVANCE_SLICE
+    assert outbox.next_deadline_ms == END_MS
+    assert world.shard.timer.is_behind
+
+
+def test_in_the_end_all_are_gone_in_their_order():
+    world = World(g=MEMBERS)
+    assert world.tick_until_done(END_MS) > 3
+    assert world.evicted() == [f"g-{n:04}" for n in range(MEMBERS)]
+    assert world.shard.stats().members == 0
+
+
+def test_a_member_that_is_heard_of_between_two_steps_stays():
+    world = World(g=MEMBERS)
+    while not world.evicted():
+        world.step(Tick(), END_MS)
+    assert world.beat("g", MEMBERS - 1, END_MS) == "REBALANCE_IN_PROGRESS"
+    world.tick_until_done(END_MS)
+    assert len(world.evicted()) == MEMBERS - 1
+    assert world.shard.stats().members == 1
+
+
+def test_a_join_phase_ends_after_the_sessions_that_end_with_it():
+    """The phase is the first to be due, and more sessions than fit into a step are due with it."""
+    world = World(a=3, b=MEMBERS)
+    world.join("a", 0, START_MS)  # The others of `a` have REBALANCE_MS to follow.
+    end_ms = START_MS + REBALANCE_MS
+    world.tick_until_done(end_ms - SESSION_MS)
+    for group_id, members in (("a", 3), ("b", MEMBERS)):
+        for number in range(members):
+            world.beat(group_id, number, end_ms - SESSION_MS)
+    world.tick_until_done(end_ms - 1)
+    assert world.evicted() == []
+    while not world.evicted():
+        world.step(Tick(), end_ms)
+    assert world.shard.stats().delayed["join"] < 2, "the phase of `a` was due in this step"
+    assert world.ended_phases() == {}, "and has not ended yet"
+    world.tick_until_done(end_ms)
+    assert world.ended_phases() == {"a": 1, "b": 0}
+    causes = {e.cause for e in world.events if isinstance(e, MemberEvicted)}
+    assert causes == {EvictionCause.SESSION_EXPIRED}
+
+
+def test_a_recording_runs_again_part_by_part_to_the_same_state(tmp_path):
+    file = tmp_path / "shard.jsonl"
+    ids, acks = CountingIds(), AckPolicy(node=1)
+    shard = RecordingShard(file, ShardId(0), GroupConfig(), ids, PAYLOADS, now_ms=0, acks=acks)
+    world = World(shard, a=3, b=MEMBERS)
+    while len(world.evicted()) < ADVANCE_SLICE:
+        world.step(Tick(), END_MS)
+    assert world.shard.timer.is_behind
+    world.beat("b", MEMBERS - 1, END_MS)
+    steps = world.tick_until_done(END_MS)
+    assert steps > 1
+    world.step(Unload(), END_MS)
+    found = replay(file.read_text().splitlines())
+    assert (found.checked, found.differences) == (1, [])
+
+
+@pytest.mark.parametrize("limit", [7, 200, 10**9])
+def test_the_parts_end_where_one_large_step_would(limit, monkeypatch):
+    def outcome():
+        world = World(a=3, b=MEMBERS, c=40)
+        world.join("a", 0, START_MS)
+        for number in range(0, 40, 2):
+            assert world.beat("c", number, START_MS + 5_000) == "NONE"
+        for now_ms in (END_MS - 1, END_MS, END_MS + 4_000, END_MS + 5_000, END_MS + 50_000):
+            world.tick_until_done(now_ms)
+        return sorted(world.evicted()), world.shard.stats().groups, sorted(map(repr, world.replies))
+
+    expected = outcome()
+    monkeypatch.setattr(shards, "ADVANCE_SLICE", limit)
+    assert outcome() == expected
