@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator import __version__
+from coordinator.cli.bench.command import add_bench_parser
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.health import add_parser as add_health_parser
@@ -73,50 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         "log", help="look into a data folder", description="Look into a data folder."
     )
     add_log_parsers(log)
-    bench = commands.add_parser("bench", help="measure", description="Measure.")
-    bench.set_defaults(run=_bench)
-    bench.add_argument(
-        "what",
-        choices=(
-            "timer",
-            "purgatory",
-            "assign",
-            "journal",
-            "log",
-            "heartbeat",
-            "barrier",
-            "fleet",
-            "cores",
-            "cluster",
-            "spark",
-            "all",
-        ),
-        help="all: those that need neither a --store nor Spark",
-    )
-    bench.add_argument(
-        "--members", type=int, help="members to run; log, cluster: groups; spark: batches"
-    )
-    bench.add_argument(
-        "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
-    )
-    bench.add_argument(
-        "--requests", type=int, help="of each run of purgatory; as published: 1000000"
-    )
-    bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
-    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    bench.add_argument(
-        "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
-    )
-    bench.add_argument(
-        "--quick", action="store_true", help="timer, purgatory: in seconds, and rougher"
-    )
-    bench.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="heartbeat: further interpreters to serve with, which may have another gRPC",
-    )
+    add_bench_parser(commands)
     return parser
 
 
@@ -156,27 +114,3 @@ def _config(options: argparse.Namespace) -> int:
     for name, origin in origins.items():
         print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
     return 0
-
-
-def _bench(options: argparse.Namespace) -> int:
-    from coordinator.cli.bench.run import Options, bench
-
-    if options.what == "cluster" and options.store is None:
-        print("coordinator: bench cluster needs --store", file=sys.stderr)
-        return USAGE_ERROR
-    if options.requests is not None and options.requests < 1:
-        print("coordinator: --requests must be at least 1", file=sys.stderr)
-        return USAGE_ERROR
-    return bench(
-        Options(
-            what=options.what,
-            members=options.members,
-            seconds=options.seconds,
-            store=options.store,
-            json=options.json,
-            pictures=options.pictures,
-            quick=options.quick,
-            pythons=tuple(options.python),
-            requests=options.requests,
-        )
-    )

@@ -1,0 +1,82 @@
+"""The command line of the benchmarks; what they need is imported when one runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+USAGE_ERROR = 2
+
+
+def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
+    """`coordinator bench`."""
+    bench = commands.add_parser("bench", help="measure", description="Measure.")
+    bench.set_defaults(run=_bench)
+    bench.add_argument(
+        "what",
+        choices=(
+            "timer",
+            "purgatory",
+            "assign",
+            "journal",
+            "log",
+            "heartbeat",
+            "barrier",
+            "fleet",
+            "cores",
+            "cluster",
+            "spark",
+            "all",
+        ),
+        help="all: those that need neither a --store nor Spark",
+    )
+    bench.add_argument(
+        "--members", type=int, help="members to run; log, cluster: groups; spark: batches"
+    )
+    bench.add_argument(
+        "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
+    )
+    bench.add_argument(
+        "--requests", type=int, help="of each run of purgatory; as published: 1000000"
+    )
+    bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    bench.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
+    )
+    bench.add_argument(
+        "--quick", action="store_true", help="timer, purgatory: in seconds, and rougher"
+    )
+    bench.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="heartbeat: further interpreters to serve with, which may have another gRPC",
+    )
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from coordinator.cli.bench.run import Options, bench
+
+    if options.what == "cluster" and options.store is None:
+        print("coordinator: bench cluster needs --store", file=sys.stderr)
+        return USAGE_ERROR
+    if options.requests is not None and options.requests < 1:
+        print("coordinator: --requests must be at least 1", file=sys.stderr)
+        return USAGE_ERROR
+    return bench(
+        Options(
+            what=options.what,
+            members=options.members,
+            seconds=options.seconds,
+            store=options.store,
+            json=options.json,
+            pictures=options.pictures,
+            quick=options.quick,
+            pythons=tuple(options.python),
+            requests=options.requests,
+        )
+    )
