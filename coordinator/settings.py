@@ -166,6 +166,32 @@ class Settings(GroupConfig):
     max_message_bytes: int = 4_194_304
     """Largest request. Larger ones get RESOURCE_EXHAUSTED."""
 
+    max_member_metadata_bytes: int = 1_048_576
+    """Largest metadata of all protocols of one member, which its leader is sent."""
+
+    max_assignment_bytes: int = 1_048_576
+    """Largest assignment of one member."""
+
+    max_groups: int = 0
+    """Groups of this node; who would make another is refused. 0: no limit."""
+
+    max_members_per_host: int = 0
+    """Members that may come from one client address, in all groups of this node; 0: no limit."""
+
+    max_parked_calls: int = 100_000
+    """Calls of this node that may wait for their answers, joins and syncs most of all."""
+
+    max_streams: int = 20_000
+    """Streams (HeartbeatStream, WatchRebalances) that this node keeps open."""
+
+    max_requests_per_second: int = 0
+    """Calls a second of one caller, by name where callers say who they are, else by address. Those
+    beyond are held back for up to a second, and then refused; 0: no limit."""
+
+    max_memory_mib: int = 0
+    """Memory of the process from which on nobody new is let in: no new members, groups or streams;
+    those that are there go on. 0: no limit."""
+
     max_metadata_bytes: int = 16_384
     """Largest metadata (headers) of a call. Calls with more get RESOURCE_EXHAUSTED."""
 
@@ -271,6 +297,14 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "replica_lag_time_max_ms": (100, 600_000),
     "store_quota_mib": (1, 1_048_576),
     "max_message_bytes": (1024, _MAX),
+    "max_member_metadata_bytes": (1024, _MAX),
+    "max_assignment_bytes": (1024, _MAX),
+    "max_groups": (0, _MAX),
+    "max_members_per_host": (0, _MAX),
+    "max_parked_calls": (1, _MAX),
+    "max_streams": (1, _MAX),
+    "max_requests_per_second": (0, 1_000_000),
+    "max_memory_mib": (0, _MAX),
     "max_metadata_bytes": (1024, 1_048_576),
     "max_calls_per_connection": (1, _MAX),
     "max_pending_requests": (1, _MAX),

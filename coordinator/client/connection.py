@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from coordinator.client.errors import CommitFailed, Unavailable
-from coordinator.client.retry import BackOff
+from coordinator.client.retry import BackOff, room_after_s
 from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
@@ -37,6 +37,9 @@ TURNED_AWAY = frozenset(
     }
 )
 """What no other node would answer otherwise."""
+
+ANSWERED = TURNED_AWAY | {grpc.StatusCode.RESOURCE_EXHAUSTED}
+"""The coordinator is there, and has said no."""
 
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _RETRIABLE = _ELSEWHERE | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -91,7 +94,7 @@ class Connection:
                 request, timeout=timeout_s, metadata=self._credentials.metadata()
             )
         except grpc.aio.AioRpcError as error:
-            if stub is self._stub and error.code() not in TURNED_AWAY:
+            if stub is self._stub and error.code() not in ANSWERED:
                 await self.close()
             raise
         except asyncio.CancelledError:
@@ -160,11 +163,15 @@ class Connection:
             try:
                 response = await self.call(method, request, CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
-                if error.code() in TURNED_AWAY:
+                room_s = room_after_s(error)
+                if error.code() in ANSWERED and room_s is None:
                     raise CommitFailed(error.details() or "", error.code().name) from error
                 if self._clock() >= give_up_ms:
                     raise Unavailable(f"no coordinator answered: {error.details()}") from error
-                repeated = True
+                if room_s is None:
+                    repeated = True
+                else:
+                    await asyncio.sleep(room_s)
             else:
                 codes = codes_of(response)
                 if not codes & _RETRIABLE:

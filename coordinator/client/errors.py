@@ -23,8 +23,9 @@ class FatalError(CoordinatorError):
     """The group will not have this member: trying again with the same settings cannot help.
 
     Another process owns its instance id, its protocols do not fit, the group is full, a
-    setting is out of bounds, or the coordinator does not know who it is (`code` UNAUTHENTICATED)
-    or does not let it in (PERMISSION_DENIED). The member has stopped; its partitions were lost.
+    setting is out of bounds, the coordinator does not know who it is (`code` UNAUTHENTICATED), does
+    not let it in (PERMISSION_DENIED) or takes nothing of that size (RESOURCE_EXHAUSTED; where it
+    only has no room now, the member waits). The member has stopped; its partitions were lost.
     """
 
 

@@ -8,6 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+
+def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
+    """When a coordinator that has no room says that it may have some; None: it does not say.
+
+    Source: google.rpc.RetryInfo.
+    """
+    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    status = rpc_status.from_call(error)
+    info = error_details_pb2.RetryInfo()
+    if status is None or not any(detail.Unpack(info) for detail in status.details):
+        return None
+    return float(info.retry_delay.ToMilliseconds()) / 1000
+
 
 class BackOff:
     """Pauses drawn evenly from 0 to a limit that doubles.

@@ -31,7 +31,7 @@ from coordinator.client.offsets import (
     fetched,
     judge_commit,
 )
-from coordinator.client.retry import BackOff
+from coordinator.client.retry import BackOff, room_after_s
 from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 
@@ -322,9 +322,13 @@ class GroupMember:
                 raise CoordinatorError(error.details() or "", error.code().name) from error
             if self._is_turned_away(error.code()):
                 raise FatalError(error.details() or "", error.code().name) from error
+            room_s = room_after_s(error)
+            if room_s is None and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise FatalError(error.details() or "", error.code().name) from error
             self._machine.unreachable(self._clock())
             self._tell()
-            todo = Next.REDISCOVER
+            todo = Next.REDISCOVER if room_s is None else Next.PAUSE
+            await self._sleep(room_s or 0.0)
         self._retrying = todo is not Next.GO_ON
         if todo is Next.REDISCOVER:
             await self._connection.close()

@@ -23,6 +23,7 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394; Kafka `ClassicGroup`, `ClassicGroupMe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -143,6 +144,8 @@ class Member:
 
 
 ParkedCalls = dict[CallId, "tuple[Group, Member]"]
+Hosts = Counter[str]
+"""How many members of all groups come from each host."""
 """Which group and member a parked call belongs to, over all groups of a machine."""
 
 
@@ -155,6 +158,7 @@ class Group:
         "generation",
         "generation_floor",
         "group_id",
+        "hosts",
         "initial_join",
         "journal",
         "leader_id",
@@ -180,7 +184,7 @@ class Group:
         "unowned",
     )
 
-    def __init__(self, group_id: str, parked_calls: ParkedCalls, now_ms: int) -> None:
+    def __init__(self, group_id: str, parked_calls: ParkedCalls, hosts: Hosts, now_ms: int) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_at_ms = now_ms
@@ -202,6 +206,7 @@ class Group:
         self.initial_join = False
         self.new_member_added = False
         self.parked_calls = parked_calls
+        self.hosts = hosts
         # Commits on their way to the log, by partition.
         self.pending_offsets: dict[tuple[str, int], int] = {}
         # As members have told, by partition; None: nobody has.
@@ -265,6 +270,7 @@ class Group:
                 raise InvariantViolated(f"instance {member.instance_id!r} is there already")
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
+        self.hosts[member.client_host] += 1
         self.pending_joins.pop(member.member_id, None)
         self._count_protocols(member.protocols, 1)
         if self.leader_id is None:
@@ -282,12 +288,24 @@ class Group:
         if member.parked_join is not None or member.parked_sync is not None:
             raise InvariantViolated(f"member {member_id!r} would leave a call unanswered")
         self._count_protocols(member.protocols, -1)
+        self._leave_host(member)
         self.pending_syncs.pop(member_id, None)
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         return member
+
+    def move_to_host(self, member: Member, client_host: str) -> None:
+        """A static member goes on in a process elsewhere."""
+        self._leave_host(member)
+        member.client_host = client_host
+        self.hosts[client_host] += 1
+
+    def _leave_host(self, member: Member) -> None:
+        self.hosts[member.client_host] -= 1
+        if not self.hosts[member.client_host]:
+            del self.hosts[member.client_host]
 
     def rename_static_member(self, instance_id: str, new_member_id: str) -> Member:
         """Give a static member a new id; it keeps its assignment and its role.

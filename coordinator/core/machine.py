@@ -13,6 +13,7 @@ to be undone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -74,7 +75,7 @@ from coordinator.core.events import (
     OffsetsExpired,
     RebalanceCause,
 )
-from coordinator.core.group import Group, GroupState, Member, ParkedCalls, Protocols
+from coordinator.core.group import Group, GroupState, Hosts, Member, ParkedCalls, Protocols
 from coordinator.core.ids import NO_TIME, IdSource
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
@@ -95,6 +96,7 @@ class GroupMachine:
         self.config = config
         self.groups: dict[str, Group] = {}
         self.parked_calls: ParkedCalls = {}
+        self.hosts: Hosts = Counter()
         self._ids = ids
         self._read_topics = payloads.topics
         self._read_assignment = payloads.partitions
@@ -170,7 +172,7 @@ class GroupMachine:
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):
                 return
-            group = Group(record.group_id, self.parked_calls, now_ms)
+            group = Group(record.group_id, self.parked_calls, self.hosts, now_ms)
             self.groups[record.group_id] = group
         durable.apply(record, group)
         if isinstance(record, OffsetCommitted):
@@ -222,6 +224,7 @@ class GroupMachine:
                 fail_sync(group, member, error, out)
             group.state = GroupState.DEAD
         self.groups.clear()
+        self.hosts.clear()
         self._asleep.clear()
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
@@ -260,7 +263,7 @@ class GroupMachine:
         if group is None:
             if command.member_id:
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-            group = Group(command.group_id, self.parked_calls, now_ms)
+            group = Group(command.group_id, self.parked_calls, self.hosts, now_ms)
         try:
             join.join_group(group, command, now_ms, out, config=self.config, ids=self._ids)
         except Refused as refused:
@@ -286,7 +289,7 @@ class GroupMachine:
         if group is None:
             if command.generation >= 0:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-            group = Group(command.group_id, self.parked_calls, now_ms)
+            group = Group(command.group_id, self.parked_calls, self.hosts, now_ms)
         offsets.commit_offsets(group, command, now_ms, out, config=self.config)
         if not group.is_vacant:
             self._keep(group, out)

@@ -35,7 +35,7 @@ def replace(group: Group, command: JoinGroup, member_id: str, now_ms: int, out: 
     member.session_timeout_ms = command.session_timeout_ms
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.client_id = command.client_id
-    member.client_host = command.client_host
+    group.move_to_host(member, command.client_host)
     out.check(MemberKey(group.group_id, old_id))
     reset_session(group, member, now_ms, out)
     group.park_join(member, command.call_id)

@@ -23,6 +23,7 @@ from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.garbage import forget, quiet
+from coordinator.runtime.memory import resident_bytes
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
@@ -49,7 +50,7 @@ MANY_GROUPS = 1_000
 FORGET_S = 30.0
 """so long after, when everybody has found the groups elsewhere."""
 LAG_PROBE_S = 0.5
-"""How often the event loop's lag is measured."""
+"""How often the event loop's lag and the process's memory are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Node:
     ) -> None:
         self.settings = settings
         self.loop_lag_s = 0.0
+        self.memory_bytes = 0
+        """As of the last half second; 0 where the system does not tell."""
         self._listeners = [watchers.events]
         self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
@@ -236,6 +239,19 @@ class Node:
         runner = self._runners.get(self._shard_of(group_id))
         return runner is not None and runner.is_loaded
 
+    def group_count(self) -> int:
+        """Groups of all shards of this node."""
+        return sum(runner.group_count for runner in self._runners.values())
+
+    def members_of(self, client_host: str) -> int:
+        """Members of all groups of this node that come from a host."""
+        return sum(runner.members_of(client_host) for runner in self._runners.values())
+
+    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+        """True if the group has that static member; None if there is no such group here."""
+        runner = self._runners.get(self._shard_of(group_id))
+        return None if runner is None else runner.has_seat(group_id, instance_id)
+
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
         return [runner.stats() for runner in list(self._runners.values())]
@@ -386,3 +402,4 @@ class Node:
             due = loop.time() + LAG_PROBE_S
             await asyncio.sleep(LAG_PROBE_S)
             self.loop_lag_s = max(0.0, loop.time() - due)
+            self.memory_bytes = resident_bytes()

@@ -253,6 +253,19 @@ class ShardRunner:
         """What the shard holds now."""
         return ShardStats() if self._shard is None else self._shard.stats()
 
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return 0 if self._shard is None else self._shard.group_count
+
+    def members_of(self, client_host: str) -> int:
+        """How many members come from a host."""
+        return 0 if self._shard is None else self._shard.members_of(client_host)
+
+    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+        """True if the group has that static member; None if there is no such group."""
+        return None if self._shard is None else self._shard.has_seat(group_id, instance_id)
+
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups."""
         return [] if self._shard is None else self._shard.group_stats(is_wanted)

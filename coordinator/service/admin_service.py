@@ -62,10 +62,11 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     ) -> AsyncIterator[pb.Rebalance]:
         earlier: dict[str, deque[RebalanceRecord]] = {}
         try:
-            async for record in self._feed.watch(frozenset(request.group_ids)):
-                before = earlier.setdefault(record.group_id, deque(maxlen=JOURNAL_LENGTH))
-                yield rebalance_message(record, tuple(before))
-                before.appendleft(record)
+            async with self._rpc.streaming("WatchRebalances", context):
+                async for record in self._feed.watch(frozenset(request.group_ids)):
+                    before = earlier.setdefault(record.group_id, deque(maxlen=JOURNAL_LENGTH))
+                    yield rebalance_message(record, tuple(before))
+                    before.appendleft(record)
         except TooSlow:
             text = "rebalances come faster than you read them: list them, and watch again"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)

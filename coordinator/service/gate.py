@@ -28,6 +28,7 @@ from coordinator.security.authenticator import (
 from coordinator.security.errors import KeysUnavailable, Unauthenticated
 from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal
 from coordinator.security.rules import Operation
+from coordinator.service.callers import CALLER
 from coordinator.service.permissions import PERMISSIONS, Permission, hide, lift_limit
 
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
@@ -108,9 +109,11 @@ class _Gate:
                 authenticator = self._guard.authenticator
                 known = authenticator.remembered(token)
                 if known is not None:
-                    return known
+                    return _note(known)
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, authenticator.of_token, token)
+                return _note(
+                    await loop.run_in_executor(self._threads, authenticator.of_token, token)
+                )
             principal = _principal_of(context)
             if principal is None:
                 raise Unauthenticated(f"nobody knows who calls: {WHAT_TO_DO}")
@@ -125,7 +128,7 @@ class _Gate:
             self._calls[(_name(method), "UNAVAILABLE")] += 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise AssertionError("abort raises") from error
-        return Caller(principal)
+        return _note(Caller(principal))
 
     async def check(
         self,
@@ -255,6 +258,12 @@ class _Check:
 
     def _is_shown(self, message: Any, caller: Caller) -> bool:
         return not self._hides_from(caller) or self._gate.may_read(caller, message.group_id)
+
+
+def _note(caller: Caller) -> Caller:
+    """Have those further in know who calls."""
+    CALLER.set(caller.principal)
+    return caller
 
 
 def _name(method: str) -> str:

@@ -40,20 +40,25 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
     async def Heartbeat(
         self, request: pb.HeartbeatRequest, context: Context
     ) -> pb.HeartbeatResponse:
+        if self._rpc.is_throttled:
+            await self._rpc.admit("Heartbeat", context)
         return self._rpc.beat(request)
 
     async def HeartbeatBatch(
         self, request: pb.HeartbeatBatchRequest, context: Context
     ) -> pb.HeartbeatBatchResponse:
+        await self._rpc.admit("HeartbeatBatch", context)
         self._rpc.calls[_BATCH_OK] += 1
         return self._rpc.beats(request)
 
     async def HeartbeatStream(
         self, request_iterator: AsyncIterator[pb.HeartbeatBatchRequest], context: Context
     ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
-        async for request in request_iterator:
-            yield self._rpc.beats(request)
-        self._rpc.calls[_STREAM_OK] += 1
+        async with self._rpc.streaming("HeartbeatStream", context):
+            async for request in request_iterator:
+                await self._rpc.admit("HeartbeatStream", context)
+                yield self._rpc.beats(request)
+            self._rpc.calls[_STREAM_OK] += 1
 
     async def LeaveGroup(
         self, request: pb.LeaveGroupRequest, context: Context

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import grpc
-from google.protobuf import any_pb2
 from google.protobuf.message import Message
-from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from coordinator.core.replies import HeartbeatReply
 from coordinator.runtime.node import Node
-from coordinator.service import translate
+from coordinator.service import statuses, translate
+from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
+from coordinator.service.limits import Exhausted, Limits
+from coordinator.service.throttle import Throttle
 from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
@@ -59,12 +62,49 @@ class Rpc:
         """Answered heartbeats, alone or in batches."""
         self.batched = 0
         """Those that came in batches."""
+        self.limits = Limits(node.settings, node)
+        per_second = node.settings.max_requests_per_second
+        self._throttle = Throttle(per_second, time.monotonic) if per_second else None
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
+
+    @property
+    def is_throttled(self) -> bool:
+        """True if callers may be held back."""
+        return self._throttle is not None
 
     def answered_calls(self) -> dict[tuple[str, str], int]:
         """Answered calls by request and gRPC status. Any thread may ask."""
         return {**self.calls, ("Heartbeat", "OK"): self.heartbeats - self.batched}
+
+    async def admit(self, name: str, context: Context) -> None:
+        """Hold a caller back that calls too often; the call may end here."""
+        if self._throttle is None:
+            return
+        caller = CALLER.get() or client_host(context)
+        turn = self._throttle.take(caller)
+        if turn.wait_s:
+            await asyncio.sleep(turn.wait_s)
+        if turn.is_refused:
+            most = self.node.settings.max_requests_per_second
+            message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
+            await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
+
+    async def turn_away(self, name: str, context: Context, error: Exhausted) -> None:
+        """End a call for which there is no room."""
+        self.calls[(name, "RESOURCE_EXHAUSTED")] += 1
+        status = statuses.exhausted(str(error), error.retry_after_s)
+        await context.abort_with_status(rpc_status.to_status(status))
+
+    @asynccontextmanager
+    async def streaming(self, name: str, context: Context) -> AsyncIterator[None]:
+        """While a stream is open; it ends at once if there are too many."""
+        await self.admit(name, context)
+        try:
+            with self.limits.streaming():
+                yield
+        except Exhausted as error:
+            await self.turn_away(name, context, error)
 
     def beat(self, request: group_pb2.HeartbeatRequest) -> group_pb2.HeartbeatResponse:
         """The hot path: one step of the shard in this turn of the loop, and nothing else."""
@@ -104,8 +144,19 @@ class Rpc:
             commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
         except translate.Malformed as malformed:
             self.refused(name, context.peer(), str(malformed))
-            await _abort(context, malformed)
-        replies = await self.node.ask(commands)
+            await context.abort_with_status(rpc_status.to_status(statuses.malformed(malformed)))
+        await self.admit(name, context)
+        try:
+            for command in commands:
+                self.limits.check(command)
+            self.limits.park()
+        except Exhausted as error:
+            await self.turn_away(name, context, error)
+            raise AssertionError("turn_away raises") from error
+        try:
+            replies = await self.node.ask(commands)
+        finally:
+            self.limits.unpark()
         self.calls[(name, "OK")] += 1
         response = translate.response_of(request, replies)
         assert isinstance(response, kind)
@@ -128,19 +179,3 @@ def client_host(context: Context) -> str:
     if peer.startswith(("ipv4:", "ipv6:")):
         return "/" + peer.split(":", 1)[1].rsplit(":", 1)[0].strip("[]")
     return "/" + peer
-
-
-async def _abort(context: Context, malformed: translate.Malformed) -> NoReturn:
-    bad_request = error_details_pb2.BadRequest(
-        field_violations=[
-            error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description)
-            for v in malformed.violations
-        ]
-    )
-    detail = any_pb2.Any()
-    detail.Pack(bad_request)
-    status = status_pb2.Status(
-        code=code_pb2.INVALID_ARGUMENT, message=str(malformed), details=[detail]
-    )
-    await context.abort_with_status(rpc_status.to_status(status))
-    raise AssertionError("abort_with_status raises")

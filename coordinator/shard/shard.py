@@ -250,6 +250,20 @@ class Shard:
             in_sync=len(self.replicas.in_sync),
         )
 
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return len(self.machine.groups)
+
+    def members_of(self, client_host: str) -> int:
+        """How many members come from a host."""
+        return self.machine.hosts[client_host]
+
+    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+        """True if the group has that static member; None if there is no such group."""
+        group = self.machine.groups.get(group_id)
+        return None if group is None else instance_id in group.static_members
+
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups. Any thread may ask."""
         return [

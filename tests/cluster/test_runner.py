@@ -14,6 +14,7 @@ from coordinator.cluster.runner import ClusterRunner, Duties, NotController
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeInfo, ShardState
 from coordinator.storage.memory_coordination import MemoryCoordination
+from tests.integration.waiting import until
 
 SHARDS = 8
 pytestmark = pytest.mark.integration  # Elections take their time.
@@ -68,14 +69,6 @@ async def places(*numbers: int, replicas: int = 1):
     finally:
         for place in some:
             await place.runner.stop(0.1)
-
-
-async def until(is_so) -> None:
-    async with asyncio.timeout(15):
-        while True:
-            if is_so():
-                return
-            await asyncio.sleep(0.01)
 
 
 def all_led_once(*some: Place) -> bool:

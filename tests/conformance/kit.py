@@ -8,6 +8,8 @@ Joins are of the kind that needs no member id first, unless `two_phase` is asked
 
 from __future__ import annotations
 
+from collections import Counter
+
 from coordinator.core import invariants
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import admin_pb2 as admin
@@ -229,7 +231,11 @@ class Scenario:
         return member.last_heard_ms + member.session_timeout_ms
 
     def _check(self) -> None:
-        for group_id, group in self.c.shard.machine.groups.items():
+        machine = self.c.shard.machine
+        groups = machine.groups.values()
+        hosts = Counter(m.client_host for group in groups for m in group.members.values())
+        assert machine.hosts == hosts
+        for group_id, group in machine.groups.items():
             invariants.check(group, self._generations.get(group_id, 0))
             self._generations[group_id] = group.generation
 

@@ -1,5 +1,7 @@
 """Scenarios 44-59: how a join phase ends, generations, leaders, protocols, states."""
 
+from collections import Counter
+
 import pytest
 
 from coordinator.core import protocols
@@ -131,7 +133,7 @@ def test_053_a_late_join_timer_does_nothing(state):
 
 
 def make_group(*member_protocols: tuple[str, ...]) -> Group:
-    group = Group("g", {}, 0)
+    group = Group("g", {}, Counter(), 0)
     group.protocol_type = "consumer"
     for number, names in enumerate(member_protocols):
         group.add_member(
@@ -216,7 +218,7 @@ def test_059_only_the_legal_transitions_happen(before, after):
     }
     legal = before in legal_from[after]
     assert (after in TRANSITIONS[before]) == legal
-    group = Group("g", {}, 0)
+    group = Group("g", {}, Counter(), 0)
     group.state = before
     if legal:
         group.transition_to(after, 7)

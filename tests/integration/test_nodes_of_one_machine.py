@@ -17,6 +17,7 @@ from coordinator.client.nodes import Nodes
 from coordinator.settings import NODE_PORTS
 from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
+from tests.integration.waiting import until
 from tests.serving import free_port
 
 pytestmark = pytest.mark.timeout(120)
@@ -101,14 +102,6 @@ def gone(pid: int) -> bool:
         return True
     with open(f"/proc/{pid}/stat") as file:
         return file.read().split()[2] == "Z"
-
-
-async def until(is_so) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            if is_so():
-                return
-            await asyncio.sleep(0.05)
 
 
 async def test_each_node_has_a_share_and_a_dead_one_is_started_again(tmp_path):

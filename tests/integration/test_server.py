@@ -18,6 +18,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.integration.waiting import until
 from tests.serving import Process, Running, running
 
 
@@ -86,12 +87,6 @@ async def test_a_client_that_goes_away_is_noticed():
         await until(lambda: sum(x.parked_joins for x in server.node.stats()) == 0)
         assert sum(x.members for x in server.node.stats()) == 0
         await channel.close()
-
-
-async def until(holds) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110  # What it waits for sets no event.
-            await asyncio.sleep(0.01)
 
 
 async def test_a_burst_of_joins_loses_none():

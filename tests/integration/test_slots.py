@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import executor
+from tests.integration.waiting import wait_until
 from tests.serving import Process
 
 ROWS = 400
@@ -66,11 +66,11 @@ def source(tmp_path):
 def test_an_attempt_that_was_fenced_stands_by_and_takes_its_place_back(source):
     with Process("--group-min-session-timeout-ms", "1000") as server:
         first = Attempt(server.address, source)
-        until(lambda: first.rows > 0)
+        wait_until(lambda: first.rows > 0)
         second = Attempt(server.address, source)
-        until(lambda: second.rows > 0)
+        wait_until(lambda: second.rows > 0)
         before = first.rows
-        until(lambda: second.rows > 100)
+        wait_until(lambda: second.rows > 100)
         assert first.rows <= before + 5, "it stands by"
         assert first.ended is None
         second.killed = True
@@ -80,10 +80,3 @@ def test_an_attempt_that_was_fenced_stands_by_and_takes_its_place_back(source):
         assert first.ended == "done"
         with GroupAdmin(server.address) as admin:
             assert set(admin.offsets("g").values()) == {ROWS}
-
-
-def until(is_so) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.05)

@@ -22,6 +22,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
 )
 from coordinator.client import GroupMember
+from tests.integration.waiting import until
 from tests.serving import Process, free_port, running
 
 ROOT = Path(__file__).parents[2]
@@ -144,12 +145,6 @@ async def python(address: str):
             polling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await polling
-
-
-async def until(holds, within_s: float = 20) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110  # What it waits for sets no event.
-            await asyncio.sleep(0.01)
 
 
 def share_everything(one, other) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
 from tests.faults.spark.processes import python_workers, send, source_processes
+from tests.integration.waiting import wait_until
 from tests.serving import Process
 
 PARTITIONS, ROWS = 4, 3_000
@@ -104,14 +104,14 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
     two = Job(spark, log, server, tmp_path, "two", maxRowsPerBatch="200")
     before = set(source_processes(os.getpid()))
     first = one.start(processingTime="0 seconds")
-    until(lambda: sum(committed(server).values()) > 0)
+    wait_until(lambda: sum(committed(server).values()) > 0)
     victims = set(source_processes(os.getpid())) - before
     second = two.start(processingTime="0 seconds")
-    until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
+    wait_until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
     send(victims, signal.SIGKILL)
-    until(lambda: first.exception() is not None)  # Its source's process has crashed.
+    wait_until(lambda: first.exception() is not None)  # Its source's process has crashed.
     third = one.start(processingTime="0 seconds")
-    until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+    wait_until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
     for query in (second, third):
         query.stop()
     assert one.result() == (EVERYTHING, EVERYTHING)
@@ -120,20 +120,13 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
 def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_path):
     job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200", sessionTimeoutMs="30000")
     query = job.start(processingTime="0 seconds")
-    until(lambda: sum(committed(server).values()) > 0)
+    wait_until(lambda: sum(committed(server).values()) > 0)
     before, app = generation_changes(server), spark.sparkContext.applicationId
     for _ in range(3):
         done = sum(committed(server).values())
-        until(lambda: send(python_workers(app), signal.SIGKILL))
-        until(lambda done=done: sum(committed(server).values()) > done + 400)
-    until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+        wait_until(lambda: send(python_workers(app), signal.SIGKILL))
+        wait_until(lambda done=done: sum(committed(server).values()) > done + 400)
+    wait_until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
     assert generation_changes(server) == before
     query.stop()
     assert job.result() == (EVERYTHING, EVERYTHING)
-
-
-def until(is_so) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.1)

@@ -10,8 +10,9 @@ from pathlib import Path
 from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
-from coordinator.cli.bench.service import Server, cpu_s, resident_bytes, scrape
+from coordinator.cli.bench.service import Server, cpu_s, scrape
 from coordinator.client.load import Barrier, Fleet, heartbeat, join
+from coordinator.runtime.memory import resident_bytes
 
 MEMBERS = 10_000
 SIZES = (0.01, 0.1, 1.0)

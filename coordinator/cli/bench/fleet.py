@@ -19,8 +19,9 @@ from coordinator.cli.bench.resting import (
     instance_id,
     member_id,
 )
-from coordinator.cli.bench.service import Server, Usage, resident_bytes, scrape
+from coordinator.cli.bench.service import Server, Usage, scrape
 from coordinator.client.load import Fleet
+from coordinator.runtime.memory import resident_bytes
 
 GROUPS, MEMBERS = 20_000, 5
 A_PROCESS = 20

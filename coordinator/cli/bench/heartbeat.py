@@ -19,8 +19,9 @@ from google.protobuf.message import Message
 from coordinator.cli.bench import h2load
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
-from coordinator.cli.bench.service import Server, Usage, cpu_s, resident_bytes, scrape
+from coordinator.cli.bench.service import Server, Usage, cpu_s, scrape
 from coordinator.client.load import Fleet, Timings, heartbeat, heartbeat_batch
+from coordinator.runtime.memory import resident_bytes
 
 BEAT_EVERY_S = 3.0
 A_PROCESS = 20

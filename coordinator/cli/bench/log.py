@@ -16,9 +16,10 @@ import apsw
 
 from coordinator.cli.bench.figures import Figures
 from coordinator.cli.bench.resting import MEMBERS, fill
-from coordinator.cli.bench.service import resident_bytes, with_server
+from coordinator.cli.bench.service import with_server
 from coordinator.client.load import Fleet
 from coordinator.core.ids import ShardId
+from coordinator.runtime.memory import resident_bytes
 from coordinator.storage import schema
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry

@@ -111,12 +111,3 @@ class Usage:
     def share(self) -> float:
         """Until now; 1 is all of one core."""
         return (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)
-
-
-def resident_bytes(pid: int) -> int:
-    """The memory a process has in use; 0 where /proc is missing."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")

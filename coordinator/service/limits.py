@@ -1,0 +1,131 @@
+"""What a node takes on. Whatever is beyond it is refused with RESOURCE_EXHAUSTED before it costs
+anything, with the setting's name, and with a time to try again where that can help.
+
+Those who are there go on: nobody is removed, and heartbeats, commits and leaving are never
+refused for want of room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordinator.core.commands import CommitOffsets, JoinGroup, Request, SyncGroup
+from coordinator.settings import Settings
+
+RETRY_S = 1.0
+MIB = 1024 * 1024
+
+
+class Exhausted(Exception):
+    """A limit is reached. `retry_after_s`: when to try again; 0: it would be refused again."""
+
+    def __init__(self, message: str, retry_after_s: float = RETRY_S) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Room(Protocol):
+    """What a node has already."""
+
+    @property
+    def memory_bytes(self) -> int: ...
+    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None: ...
+    def group_count(self) -> int: ...
+    def members_of(self, client_host: str) -> int: ...
+
+
+@dataclass(slots=True)
+class Limits:
+    """Says no. `parked` and `streams` are those under way."""
+
+    settings: Settings
+    room: Room
+    parked: int = 0
+    streams: int = 0
+
+    def check(self, request: Request) -> None:
+        """Refuse what does not fit.
+
+        Raises:
+            Exhausted: a limit is reached.
+        """
+        match request:
+            case JoinGroup():
+                self._check_join(request)
+            case SyncGroup():
+                most = self.settings.max_assignment_bytes
+                longest = max((len(a) for _, a in request.assignments), default=0)
+                if longest > most:
+                    raise Exhausted(
+                        f"an assignment of {longest} bytes; max_assignment_bytes is {most}", 0
+                    )
+            case CommitOffsets() if self.room.has_seat(request.group_id, None) is None:
+                self._check_new_group()
+            case _:
+                pass
+
+    def park(self) -> None:
+        """A call is about to wait for its answer; `unpark` when it has it.
+
+        Raises:
+            Exhausted: too many do.
+        """
+        most = self.settings.max_parked_calls
+        if self.parked >= most:
+            raise Exhausted(f"{most} calls are parked already (max_parked_calls)")
+        self.parked += 1
+
+    def unpark(self) -> None:
+        """A call waits no longer."""
+        self.parked -= 1
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """While a stream is open.
+
+        Raises:
+            Exhausted: too many are, or memory is short.
+        """
+        most = self.settings.max_streams
+        if self.streams >= most:
+            raise Exhausted(f"{most} streams are open already (max_streams)")
+        self._check_memory()
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
+    # --- Inside ---
+
+    def _check_join(self, request: JoinGroup) -> None:
+        settings = self.settings
+        size, most = sum(len(m) for _, m in request.protocols), settings.max_member_metadata_bytes
+        if size > most:
+            raise Exhausted(f"metadata of {size} bytes; max_member_metadata_bytes is {most}", 0)
+        seat = self.room.has_seat(request.group_id, request.instance_id)
+        if request.member_id or seat:
+            return
+        if seat is None:
+            self._check_new_group()
+        self._check_memory()
+        most = settings.max_members_per_host
+        if most and self.room.members_of(request.client_host) >= most:
+            raise Exhausted(
+                f"{most} members come from {request.client_host} already (max_members_per_host)"
+            )
+
+    def _check_new_group(self) -> None:
+        most = self.settings.max_groups
+        if most and self.room.group_count() >= most:
+            raise Exhausted(f"there are {most} groups already (max_groups)")
+
+    def _check_memory(self) -> None:
+        most = self.settings.max_memory_mib
+        if most and self.room.memory_bytes > most * MIB:
+            raise Exhausted(
+                f"the node uses {self.room.memory_bytes // MIB} MiB; max_memory_mib is {most}"
+            )

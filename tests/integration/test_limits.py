@@ -1,0 +1,182 @@
+"""Limits over real sockets: what is refused, how clients hear of it, and who does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import grpc
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import FatalError, GroupMember
+from coordinator.client.retry import room_after_s
+from coordinator.security.tokens import digest_of
+from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
+from coordinator.v1 import group_pb2 as pb
+from tests.integration.waiting import until
+from tests.serving import Process, running
+
+
+def join(group="g", **more) -> pb.JoinGroupRequest:
+    defaults = {
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "require_known_member_id": False,
+        "protocol_type": "t",
+        "protocols": [{"name": "range"}],
+    }
+    return pb.JoinGroupRequest(group_id=group, **{**defaults, **more})
+
+
+@contextlib.asynccontextmanager
+async def calling(address: str):
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+async def refused(call) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return error.value
+
+
+async def test_a_refusal_names_the_setting_and_says_when_to_try_again():
+    async with running(max_groups=1) as server, calling(server.address) as s:
+        await s.JoinGroup(join("first"))
+        error = await refused(s.JoinGroup(join("second")))
+        assert "max_groups" in error.details()
+        assert room_after_s(error) == pytest.approx(1.0, abs=0.1)
+        assert server.server.rpc.calls["JoinGroup", "RESOURCE_EXHAUSTED"] == 1
+        too_long = join("first", protocols=[{"name": "range", "metadata": bytes(2_000_000)}])
+        error = await refused(s.JoinGroup(too_long))
+        assert "max_member_metadata_bytes" in error.details()
+        assert room_after_s(error) is None, "it would be refused again"
+
+
+async def test_parked_calls_and_streams_have_so_many_places():
+    async with running(
+        max_parked_calls=2, max_streams=1, group_initial_rebalance_delay_ms=60_000
+    ) as server, calling(server.address) as s:  # fmt: skip
+        parked = [asyncio.ensure_future(s.JoinGroup(join("g"))) for _ in range(2)]
+        await until(lambda: server.server.rpc.limits.parked == 2)
+        assert "max_parked_calls" in (await refused(s.JoinGroup(join("h")))).details()
+        for call in parked:
+            call.cancel()
+        await until(lambda: server.server.rpc.limits.parked == 0)
+        stream = s.HeartbeatStream()
+        beats = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
+        await stream.write(beats)
+        assert len((await stream.read()).heartbeats) == 1
+        second = s.HeartbeatStream()
+        await second.write(beats)
+        assert "max_streams" in (await refused(second.read())).details()
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+        third = s.HeartbeatStream()
+        await third.write(beats)
+        assert len((await third.read()).heartbeats) == 1
+        third.cancel()
+
+
+async def test_a_member_waits_for_room_and_gets_it():
+    async with running(max_members_per_host=1) as server:
+        async with GroupMember(server.address, "a", {"t": 1}) as first:
+            async with asyncio.timeout(20):
+                while not first.assignment:
+                    await first.poll(timeout=1)
+            second = GroupMember(server.address, "b", {"t": 1})
+            async with second:
+                await second.poll(timeout=1.5)
+                assert not second.assignment
+                assert server.server.rpc.calls["JoinGroup", "RESOURCE_EXHAUSTED"] >= 1
+                await first.close()
+                async with asyncio.timeout(20):
+                    while not second.assignment:
+                        await second.poll(timeout=1)
+                await second.commit({TopicPartition("t", 0): 1})
+
+
+async def test_a_member_that_will_never_fit_is_told_so():
+    async with running(max_member_metadata_bytes=1_024) as server:
+        topics = {f"a-topic-with-a-long-name-{n}": 1 for n in range(100)}
+        async with GroupMember(server.address, "a", topics) as member:
+            with pytest.raises(FatalError, match="max_member_metadata_bytes"):
+                await _poll_for_ever(member)
+
+
+async def _poll_for_ever(member: GroupMember) -> None:
+    while True:
+        await member.poll(timeout=1)
+
+
+RATE = 200
+CONNECTIONS, UNDER_WAY = 4, 100
+STORM_S = 6.0
+
+
+async def test_one_tenant_s_storm_leaves_another_s_beats_alone(tmp_path):
+    """Both come from this machine, so that their tokens alone tell them apart."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(
+        f"{name} sha256:{digest_of(name * 8).hex()}\n" for name in ("storm", "calm")
+    ))  # fmt: skip
+    with Process(
+        "--auth-tokens-file", str(tokens), "--max-requests-per-second", str(RATE),
+        "--console-listen", "", "--group-initial-rebalance-delay-ms", "0",
+    ) as server:  # fmt: skip
+        async with calling(server.address) as calm, contextlib.AsyncExitStack() as stack:
+            who = (("authorization", f"Bearer {'calm' * 8}"),)
+            joined = await calm.JoinGroup(join("calm"), metadata=who)
+            beat = pb.HeartbeatRequest(
+                group_id="calm", generation_id=joined.generation_id, member_id=joined.member_id
+            )
+            storms = [
+                await stack.enter_async_context(calling(server.address)) for _ in range(CONNECTIONS)
+            ]
+            until = time.monotonic() + STORM_S
+            running_storm = asyncio.gather(*(
+                _storm(stub, until) for stub in storms for _ in range(UNDER_WAY)
+            ))  # fmt: skip
+            took = []
+            while time.monotonic() < until:
+                began = time.monotonic()
+                await calm.Heartbeat(beat, metadata=who)
+                took.append(time.monotonic() - began)
+                await asyncio.sleep(0.02)
+            answers = await running_storm
+    served, turned_away = (sum(kind) for kind in zip(*answers, strict=True))
+    assert served <= RATE * (STORM_S + 3), "its rate, what it saved up, and what waits at the end"
+    assert turned_away > 0
+    after = sorted(took[len(took) // 6 :])  # The first second is what both had saved up.
+    assert after[int(0.99 * len(after))] <= 0.1
+
+
+async def _storm(stub, until: float) -> tuple[int, int]:
+    """Calls that were served, and refused."""
+    who = (("authorization", f"Bearer {'storm' * 8}"),)
+    served = turned_away = 0
+    while time.monotonic() < until:
+        try:
+            await stub.JoinGroup(join("storm", member_id="nobody"), metadata=who)
+            served += 1
+        except grpc.aio.AioRpcError as error:
+            if room_after_s(error) is None:
+                raise  # It was not for want of room.
+            turned_away += 1
+    return served, turned_away
+
+
+async def test_requests_of_an_address_are_limited_where_nobody_says_who_he_is():
+    async with running(max_requests_per_second=20) as server:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            admin = admin_pb2_grpc.GroupAdminStub(channel)
+            answers = await asyncio.gather(
+                *(admin.ListGroups(admin_pb2.ListGroupsRequest()) for _ in range(100)),
+                return_exceptions=True,
+            )
+        turned_away = [error for error in answers if isinstance(error, grpc.aio.AioRpcError)]
+        assert len(turned_away) == 60, "a second's worth at once, another one after waiting"
+        assert all(room_after_s(error) for error in turned_away)

@@ -1,0 +1,25 @@
+"""Waiting for what sets no event."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+LOOK_S = 0.02
+
+
+async def until(holds: Callable[[], object], within_s: float = 20) -> None:
+    """On a loop. Raises TimeoutError if it does not come to that."""
+    async with asyncio.timeout(within_s):
+        while not holds():  # noqa: ASYNC110  # What it waits for sets no event.
+            await asyncio.sleep(LOOK_S)
+
+
+def wait_until(holds: Callable[[], object], within_s: float = 120) -> None:
+    """In plain code. Raises TimeoutError if it does not come to that."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it has not come to that")
+        time.sleep(LOOK_S)

@@ -1,0 +1,116 @@
+"""What there is no room for is refused before it costs anything; those who are there go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator.core.commands import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
+from coordinator.core.ids import CallId
+from coordinator.service.limits import MIB, Exhausted, Limits
+from coordinator.settings import Settings
+
+CALL = CallId(1)
+
+
+@dataclass
+class Node:
+    """A node as `Limits` sees it."""
+
+    groups: dict[str, set[str]] = field(default_factory=dict)
+    hosts: dict[str, int] = field(default_factory=dict)
+    memory_bytes: int = 0
+
+    def has_seat(self, group_id, instance_id):
+        group = self.groups.get(group_id)
+        return None if group is None else instance_id in group
+
+    def group_count(self) -> int:
+        return len(self.groups)
+
+    def members_of(self, client_host) -> int:
+        return self.hosts.get(client_host, 0)
+
+
+def join(member_id="", group="g", instance=None, metadata=b"") -> JoinGroup:
+    return JoinGroup(
+        call_id=CALL, group_id=group, session_timeout_ms=1, rebalance_timeout_ms=1,
+        member_id=member_id, protocol_type="t", protocols=(("a", metadata), ("b", metadata)),
+        instance_id=instance, client_host="/h",
+    )  # fmt: skip
+
+
+def refused(limits: Limits, request) -> str:
+    with pytest.raises(Exhausted) as error:
+        limits.check(request)
+    return str(error.value)
+
+
+def test_a_group_too_many_is_not_made_and_those_there_are_used():
+    node = Node(groups={"a": set(), "b": set()})
+    limits = Limits(Settings(max_groups=2), node)
+    assert "max_groups" in refused(limits, join(group="c"))
+    commit = CommitOffsets(call_id=CALL, group_id="c", partitions=())
+    assert "max_groups" in refused(limits, commit)
+    limits.check(join(group="a"))
+    limits.check(CommitOffsets(call_id=CALL, group_id="a", partitions=()))
+    Limits(Settings(), node).check(join(group="c"))
+
+
+def test_a_host_gets_so_many_seats_and_keeps_them():
+    node = Node(groups={"g": {"i1"}}, hosts={"/h": 3})
+    limits = Limits(Settings(max_members_per_host=3), node)
+    assert "max_members_per_host" in refused(limits, join())
+    assert "max_members_per_host" in refused(limits, join(instance="i2"))
+    limits.check(join(member_id="there already"))
+    limits.check(join(instance="i1"))
+    limits.check(Heartbeat(call_id=CALL, group_id="g", generation=1, member_id="m"))
+
+
+def test_when_memory_is_short_nobody_new_is_let_in():
+    node = Node(groups={"g": set()}, memory_bytes=101 * MIB)
+    limits = Limits(Settings(max_memory_mib=100), node)
+    assert "max_memory_mib" in refused(limits, join())
+    limits.check(join(member_id="m"))
+    limits.check(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
+    with pytest.raises(Exhausted, match="max_memory_mib"), limits.streaming():
+        pass
+    node.memory_bytes = 99 * MIB
+    limits.check(join())
+
+
+def test_metadata_and_assignments_have_a_length_and_waiting_does_not_help():
+    limits = Limits(Settings(max_member_metadata_bytes=2_000, max_assignment_bytes=1_500), Node())
+    limits.check(join(metadata=bytes(1_000)))
+    with pytest.raises(Exhausted, match="max_member_metadata_bytes") as error:
+        limits.check(join(metadata=bytes(1_001)))
+    assert error.value.retry_after_s == 0
+    for size, fits in ((1_500, True), (1_501, False)):
+        sync = SyncGroup(
+            call_id=CALL, group_id="g", generation=1, member_id="m",
+            assignments=(("m", b""), ("n", bytes(size))),
+        )  # fmt: skip
+        if fits:
+            limits.check(sync)
+        else:
+            assert "max_assignment_bytes" in refused(limits, sync)
+
+
+def test_a_stream_s_place_is_given_back_whatever_happens():
+    limits = Limits(Settings(max_streams=1), Node())
+    with limits.streaming(), pytest.raises(Exhausted, match="max_streams"), limits.streaming():
+        pass
+    with pytest.raises(ValueError, match="gone"), limits.streaming():
+        raise ValueError("gone")
+    with limits.streaming():
+        pass
+
+
+def test_a_parked_call_s_place_is_given_back():
+    limits = Limits(Settings(max_parked_calls=1), Node())
+    limits.park()
+    with pytest.raises(Exhausted, match="max_parked_calls"):
+        limits.park()
+    limits.unpark()
+    limits.park()
