@@ -1,27 +1,19 @@
 """Every setting of the service: its meaning, unit, default and bounds.
 
-A setting is a field with its meaning in the string below it. It may be given, in
-descending order of precedence, as a flag (`--group-max-size 100`), in the environment
-(`COORDINATOR_GROUP_MAX_SIZE=100`) or in a TOML file (`group_max_size = 100`).
+A setting is a field with its meaning in the string below it. `configuration.py` says where values
+come from.
 """
 
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 import textwrap
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 from coordinator.core.config import GroupConfig
-from coordinator.dial import CLIENT_PREFIX
 
-ENVIRONMENT_PREFIX = "COORDINATOR_"
 NODE_PORTS = 10
 """How many ports lie between the nodes of one machine."""
 
@@ -212,15 +204,8 @@ class Settings(GroupConfig):
     """debug, info, warning or error."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in BOUNDS.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InvalidSetting(f"{name} is {value}; it may be {low} to {high}")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InvalidSetting(
-                    f"{name} is {getattr(self, name)!r}; it may be {', '.join(choices)}"
-                )
+        for name in (*BOUNDS, *CHOICES):
+            check_bounds(name, getattr(self, name))
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise InvalidSetting(
                 "group_min_session_timeout_ms is larger than group_max_session_timeout_ms"
@@ -319,6 +304,21 @@ CHOICES = {
 """What may be chosen."""
 
 
+def check_bounds(name: str, value: object) -> None:
+    """Refuse a value that a setting cannot have, whatever the others are.
+
+    Raises:
+        InvalidSetting: it is out of bounds, or none of the choices.
+    """
+    low, high = BOUNDS.get(name, (None, None))
+    if low is not None and high is not None and isinstance(value, int):
+        if not low <= value <= high:
+            raise InvalidSetting(f"{name} is {value}; it may be {low} to {high}")
+    choices = CHOICES.get(name)
+    if choices is not None and value not in choices:
+        raise InvalidSetting(f"{name} is {value!r}; it may be {', '.join(choices)}")
+
+
 def _address(name: str, value: str) -> tuple[str, int] | None:
     if not value and name != "listen":
         return None
@@ -343,63 +343,3 @@ def meanings() -> dict[str, str]:
             ):
                 found[field.target.id] = " ".join(str(note.value.value).split())
     return found
-
-
-def load(
-    *, flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None
-) -> tuple[Settings, dict[str, str]]:
-    """The settings in force, and where each value comes from.
-
-    Args:
-        flags: by field name, as text.
-        environment: the process's own; only names with the prefix are looked at.
-        file: a TOML file, if one was given.
-    Raises:
-        InvalidSetting: a key is unknown, or a value is not of its type or bounds.
-        OSError: the file cannot be read.
-    """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(_TYPES, "default")
-    if file is not None:
-        try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidSetting(f"{file}: {error}") from error
-        for name, value in table.items():
-            values[name] = _parse(_known(name), value)
-            origins[name] = str(file)
-    for variable, value in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(CLIENT_PREFIX):
-            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-            values[name] = _parse(_known(name), value)
-            origins[name] = variable
-    for name, value in flags.items():
-        values[name] = _parse(_known(name), value)
-        origins[name] = "--" + name.replace("_", "-")
-    return Settings(**values), origins
-
-
-_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
-
-
-def _known(name: str) -> str:
-    if name in _TYPES:
-        return name
-    close = difflib.get_close_matches(name, _TYPES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise InvalidSetting(f"there is no setting {name}{hint}")
-
-
-def _parse(name: str, value: Any) -> Any:  # Any: text, or what TOML makes of it.
-    kind = _TYPES[name]
-    if type(value) is kind:
-        return value
-    if isinstance(value, str):
-        if kind is bool and value.lower() in ("true", "false", "1", "0", "yes", "no"):
-            return value.lower() in ("true", "1", "yes")
-        if kind is int:
-            try:
-                return int(value.replace("_", ""))
-            except ValueError:
-                pass
-    raise InvalidSetting(f"{name} is {value!r}; it takes {kind.__name__}")

@@ -16,11 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coordinator.configuration import Sources, load
 from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
 from coordinator.runtime import codec
 from coordinator.runtime.stores import open_to_read
-from coordinator.settings import InvalidSetting, load
+from coordinator.settings import InvalidSetting
 from coordinator.storage import inspection
 from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
 from coordinator.storage.sqlite import read_shard
@@ -75,7 +76,7 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 async def _dump_shared(options: argparse.Namespace) -> int:
-    settings, _ = load(flags={"store": options.store}, environment=os.environ, file=None)
+    settings, _ = load(Sources(flags={"store": options.store}, environment=os.environ, file=None))
     log, shards = await open_to_read(settings)
     try:
         for shard in map(ShardId, range(shards)):

@@ -6,24 +6,24 @@ Exit status: 0 done; 1 it failed; 2 the command line or a setting is wrong.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from coordinator import __version__
 from coordinator.cli.bench.command import add_bench_parser
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
+from coordinator.cli.config import add_parser as add_config_parser
+from coordinator.cli.config import add_settings, sources_of
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.health import add_parser as add_health_parser
 from coordinator.cli.log import add_parsers as add_log_parsers
 from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.token import add_parser as add_token_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
-from coordinator.settings import InvalidSetting, Settings, load, meanings
+from coordinator.configuration import load
+from coordinator.settings import InvalidSetting
 
 USAGE_ERROR = 2
-SWITCHES = ("insecure",)
 """Settings whose flag needs no value."""
 
 
@@ -42,24 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"coordinator {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, text, run in (
-        ("serve", "run a node", _serve),
-        ("config", "print the settings in force, and where each comes from", _config),
-    ):
-        command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(run=run)
-        if name == "serve":
-            command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-        command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
-        for setting, meaning in meanings().items():
-            command.add_argument(
-                "--" + setting.replace("_", "-"),
-                dest=f"setting_{setting}",
-                metavar="VALUE",
-                help=meaning.replace("%", "%%"),
-                nargs="?" if setting in SWITCHES else None,
-                const="true" if setting in SWITCHES else None,
-            )
+    command = commands.add_parser("serve", help="run a node", description="Run a node.")
+    command.set_defaults(run=_serve)
+    command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    add_settings(command)
+    add_config_parser(commands)
     groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
     add_group_parsers(groups)
     add_health_parser(commands)
@@ -78,15 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
-    flags = {
-        name.removeprefix("setting_"): value
-        for name, value in vars(options).items()
-        if name.startswith("setting_") and value is not None
-    }
-    return load(flags=flags, environment=os.environ, file=options.config)
-
-
 def _serve(options: argparse.Namespace) -> int:
     from coordinator.cli.serve import serve
     from coordinator.cli.supervisor import supervise
@@ -94,7 +72,7 @@ def _serve(options: argparse.Namespace) -> int:
     from coordinator.security.loading import load as load_security
 
     try:
-        settings, _ = _settings(options)
+        settings, _ = load(sources_of(options))
         security = load_security(settings)
     except (InvalidSetting, CannotSecure, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
@@ -102,15 +80,3 @@ def _serve(options: argparse.Namespace) -> int:
     if settings.nodes > 1:
         return supervise(settings, options.arguments)
     return serve(settings, security, supervised=options.supervised)
-
-
-def _config(options: argparse.Namespace) -> int:
-    try:
-        settings, origins = _settings(options)
-    except (InvalidSetting, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    width = max(map(len, origins))
-    for name, origin in origins.items():
-        print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
-    return 0

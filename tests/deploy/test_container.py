@@ -12,7 +12,8 @@ import yaml
 
 from coordinator import __version__
 from coordinator.cli.output import add_common_flags
-from coordinator.settings import Settings, load
+from coordinator.configuration import Sources, load
+from coordinator.settings import Settings
 from tests.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,7 +28,7 @@ def settings_of(command: list[str], environment: dict[str, str]) -> Settings:
         flag.removeprefix("--").replace("-", "_"): value
         for flag, value in zip(flags[::2], flags[1::2], strict=True)
     }
-    return load(flags=given, environment=environment, file=None)[0]
+    return load(Sources(flags=given, environment=environment, file=None))[0]
 
 
 def in_seconds(duration: str) -> int:

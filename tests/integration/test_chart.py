@@ -15,8 +15,9 @@ import yaml
 from cloudcoil.models.prometheus_operator import v1 as operator
 
 from coordinator import __version__
+from coordinator.configuration import load
 from coordinator.security.loading import exposed
-from coordinator.settings import Settings, load
+from coordinator.settings import Settings
 from tests.deploy.chart import CHART, MISSING, NAMESPACE, ChartRefused, lint, one, render
 from tests.deploy.image import ROOT, stages
 

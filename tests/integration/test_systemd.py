@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings import Settings, load
+from coordinator.configuration import Sources, load
+from coordinator.settings import Settings
 
 UNIT = Path(__file__).parents[2] / "deploy/systemd/coordinator.service"
 MOST_EXPOSED = 20
@@ -61,7 +62,7 @@ def test_it_starts_the_service_with_settings_that_there_are():
     ((entry, command, *flags),) = map(shlex.split, directives("ExecStart"))
     assert (Path(entry).name, command, flags) == ("coordinator", "serve", [])
     environment = dict(line.split("=", 1) for line in directives("Environment"))
-    settings, _ = load(flags={}, environment=environment, file=None)
+    settings, _ = load(Sources(flags={}, environment=environment, file=None))
     assert settings.data_dir == f"%S/{directives('StateDirectory')[0]}"
 
 

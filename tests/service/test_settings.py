@@ -7,14 +7,17 @@ from dataclasses import fields
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.settings import InvalidSetting, Settings, SharedStore, load, meanings
+from coordinator.configuration import Sources, load, problems
+from coordinator.settings import InvalidSetting, Settings, SharedStore, meanings
 
 
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text("shards = 4\nnode_id = 1\ngroup_max_size = 9\n")
     environment = {"COORDINATOR_NODE_ID": "2", "COORDINATOR_GROUP_MAX_SIZE": "8", "HOME": "/"}
-    settings, origins = load(flags={"group_max_size": "7"}, environment=environment, file=file)
+    settings, origins = load(
+        Sources(flags={"group_max_size": "7"}, environment=environment, file=file)
+    )
     assert (settings.shards, settings.node_id, settings.group_max_size) == (4, 2, 7)
     assert origins["shards"] == str(file)
     assert origins["node_id"] == "COORDINATOR_NODE_ID"
@@ -24,7 +27,7 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
 
 def test_what_the_environment_tells_clients_is_not_for_the_server():
     environment = {"COORDINATOR_CLIENT_TLS_CA": "ca.pem", "COORDINATOR_INSECURE": "yes"}
-    settings, _ = load(flags={}, environment=environment, file=None)
+    settings, _ = load(Sources(flags={}, environment=environment, file=None))
     assert settings.insecure
 
 
@@ -48,7 +51,7 @@ def test_what_the_environment_tells_clients_is_not_for_the_server():
 )
 def test_what_cannot_be_is_refused(flags, message):
     with pytest.raises(InvalidSetting, match=message):
-        load(flags=flags, environment={}, file=None)
+        load(Sources(flags=flags, environment={}, file=None))
 
 
 def test_every_setting_says_what_it_means():
@@ -73,3 +76,45 @@ def test_a_shared_store_is_taken_apart():
     settings = Settings(store="zookeeper://one:2181,two:2181/groups-1")
     assert settings.shared_store == SharedStore("zookeeper", ("one:2181", "two:2181"), "groups-1")
     assert Settings(store="sqlite").shared_store is None
+
+
+def checked(capsys, *flags: str) -> tuple[int, str, str]:
+    status = main(["config", "check", *flags])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_check_says_everything_that_is_wrong_and_who_gave_it(capsys, tmp_path, monkeypatch):
+    file = tmp_path / "c.toml"
+    file.write_text('shards = 0\ngroup_max_sise = 3\nlog_level = "loud"\n')
+    monkeypatch.setenv("COORDINATOR_REPLICAS", "many")
+    status, out, err = checked(capsys, "--config", str(file), "--listen", "nowhere:1")
+    assert (status, out) == (2, "")
+    assert err.splitlines() == [
+        f"coordinator: {file}: shards is 0; it may be 1 to 1024",
+        f"coordinator: {file}: there is no setting group_max_sise; did you mean group_max_size?",
+        f"coordinator: {file}: log_level is 'loud'; it may be debug, info, warning, error",
+        "coordinator: COORDINATOR_REPLICAS: replicas is 'many'; it takes int",
+    ]
+
+
+def test_check_looks_at_what_settings_say_together_and_at_the_files_they_name(capsys):
+    flags = ("--group-min-session-timeout-ms", "3000000")
+    assert checked(capsys, *flags)[0] == 2
+    assert checked(capsys, *flags, "--group-max-session-timeout-ms", "4000000")[0] == 0
+    status, _, err = checked(capsys, "--tls-cert-file", "/not/there.pem", "--tls-key-file", "/x")
+    assert (status, "/not/there.pem" in err) == (2, True)
+
+
+def test_check_warns_of_what_is_seldom_meant(capsys):
+    assert checked(capsys)[1].endswith("they will do\n")
+    status, out, _ = checked(capsys, "--store", "memory", "--insecure")
+    assert status == 0
+    assert out.count("but: ") == 2
+
+
+def test_a_file_that_is_no_toml_is_one_problem(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("shards = = 3\n")
+    (problem,) = problems(Sources(file=file))
+    assert str(file) in problem

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from coordinator import settings
+from coordinator.configuration import TYPES, Sources, load
 from coordinator.settings import InvalidSetting, Settings
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-settings-")
@@ -26,10 +26,10 @@ def target(data: bytes) -> None:
             else:
                 flags[name] = value
     try:
-        found, origins = settings.load(flags=flags, environment=environment, file=file)
+        found, origins = load(Sources(flags=flags, environment=environment, file=file))
     except InvalidSetting:
         return
-    assert set(origins) == set(settings._TYPES)
+    assert set(origins) == set(TYPES)
     for derived in (
         "shared_store",
         "fixed_share",

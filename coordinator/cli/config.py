@@ -1,0 +1,106 @@
+"""`coordinator config`: what is in force, and whether it will do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinator.configuration import Sources, load, problems
+from coordinator.settings import InvalidSetting, Settings, meanings
+
+USAGE_ERROR = 2
+SWITCHES = ("insecure",)
+"""Settings that a flag without a value turns on."""
+
+
+def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
+    """`coordinator config [show|check]`."""
+    text = "print the settings in force and where each comes from, or check them"
+    command = commands.add_parser("config", help=text, description=text)
+    command.add_argument(
+        "action",
+        nargs="?",
+        choices=("show", "check"),
+        default="show",
+        help="check: names, values, and the certificates, tokens and rules that they name",
+    )
+    command.set_defaults(run=run)
+    add_settings(command)
+
+
+def add_settings(command: argparse.ArgumentParser) -> None:
+    """A flag for every setting, and one for a file of them."""
+    command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
+    for setting, meaning in meanings().items():
+        command.add_argument(
+            "--" + setting.replace("_", "-"),
+            dest=f"setting_{setting}",
+            metavar="VALUE",
+            help=meaning.replace("%", "%%"),
+            nargs="?" if setting in SWITCHES else None,
+            const="true" if setting in SWITCHES else None,
+        )
+
+
+def sources_of(options: argparse.Namespace) -> Sources:
+    """The flags of this command, the environment, and the file if one was given."""
+    flags = {
+        name.removeprefix("setting_"): value
+        for name, value in vars(options).items()
+        if name.startswith("setting_") and value is not None
+    }
+    return Sources(flags=flags, environment=os.environ, file=options.config)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show or check; the exit status is 2 if the settings will not do."""
+    sources = sources_of(options)
+    try:
+        if options.action == "check":
+            return _check(sources)
+        settings, origins = load(sources)
+    except (InvalidSetting, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    width = max(map(len, origins))
+    for name, origin in origins.items():
+        print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
+    return 0
+
+
+def _check(sources: Sources) -> int:
+    from coordinator.security.errors import CannotSecure
+    from coordinator.security.loading import load as load_security
+
+    if found := problems(sources):
+        for problem in found:
+            print(f"coordinator: {problem}", file=sys.stderr)
+        return USAGE_ERROR
+    settings, origins = load(sources)
+    try:
+        load_security(settings)
+    except CannotSecure as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    given = sum(origin != "default" for origin in origins.values())
+    print(f"{given} settings are given, {len(origins) - given} have their defaults: they will do")
+    for warning in _warnings(settings):
+        print(f"but: {warning}")
+    return 0
+
+
+def _warnings(settings: Settings) -> list[str]:
+    """What is allowed and seldom meant."""
+    found = []
+    if settings.insecure:
+        found.append("insecure is on: whoever reaches the network reaches the groups")
+    if settings.store == "memory":
+        found.append("store is memory: groups end with the process")
+    if settings.shared_store is not None and settings.replicas == 1:
+        found.append("replicas is 1: a node that takes a shard over has to load it")
+    if settings.record_dir:
+        found.append("record_dir is set: every heartbeat is written to a file")
+    return found
