@@ -49,4 +49,6 @@ def test_a_fleet_notices_neither_restart(tmp_path):
 
 def test_two_nodes_are_asked_beside_one(tmp_path):
     found = figures("cores", tmp_path)
-    assert found["2 nodes, in one"]["value"] > 0
+    assert found["Heartbeat, a core each: 2 nodes, in one"]["at_least"] == 1.7
+    assert found["HeartbeatBatch, a core each: 2 nodes, in one"]["value"] > 0
+    assert found["HeartbeatBatch, cores shared: 2 nodes, in one"] > 0

@@ -26,11 +26,12 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
             "barrier",
             "fleet",
             "cores",
+            "soak",
             "cluster",
             "spark",
             "all",
         ),
-        help="all: those that need neither a --store nor Spark",
+        help="all: those that need neither a --store nor Spark; soak: heartbeats for --seconds",
     )
     bench.add_argument(
         "--members", type=int, help="members to run; log, cluster: groups; spark: batches"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
+from coordinator.cli.bench.service import pin
+
 CONNECTIONS, CALLS_UNDER_WAY = 4, 25
 """And so many calls under way on each connection."""
 CALLS_A_CONNECTION = 100
@@ -41,14 +43,26 @@ def send(address: str, method: str, message: Message, calls: int) -> float:
     return send_at_once([(address, message)], method, calls)[0]
 
 
-def send_at_once(targets: Sequence[tuple[str, Message]], method: str, calls: int) -> list[float]:
-    """As `send`, to several servers at the same time; calls a second of each."""
+def send_at_once(
+    targets: Sequence[tuple[str, Message]],
+    method: str,
+    calls: int,
+    *,
+    cores: Sequence[int] | None = None,
+) -> list[float]:
+    """As `send`, to several servers at the same time; calls a second of each.
+
+    Args:
+        cores: which client is to run on which; None: the system decides.
+    """
     flags = ["-n", str(calls), "-c", str(CONNECTIONS), "-m", str(CALLS_UNDER_WAY)]
     with tempfile.TemporaryDirectory() as folder:
         running = [
             _start(Path(folder) / f"body-{number}", address, method, message, flags)
             for number, (address, message) in enumerate(targets)
         ]
+        for process, core in zip(running, cores or (), strict=False):
+            pin(process.pid, core)
         return [_rate(process, calls) for process in running]
 
 

@@ -63,6 +63,11 @@ def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
     return figures
 
 
+def bench_soak(members: int, seconds: float) -> Figures:
+    """Members with calls of their own, for as long as it takes to see whether something grows."""
+    return _held_alive("alone", members, seconds, Fleet.beat)
+
+
 # --- What one costs -----------------------------------------------------------------------------
 
 
@@ -157,6 +162,7 @@ def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figur
 async def _hold(name: str, members: int, seconds: float, beat: Beating, server: Server) -> Figures:
     groups = map(group_id, range(members // A_PROCESS))
     usage = Usage(server.pid)
+    before = resident_bytes(server.pid)
     async with Fleet(server.address) as fleet:
         fleet.adopt(
             ((group, member_id(number, group)) for group in groups for number in range(A_PROCESS)),
@@ -178,5 +184,6 @@ async def _hold(name: str, members: int, seconds: float, beat: Beating, server: 
         f"{what}: worst, ms": timings.percentile(100),
         f"{what}: full collections over 10 ms": series[full.format("count{", "}")] - within,
         f"{what}: server's memory, MiB": resident_bytes(server.pid) / 2**20,
+        f"{what}: more of it than before, MiB": (resident_bytes(server.pid) - before) / 2**20,
         f"{what}: seconds": seconds,
     }

@@ -18,6 +18,7 @@ from coordinator.cli.bench.heartbeat import (
     UNARY_MEMBERS,
     Load,
     bench_heartbeat,
+    bench_soak,
 )
 from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
@@ -85,6 +86,8 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
     if options.store is not None:
         store = options.store
         benchmarks["cluster"] = lambda: bench_cluster(store, members)
+    if options.what == "soak":  # As long as one likes: not one of all.
+        benchmarks["soak"] = lambda: bench_soak(members or UNARY_MEMBERS, options.seconds)
     if options.what == "spark":  # Takes minutes, and an extra: not one of all.
         benchmarks["spark"] = lambda: _bench_spark(members)
     return benchmarks

@@ -88,6 +88,12 @@ def scrape(url: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in series}
 
 
+def pin(pid: int, core: int) -> None:
+    """Have all threads of a process run on one core."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def cpu_s(pid: int) -> float:
     """CPU seconds a process has used; 0 where /proc is missing."""
     try:
