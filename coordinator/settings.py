@@ -145,6 +145,14 @@ class Settings(GroupConfig):
     replica_lag_time_max_ms: int = 10_000
     """A replica that has not been at the end of its leader's log for so long is not in sync."""
 
+    otel_endpoint: str = ""
+    """http://HOST:PORT (or https) of an OpenTelemetry collector that takes OTLP over gRPC; empty:
+    no traces. Heartbeats are not traced."""
+
+    otel_sample_percent: int = 1
+    """Of calls whose client says nothing of a trace, so many in a hundred are traced; where it
+    does, it decides."""
+
     record_dir: str = ""
     """Folder for recordings of everything that goes into each shard, for `coordinator replay`;
     empty: nothing is recorded. A line an input, heartbeats too: for the hunt, not for every day."""
@@ -281,6 +289,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "min_insync_replicas": (1, 16),
     "replica_lag_time_max_ms": (100, 600_000),
     "store_quota_mib": (1, 1_048_576),
+    "otel_sample_percent": (0, 100),
     "max_message_bytes": (1024, _MAX),
     "max_member_metadata_bytes": (1024, _MAX),
     "max_assignment_bytes": (1024, _MAX),

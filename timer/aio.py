@@ -13,6 +13,7 @@ Like everything here it belongs to one thread: the loop's.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 
 from timer.clock import Clock
@@ -40,7 +41,16 @@ class AsyncTimerDriver:
         RuntimeError: no loop was given and none is running.
     """
 
-    __slots__ = ("_clock", "_closed", "_handle", "_handle_ms", "_loop", "_on_deadline", "_wake_ms")
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_context",
+        "_handle",
+        "_handle_ms",
+        "_loop",
+        "_on_deadline",
+        "_wake_ms",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,8 @@ class AsyncTimerDriver:
         self._clock = clock
         self._on_deadline = on_deadline
         self._loop = asyncio.get_running_loop() if loop is None else loop
+        # Whoever happens to set the handle, what comes of it is not done on his behalf.
+        self._context = contextvars.copy_context()
         self._handle: asyncio.TimerHandle | None = None
         self._handle_ms = 0
         self._wake_ms: int | None = None
@@ -84,7 +96,7 @@ class AsyncTimerDriver:
     def _sleep_until(self, deadline_ms: int) -> None:
         delay_ms = max(0, deadline_ms - self._clock.now_ms())
         self._handle_ms = deadline_ms
-        self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
+        self._handle = self._loop.call_later(delay_ms / 1000, self._wake, context=self._context)
 
     def _wake(self) -> None:
         self._handle = None

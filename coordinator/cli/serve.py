@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.cli.ears import Ears
@@ -19,8 +20,10 @@ from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.security.loading import Security
+from coordinator.service.otel import CannotTrace, open_tracer
 from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
+from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
@@ -49,8 +52,9 @@ async def _serve(
     if settings.shared_store is not None and settings.node_id == 0:
         settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
     try:
+        tracer, end_traces = _tracer(settings)
         stores = await open_stores(settings, ears.flushed)
-    except CannotOpen as error:
+    except (CannotOpen, CannotTrace) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
     peers = Peers(settings.node_id, security.credentials())
@@ -62,7 +66,11 @@ async def _serve(
         fetch=peers.fetch,
     )
     server = CoordinatorServer(
-        node, on_malformed=ears.malformed, on_heartbeat=ears.heartbeat, security=security
+        node,
+        on_malformed=ears.malformed,
+        on_heartbeat=ears.heartbeat,
+        security=security,
+        tracer=tracer,
     )
     ears.metrics = _metrics_of(server, pauses, security)
     stopping = _told_to_stop(supervised)
@@ -99,8 +107,20 @@ async def _serve(
     await server.stop()
     await peers.close()
     pages.close()
+    await asyncio.to_thread(end_traces)
     logger.info("stopped")
     return 0
+
+
+def _tracer(settings: Settings) -> tuple[Tracer, Callable[[], None]]:
+    """Where traces go, and how that ends.
+
+    Raises:
+        CannotTrace: the extra is missing.
+    """
+    if not settings.otel_endpoint:
+        return NO_TRACES, lambda: None
+    return open_tracer(settings.otel_endpoint, settings.otel_sample_percent, settings.listen)
 
 
 def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Security) -> Metrics:

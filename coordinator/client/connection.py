@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import grpc
 
 from coordinator.client.errors import CommitFailed, Unavailable
 from coordinator.client.retry import BackOff, room_after_s
+from coordinator.client.tracing import trace_context
 from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
@@ -70,6 +72,9 @@ class Connection:
         self._group_id = group_id
         self._clock = clock
         self._random = random
+        # By which a call is found in the coordinator's log.
+        self._name = f"{int(random() * 16**8):08x}"
+        self._numbers = itertools.count(1)
         self._finding = asyncio.Lock()
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
@@ -90,8 +95,11 @@ class Connection:
         async with self._finding:
             stub = await self._found()
         try:
+            metadata = (*(self._credentials.metadata() or ()), *trace_context())
+            if method != "Heartbeat":
+                metadata += (("x-request-id", f"{self._name}-{next(self._numbers)}"),)
             return await getattr(stub, method)(
-                request, timeout=timeout_s, metadata=self._credentials.metadata()
+                request, timeout=timeout_s, metadata=metadata or None
             )
         except grpc.aio.AioRpcError as error:
             if stub is self._stub and error.code() not in ANSWERED:

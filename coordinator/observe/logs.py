@@ -36,6 +36,7 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
         structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
     )
     common: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -180,10 +180,15 @@ class Node:
             return self._elsewhere(heartbeat)
         return runner.submit_now(heartbeat)
 
-    async def ask(self, requests: Sequence[Request]) -> list[Reply]:
+    async def ask(
+        self, requests: Sequence[Request], on_wait: Callable[[], None] = lambda: None
+    ) -> list[Reply]:
         """The answers to requests, in their order. A ListGroups is answered by every shard.
 
         Given up while it waits, it tells the groups that their client has gone.
+
+        Args:
+            on_wait: called if an answer has to be waited for.
         """
         calls: list[tuple[ShardRunner, Request, Reply | asyncio.Future[Reply]]] = []
         answers: list[Reply | asyncio.Future[Reply]] = []
@@ -201,6 +206,8 @@ class Node:
                 answers.append(here.submit(request))
                 calls.append((here, request, answers[-1]))
         replies: list[Reply] = []
+        if any(isinstance(answer, asyncio.Future) for answer in answers):
+            on_wait()
         try:
             for answer in answers:
                 replies.append(await answer if isinstance(answer, asyncio.Future) else answer)

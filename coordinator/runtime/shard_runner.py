@@ -8,6 +8,7 @@ ready no future. Steps cannot overlap, since nothing in them awaits.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -89,6 +90,8 @@ class ShardRunner:
         self._watchers = watchers
         self._shard: Shard | None = None
         self._fence: Fence | None = None
+        # What is done for all is not done on behalf of the call that happened to begin it.
+        self._context = contextvars.copy_context()
         self._calls: dict[CallId, tuple[asyncio.Future[Reply], Request]] = {}
         self._fetches: dict[CallId, asyncio.Future[FetchedEntries]] = {}
         self._releasing: deque[tuple[CallId, Reply]] = deque()
@@ -424,7 +427,7 @@ class ShardRunner:
                 return
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

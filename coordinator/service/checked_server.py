@@ -16,10 +16,14 @@ from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
+from structlog.contextvars import bind_contextvars
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 RefusalSink = Callable[[str, str, str], None]
 """Told of a refused call: the RPC's name, the peer, what is wrong."""
+REQUEST_ID = "x-request-id"
+"""Metadata by which a client finds its call in our log."""
+REQUEST_ID_MAX = 100
 WHAT = "the request is not what this call takes"
 
 
@@ -91,7 +95,13 @@ class _Checked(grpc.GenericRpcHandler):
         """The handler of a method; None: it is another service's."""
         method = handler_call_details.method
         metadata = handler_call_details.invocation_metadata or ()
-        if sum(len(name) + len(value) for name, value in metadata) > self._metadata_bytes:
+        size = 0
+        for name, value in metadata:
+            size += len(name) + len(value)
+            if name == REQUEST_ID:
+                # What is logged of this call, in the task that answers it, has the id.
+                bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
+        if size > self._metadata_bytes:
             return self._too_large(method)
         if method in self._known:
             return self._known[method]

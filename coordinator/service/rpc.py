@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -15,13 +15,15 @@ import grpc
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
-from coordinator.core.replies import HeartbeatReply
+from coordinator.core.errors import ErrorCode
+from coordinator.core.replies import HeartbeatReply, Reply
 from coordinator.runtime.node import Node
 from coordinator.service import statuses, translate
 from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
 from coordinator.service.limits import Exhausted, Limits
 from coordinator.service.throttle import Throttle
+from coordinator.service.tracing import NO_TRACES, Metadata, Tracer
 from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
@@ -46,6 +48,7 @@ class Rpc:
 
     Args:
         on_malformed: told of every refused call.
+        tracer: makes a span of every call but heartbeats.
         on_heartbeat: told how many seconds a heartbeat took, of one in `TIMED_HEARTBEATS`.
     """
 
@@ -54,8 +57,10 @@ class Rpc:
         node: Node,
         on_malformed: RefusalSink,
         on_heartbeat: Callable[[float], None] = lambda seconds: None,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self.node = node
+        self._tracer = tracer
         self.calls: Counter[tuple[str, str]] = Counter()
         """Answered calls by request and gRPC status, but for lone heartbeats."""
         self.heartbeats = 0
@@ -154,7 +159,9 @@ class Rpc:
             await self.turn_away(name, context, error)
             raise AssertionError("turn_away raises") from error
         try:
-            replies = await self.node.ask(commands)
+            with self._tracer.call(name, _group_of(request), _metadata(context)) as span:
+                replies = await self.node.ask(commands, span.parked)
+                span.answered(_first_error(replies))
         finally:
             self.limits.unpark()
         self.calls[(name, "OK")] += 1
@@ -171,6 +178,23 @@ class Rpc:
         name = name.rpartition("/")[2]
         self.calls[(name, "INVALID_ARGUMENT")] += 1
         self._on_malformed(name, peer, what)
+
+
+def _group_of(request: Message) -> str:
+    return str(getattr(request, "group_id", ""))
+
+
+def _metadata(context: Context) -> Metadata:
+    return tuple(context.invocation_metadata() or ())
+
+
+def _first_error(replies: Sequence[Reply]) -> str:
+    """The first error code that is not NONE; replies have one for themselves or for each part."""
+    for reply in replies:
+        error = getattr(reply, "error", ErrorCode.NONE)
+        if error is not ErrorCode.NONE:
+            return str(error.name)
+    return ErrorCode.NONE.name
 
 
 def client_host(context: Context) -> str:

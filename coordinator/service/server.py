@@ -19,6 +19,7 @@ from coordinator.service.group_service import GroupService
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import Rpc
+from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
 from coordinator.v1 import (
     admin_pb2,
@@ -70,7 +71,7 @@ class CoordinatorServer:
     """Serves a node over gRPC, with health and reflection beside it.
 
     Args:
-        on_heartbeat: see `Rpc`.
+        on_heartbeat, tracer: see `Rpc`.
         security: TLS, and who may call; None: plain text, and anyone.
     """
 
@@ -81,10 +82,11 @@ class CoordinatorServer:
         on_malformed: RefusalSink,
         on_heartbeat: Callable[[float], None] = lambda seconds: None,
         security: Security | None = None,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self.node = node
         self._security = security
-        self.rpc = Rpc(node, on_malformed, on_heartbeat)
+        self.rpc = Rpc(node, on_malformed, on_heartbeat, tracer)
         self.feed = RebalanceFeed()
         node.listen(self.feed)
         self.port = 0

@@ -1,0 +1,116 @@
+"""Traces for OpenTelemetry: a span a call, with the time it was parked as events.
+
+A client's context comes along in the metadata `traceparent` (W3C Trace Context), and whether that
+one is sampled decides; of calls without one, a share is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from coordinator import __version__
+from coordinator.service.tracing import Metadata, Tracer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span as OpenTelemetrySpan
+
+NEEDS_EXTRA = "traces need the extra: consumer-group-coordinator[otel]"
+
+
+class CannotTrace(ValueError):
+    """The extra is missing. The message says so."""
+
+
+def open_tracer(
+    endpoint: str, sample_percent: int, instance: str
+) -> tuple[Tracer, Callable[[], None]]:
+    """A tracer that sends to a collector, and how to end it.
+
+    Args:
+        endpoint: http://HOST:PORT or https://HOST:PORT of an OTLP collector, gRPC.
+        sample_percent: of calls whose client says nothing of a trace.
+        instance: HOST:PORT of this node.
+    Raises:
+        CannotTrace: OpenTelemetry is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+    except ImportError as error:
+        raise CannotTrace(NEEDS_EXTRA) from error
+    about = {
+        "service.name": "coordinator",
+        "service.version": __version__,
+        "service.instance.id": instance,
+    }
+    provider = TracerProvider(
+        resource=Resource.create(about),
+        sampler=ParentBased(TraceIdRatioBased(sample_percent / 100)),
+        shutdown_on_exit=False,
+    )
+    insecure = urlsplit(endpoint).scheme != "https"
+    provider.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=insecure))
+    )
+    return OtelTracer(provider), provider.shutdown
+
+
+class OtelTracer:
+    """Makes spans with a provider of OpenTelemetry's.
+
+    Args:
+        provider: of spans; its sampler decides which are made.
+    """
+
+    def __init__(self, provider: TracerProvider) -> None:
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._tracer = provider.get_tracer("coordinator", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+        self._kind = SpanKind.SERVER
+
+    @contextmanager
+    def call(self, name: str, group_id: str, metadata: Metadata) -> Iterator[OtelSpan]:
+        """See `Tracer`."""
+        carrier = {key: value for key, value in metadata if isinstance(value, str)}
+        with self._tracer.start_as_current_span(
+            f"coordinator.v1/{name}",
+            context=self._propagator.extract(carrier),
+            kind=self._kind,
+            attributes={
+                "rpc.system": "grpc",
+                "rpc.method": name,
+                "messaging.consumer.group.name": group_id,
+            },
+            record_exception=False,  # A call that is refused or taken back is no failure of ours.
+        ) as span:
+            yield OtelSpan(span)
+
+
+class OtelSpan:
+    """A span with what this service has to say."""
+
+    def __init__(self, span: OpenTelemetrySpan) -> None:
+        self._span = span
+        self._parked_at = 0.0
+
+    def parked(self) -> None:
+        """See `Span`."""
+        self._parked_at = time.monotonic()
+        self._span.add_event("parked")
+
+    def answered(self, error: str) -> None:
+        """See `Span`."""
+        if self._parked_at:
+            waited_ms = round(1000 * (time.monotonic() - self._parked_at))
+            self._span.add_event("released", {"coordinator.parked_ms": waited_ms})
+        self._span.set_attribute("coordinator.error_code", error)

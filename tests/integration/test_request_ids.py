@@ -1,0 +1,70 @@
+"""A client finds its call in the log by the id that it sent, and nobody else's lines have it."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from coordinator.client import GroupMember
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from tests.integration.waiting import until
+from tests.serving import Process
+
+
+def lines(server: Process, event: str) -> list[dict]:
+    return [line for line in server.lines if line["event"] == event]
+
+
+async def test_what_is_logged_of_a_call_has_its_id():
+    with Process("--group-initial-rebalance-delay-ms", "0") as server:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+            for number in range(2):
+                malformed = pb.JoinGroupRequest(group_id="g" * 10_000)
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await stub.JoinGroup(malformed, metadata=(("x-request-id", f"mine-{number}"),))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.JoinGroup(malformed)
+        await until(lambda: len(lines(server, "request_refused")) == 3)
+        ids = [line.get("request_id") for line in lines(server, "request_refused")]
+        assert ids == ["mine-0", "mine-1", None]
+
+
+async def test_members_send_ids():
+    with Process("--group-initial-rebalance-delay-ms", "0", "--log-level", "debug") as server:
+        async with GroupMember(server.address, "g", {"t": 1}) as member:
+            while not member.assignment:
+                await member.poll(timeout=1)
+            await until(lambda: lines(server, "member_joined"))
+        (joined,) = lines(server, "member_joined")
+        assert joined["request_id"].partition("-")[2].isdigit()
+
+
+async def test_what_time_and_the_log_do_is_nobody_s_call():
+    flags = (
+        "--group-initial-rebalance-delay-ms", "0", "--group-min-session-timeout-ms", "300",
+        "--log-level", "debug",
+    )  # fmt: skip
+    with Process(*flags) as server:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+            who = (("x-request-id", "mine"),)
+            joined = await stub.JoinGroup(
+                pb.JoinGroupRequest(
+                    group_id="g", session_timeout_ms=300, rebalance_timeout_ms=5_000,
+                    protocol_type="t", protocols=[{"name": "range"}],
+                    require_known_member_id=False,
+                ),
+                metadata=who,
+            )  # fmt: skip
+            await stub.SyncGroup(
+                pb.SyncGroupRequest(
+                    group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
+                ),
+                metadata=who,
+            )
+            await until(lambda: lines(server, "member_evicted"))
+        assert lines(server, "member_joined")[0]["request_id"] == "mine"
+        assert "request_id" not in lines(server, "rebalance_completed")[0]
+        assert "request_id" not in lines(server, "member_evicted")[0]
