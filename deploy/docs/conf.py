@@ -22,6 +22,7 @@ extensions = ["myst_parser", "sphinx.ext.githubpages", "site_directives", "site_
 root_doc = "deploy/docs/index"
 include_patterns = [
     "README.md",
+    "tests/fuzz/README.md",
     "CHANGELOG.md",
     ".github/*.md",
     "coordinator/*.md",
