@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from coordinator.cli.ears import Ears
 from coordinator.cli.notify import notify
@@ -28,6 +30,9 @@ from coordinator.settings import Settings
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 CANNOT_START = 1
+CANNOT_STOP = 3
+HAND_OVER_S = 5.0
+"""Beside `drain_timeout_ms`, for shards to be led by others and the last records to be written."""
 
 
 def serve(settings: Settings, security: Security, *, supervised: bool = False) -> int:
@@ -37,7 +42,8 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
         security: made of the same settings.
         supervised: so does the end of standard input, whose other end the supervisor holds.
     Returns:
-        The exit status: 0 after a graceful stop, 1 if it could not start.
+        The exit status: 0 after a graceful stop, 1 if it could not start. One that does not end in
+        time ends the process with 3.
     """
     with ShortPauses() as pauses:
         return run(_serve(settings, security, supervised, pauses))
@@ -104,12 +110,24 @@ async def _serve(
         asyncio.get_running_loop().remove_reader(sys.stdin)
     logger.info("stopping")
     notify("STOPPING=1", "STATUS=draining")
-    await server.stop()
+    await _stop(server, logger)
     await peers.close()
     pages.close()
     await asyncio.to_thread(end_traces)
     logger.info("stopped")
     return 0
+
+
+async def _stop(server: CoordinatorServer, logger: Any) -> None:
+    """Drain, and hand over; whatever hangs, it ends. What was acknowledged is durable already."""
+    most_s = server.node.settings.drain_timeout_ms / 1000 + HAND_OVER_S
+    try:
+        async with asyncio.timeout(most_s):
+            await server.stop()
+    except TimeoutError:
+        logger.error("stopped_hard", what=f"not done after {most_s:g} s: a store that hangs?")
+        # Threads may hang too, and an interpreter that ends in peace would wait for them.
+        os._exit(CANNOT_STOP)
 
 
 def _tracer(settings: Settings) -> tuple[Tracer, Callable[[], None]]:

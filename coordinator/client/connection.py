@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from coordinator.client.beats import Beater, Circle, circle
 from coordinator.client.errors import CommitFailed, Unavailable
 from coordinator.client.retry import BackOff, room_after_s
 from coordinator.client.tracing import trace_context
@@ -76,6 +77,9 @@ class Connection:
         self._name = f"{int(random() * 16**8):08x}"
         self._numbers = itertools.count(1)
         self._finding = asyncio.Lock()
+        self._target = ""
+        self._circle: Circle | None = None
+        self._beater: Beater | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
@@ -115,6 +119,20 @@ class Connection:
                 grpc.StatusCode.UNAVAILABLE, nothing, nothing, "the connection was closed meanwhile"
             ) from None
 
+    async def beat(
+        self, beater: Beater, request: pb.HeartbeatRequest, timeout_s: float
+    ) -> pb.HeartbeatResponse:
+        """A heartbeat, in one call with those of others on this loop.
+
+        Raises:
+            grpc.aio.AioRpcError: as gRPC says.
+        """
+        async with self._finding:
+            await self._found()
+        self._circle = circle((self._target, self._credentials))
+        self._beater = beater
+        return await self._circle.beat(beater, request, timeout_s)
+
     async def _found(self) -> Any:
         if self._stub is not None:
             return self._stub
@@ -138,6 +156,9 @@ class Connection:
             if found.host and found.port > 0 and target != address:
                 await channel.close()
                 channel = self._credentials.open_aio(target, CHANNEL_OPTIONS)
+            else:
+                target = address
+            self._target = target
             self._channel = channel
             self._stub = group_pb2_grpc.GroupCoordinatorStub(channel)
             return self._stub
@@ -146,6 +167,8 @@ class Connection:
 
     async def close(self) -> None:
         """Hang up; the next `stub` looks for the coordinator again."""
+        if self._circle is not None and self._beater is not None:
+            self._circle.leave(self._beater)
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()

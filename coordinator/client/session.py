@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition, by_name
+from coordinator.client.beats import Beater
 from coordinator.client.connection import CALL_TIMEOUT_S, TURNED_AWAY, Connection
 from coordinator.client.errors import CoordinatorError, FatalError, RebalanceInProgress
 from coordinator.client.events import RebalanceEvent, Revoking, Stopping
@@ -109,6 +110,8 @@ class GroupMember:
         self._reporting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        interval_s = self._machine.config.heartbeat_interval_ms / 1000
+        self._beater = Beater(self._connection, interval_s, self._wake.set)
         self._told = asyncio.Event()
         self._last_poll_ms = 0
         self._handed_out: Revoking | None = None
@@ -367,8 +370,8 @@ class GroupMember:
         sent_at_ms = self._clock()
         # A node that was stopped answers never: leave time to find its successor.
         wait_s = self._machine.config.session_timeout_ms / 1000 / BEATS_A_SESSION
-        response = await self._connection.call(
-            "Heartbeat", self._machine.heartbeat_request(), min(wait_s, CALL_TIMEOUT_S)
+        response = await self._connection.beat(
+            self._beater, self._machine.heartbeat_request(), min(wait_s, CALL_TIMEOUT_S)
         )
         return self._machine.beat_answered(response, sent_at_ms, self._clock())
 

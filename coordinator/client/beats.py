@@ -1,0 +1,145 @@
+"""One call for the heartbeats of all members on a loop.
+
+Members that beat at the same coordinator with the same credentials do so together. The first one
+that is due wakes the others that have rested for half of their interval, and a moment later one
+HeartbeatBatch carries everybody's: a process with a hundred members makes a hundredth of the
+calls. A member alone makes the plain call, at once.
+
+A batch that is refused as a whole is sent again one by one: it may be for one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import grpc
+
+from coordinator.v1 import group_pb2 as pb
+
+GATHER_S = 0.02
+BATCH_MAX = 500
+ONE_BY_ONE = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+
+class Line(Protocol):
+    """A member's way to its coordinator."""
+
+    async def call(self, method: str, request: Any, timeout_s: float) -> Any:
+        """One attempt; raises grpc.aio.AioRpcError."""
+
+
+@dataclass(slots=True, eq=False)
+class Beater:
+    """A member, as those who beat with it know it. `wake` has it beat now."""
+
+    line: Line
+    interval_s: float
+    wake: Callable[[], object]
+    beaten_at_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Beat:
+    beater: Beater
+    request: pb.HeartbeatRequest
+    timeout_s: float
+    answer: asyncio.Future[pb.HeartbeatResponse]
+
+
+class Circle:
+    """Members that beat together, on one loop."""
+
+    def __init__(self) -> None:
+        self._beaters: set[Beater] = set()
+        self._gathered: list[_Beat] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def leave(self, beater: Beater) -> None:
+        """It beats here no more."""
+        self._beaters.discard(beater)
+
+    async def beat(
+        self, beater: Beater, request: pb.HeartbeatRequest, timeout_s: float
+    ) -> pb.HeartbeatResponse:
+        """The answer to a member's heartbeat, alone or with others.
+
+        Raises:
+            grpc.aio.AioRpcError: as gRPC says.
+        """
+        loop = asyncio.get_running_loop()
+        now_s = beater.beaten_at_s = loop.time()
+        self._beaters.add(beater)
+        if len(self._beaters) == 1:
+            response: pb.HeartbeatResponse = await beater.line.call("Heartbeat", request, timeout_s)
+            return response
+        if not self._gathered:
+            loop.call_later(GATHER_S, self._send)
+            for other in self._beaters:
+                if now_s - other.beaten_at_s >= other.interval_s / 2:
+                    other.wake()
+        answer: asyncio.Future[pb.HeartbeatResponse] = loop.create_future()
+        self._gathered.append(_Beat(beater, request, timeout_s, answer))
+        if len(self._gathered) == BATCH_MAX:
+            self._send()
+        return await answer
+
+    def _send(self) -> None:
+        # Those who have given up meanwhile (they were closed) are not beaten for.
+        beats = [beat for beat in self._gathered if not beat.answer.done()]
+        self._gathered = []
+        if beats:
+            task = asyncio.get_running_loop().create_task(self._carry(beats))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _carry(self, beats: list[_Beat]) -> None:
+        if len(beats) == 1:
+            await _alone(beats[0])
+            return
+        request = pb.HeartbeatBatchRequest(heartbeats=[beat.request for beat in beats])
+        timeout_s = min(beat.timeout_s for beat in beats)
+        try:
+            batch = await beats[0].beater.line.call("HeartbeatBatch", request, timeout_s)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in ONE_BY_ONE:
+                await asyncio.gather(*map(_alone, beats))
+                return
+            for beat in beats:
+                _fail(beat, error)
+        else:
+            for beat, response in zip(beats, batch.heartbeats, strict=True):
+                if not beat.answer.done():
+                    beat.answer.set_result(response)
+
+
+async def _alone(beat: _Beat) -> None:
+    try:
+        response = await beat.beater.line.call("Heartbeat", beat.request, beat.timeout_s)
+    except grpc.aio.AioRpcError as error:
+        _fail(beat, error)
+    else:
+        if not beat.answer.done():
+            beat.answer.set_result(response)
+
+
+def _fail(beat: _Beat, error: grpc.aio.AioRpcError) -> None:
+    if not beat.answer.done():
+        beat.answer.set_exception(error)
+
+
+# Members do not know of each other; what they share is the loop, and it ends with that.
+_circles: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Circle]] = WeakKeyDictionary()
+
+
+def circle(key: Hashable) -> Circle:
+    """Those on the running loop who have this in common: a coordinator, and credentials."""
+    circles = _circles.setdefault(asyncio.get_running_loop(), {})
+    return circles.setdefault(key, Circle())

@@ -1,0 +1,98 @@
+"""Members on one loop beat in one call, and each hears what is for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from coordinator.client import FatalError, GroupMember
+from coordinator.dial import Credentials
+from coordinator.security.tokens import digest_of
+from tests.integration.waiting import until
+from tests.serving import running
+
+BEAT = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}
+
+
+@contextlib.asynccontextmanager
+async def members(address: str, number: int, groups: int = 1, **more):
+    async with contextlib.AsyncExitStack() as stack:
+        some = [
+            await stack.enter_async_context(
+                GroupMember(address, f"g{n % groups}", {"t": number}, **{**BEAT, **more})
+            )
+            for n in range(number)
+        ]
+        yield some
+
+
+async def settle(some) -> None:
+    async with asyncio.timeout(30):
+        while not all(m.assignment and m.generation == some[0].generation for m in some):
+            await asyncio.gather(*(m.poll(timeout=0.1) for m in some))
+
+
+async def test_members_of_a_process_beat_in_one_call():
+    async with running() as server, members(server.address, 20) as some:
+        await settle(some)
+        rpc = server.server.rpc
+        before = (rpc.heartbeats, rpc.batched, rpc.calls["HeartbeatBatch", "OK"])
+        await asyncio.gather(*(m.poll(timeout=3.0) for m in some))
+        beats, batched, calls = (
+            now - then
+            for now, then in zip(
+                (rpc.heartbeats, rpc.batched, rpc.calls["HeartbeatBatch", "OK"]),
+                before,
+                strict=True,
+            )
+        )
+        assert beats >= 20 * 3.0 / 0.2 / 2, "everybody is heard of"
+        assert batched >= 0.9 * beats, "but for one that comes when its turn was just over"
+        assert calls <= beats / 10
+
+
+async def test_a_member_alone_makes_the_plain_call():
+    async with running() as server, members(server.address, 1) as some:
+        await settle(some)
+        rpc = server.server.rpc
+        before = rpc.heartbeats
+        await until(lambda: rpc.heartbeats > before + 3)
+        assert rpc.batched == 0
+
+
+async def test_each_of_a_batch_hears_its_own_and_a_rebalance_is_noticed_by_its_group_alone():
+    async with running() as server, members(server.address, 6, groups=3) as some:
+        await asyncio.gather(*(settle(some[n::3]) for n in range(3)))
+        generations = [m.generation for m in some]
+        async with GroupMember(server.address, "g0", {"t": 6}, **BEAT) as another:
+            await settle([some[0], some[3], another])
+            await asyncio.gather(*(m.poll(timeout=0.5) for m in some))
+        assert some[0].generation > generations[0]
+        assert [m.generation for m in some if m not in (some[0], some[3])] == [
+            g for n, g in enumerate(generations) if n % 3
+        ]
+
+
+async def test_one_that_may_not_does_not_spoil_it_for_the_others(tmp_path):
+    tokens, rules = tmp_path / "tokens", tmp_path / "rules.toml"
+    tokens.write_text(f"team sha256:{digest_of('x' * 32).hex()}\n")
+    allow = '[[rule]]\nprincipal = "token:team"\noperations = ["join", "commit", "read"]\n'
+    rules.write_text(f'{allow}groups = "*"\n')
+    async with running(auth_tokens_file=str(tokens), auth_rules_file=str(rules)) as server:
+        who = {"credentials": Credentials(token="x" * 32)}
+        async with members(server.address, 4, groups=2, **who) as some:
+            await asyncio.gather(*(settle(some[n::2]) for n in range(2)))
+            rules.write_text(f'{allow}groups = "g0"\n')
+            for turned_away in some[1::2]:
+                with pytest.raises(FatalError, match="PERMISSION_DENIED"):
+                    await _poll_for_ever(turned_away)
+            generation = some[0].generation
+            await asyncio.gather(*(m.poll(timeout=1.0) for m in some[::2]))
+            assert all(m.assignment and m.generation == generation for m in some[::2])
+
+
+async def _poll_for_ever(member: GroupMember) -> None:
+    while True:
+        await member.poll(timeout=1.0)
