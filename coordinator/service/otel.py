@@ -79,9 +79,11 @@ class OtelTracer:
         self._kind = SpanKind.SERVER
 
     @contextmanager
-    def call(self, name: str, group_id: str, metadata: Metadata) -> Iterator[OtelSpan]:
+    def call(
+        self, name: str, group_id: str, metadata: Callable[[], Metadata | None]
+    ) -> Iterator[OtelSpan]:
         """See `Tracer`."""
-        carrier = {key: value for key, value in metadata if isinstance(value, str)}
+        carrier = {key: value for key, value in metadata() or () if isinstance(value, str)}
         with self._tracer.start_as_current_span(
             f"coordinator.v1/{name}",
             context=self._propagator.extract(carrier),

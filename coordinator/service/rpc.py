@@ -23,7 +23,7 @@ from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
 from coordinator.service.limits import Exhausted, Limits
 from coordinator.service.throttle import Throttle
-from coordinator.service.tracing import NO_TRACES, Metadata, Tracer
+from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
@@ -159,7 +159,7 @@ class Rpc:
             await self.turn_away(name, context, error)
             raise AssertionError("turn_away raises") from error
         try:
-            with self._tracer.call(name, _group_of(request), _metadata(context)) as span:
+            with self._tracer.call(name, _group_of(request), context.invocation_metadata) as span:
                 replies = await self.node.ask(commands, span.parked)
                 span.answered(_first_error(replies))
         finally:
@@ -182,10 +182,6 @@ class Rpc:
 
 def _group_of(request: Message) -> str:
     return str(getattr(request, "group_id", ""))
-
-
-def _metadata(context: Context) -> Metadata:
-    return tuple(context.invocation_metadata() or ())
 
 
 def _first_error(replies: Sequence[Reply]) -> str:

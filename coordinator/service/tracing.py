@@ -5,10 +5,11 @@ Heartbeats are not traced: they are most of all calls, and nothing happens in th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-Metadata = tuple[tuple[str, str | bytes], ...]
+Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class Span(Protocol):
@@ -24,7 +25,9 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Makes spans."""
 
-    def call(self, name: str, group_id: str, metadata: Metadata) -> AbstractContextManager[Span]:
+    def call(
+        self, name: str, group_id: str, metadata: Callable[[], Metadata | None]
+    ) -> AbstractContextManager[Span]:
         """The span of a call, below its client's if the metadata says so."""
         ...
 
@@ -32,7 +35,7 @@ class Tracer(Protocol):
 class _Nothing:
     """Made once: nobody looks at it."""
 
-    def call(self, name: str, group_id: str, metadata: Metadata) -> _Nothing:
+    def call(self, name: str, group_id: str, metadata: Callable[[], Metadata | None]) -> _Nothing:
         return self
 
     def __enter__(self) -> _Nothing:
