@@ -1,15 +1,14 @@
 """`BlockingMember`: a `GroupMember` for code that does not use asyncio.
 
-The member lives on an event loop in a thread of its own, so that it beats while the
-owner works. Nothing happens at import or construction: the thread, the loop and the
-connections are made by `start`, in the process that calls it, which makes it sound in
-forked worker processes.
+The members of a process live on an event loop in a thread of its own, so that they beat while
+their owners work, and beat together. Nothing happens at import or construction: the thread, the
+loop and the connections are made by `start`, in the process that calls it, which makes it sound
+in forked worker processes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.events import RebalanceEvent
+from coordinator.client.loop_thread import LoopThread
 from coordinator.client.offsets import Offsets
 from coordinator.client.session import GroupMember
 
@@ -41,32 +41,25 @@ class BlockingMember:
             bootstrap, group_id, topics, **settings
         )
         self._member: GroupMember | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._on: LoopThread | None = None
 
     def start(self) -> None:
         """Begin to join, in the background."""
-        if self._thread is not None:
+        if self._on is not None:
             return
-        loop = self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=loop.run_forever, name="coordinator-member", daemon=True
-        )
-        self._thread.start()
+        self._on = LoopThread.use()
         self._member = self._call(self._build())
         self._call(self._member.start())
 
     def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group (a static member keeps its place)."""
-        if self._thread is None or self._loop is None or self._member is None:
+        if self._on is None or self._member is None:
             return
         try:
             self._call(self._member.close(reason, leave=leave))
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._loop = self._thread = None
+            self._on.release()
+            self._on = None
 
     def __enter__(self) -> BlockingMember:
         self.start()
@@ -133,8 +126,8 @@ class BlockingMember:
         return self._make()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        if self._on is None:
             work.close()
             raise RuntimeError("the member is closed, or was never started")
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._on.loop)
         return future.result()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
-from coordinator.client import FatalError, GroupMember
+from coordinator.client import BlockingMember, FatalError, GroupMember
 from coordinator.dial import Credentials
 from coordinator.security.tokens import digest_of
-from tests.integration.waiting import until
+from tests.integration.waiting import until, wait_until
 from tests.serving import running
 
 BEAT = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}
@@ -93,3 +94,29 @@ async def test_one_that_may_not_does_not_spoil_it_for_the_others(tmp_path):
 async def _poll_for_ever(member: GroupMember) -> None:
     while True:
         await member.poll(timeout=1.0)
+
+
+async def test_members_in_plain_code_share_a_loop_and_beat_together():
+    async with running() as server:
+        assert await asyncio.to_thread(_plain_members, server) <= 1 / 8
+        assert "coordinator-members" not in [thread.name for thread in threading.enumerate()]
+
+
+def _plain_members(server) -> float:
+    """Calls a heartbeat."""
+    with contextlib.ExitStack() as stack:
+        some = [
+            stack.enter_context(BlockingMember(server.address, "g", {"t": 10}, **BEAT))
+            for _ in range(10)
+        ]
+        wait_until(lambda: all(m.poll(timeout=0.05) is not None and m.assignment for m in some))
+        rpc = server.server.rpc
+        before = (rpc.heartbeats, rpc.calls["HeartbeatBatch", "OK"], rpc.batched)
+        for _ in range(4):
+            for member in some:
+                member.poll(timeout=0.05)
+        wait_until(lambda: rpc.heartbeats > before[0] + 50)
+        alone = (rpc.heartbeats - before[0]) - (rpc.batched - before[2])
+        return (rpc.calls["HeartbeatBatch", "OK"] - before[1] + alone) / (
+            rpc.heartbeats - before[0]
+        )
