@@ -19,7 +19,7 @@ from coordinator.cli.bench.log import GROUPS
 from coordinator.cli.bench.resting import GROUPS_AN_ENTRY, MEMBERS, group_record
 from coordinator.cli.bench.service import Server
 from coordinator.client.cluster import ClusterAdmin
-from coordinator.client.load import CommitProbe
+from coordinator.client.probe import CommitProbe
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
 from coordinator.runtime.stores import open_stores
