@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
 
 def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
@@ -20,6 +18,10 @@ def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
     """
     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return None
+    # What it takes to read the details is not needed before there are some.
+    from google.rpc import error_details_pb2
+    from grpc_status import rpc_status
+
     status = rpc_status.from_call(error)
     info = error_details_pb2.RetryInfo()
     if status is None or not any(detail.Unpack(info) for detail in status.details):

@@ -15,7 +15,7 @@ import yaml
 from cloudcoil.models.prometheus_operator import v1 as operator
 
 from coordinator import __version__
-from coordinator.configuration import load
+from coordinator.configuration import Sources, load
 from coordinator.security.loading import exposed
 from coordinator.settings import Settings
 from tests.deploy.chart import CHART, MISSING, NAMESPACE, ChartRefused, lint, one, render
@@ -89,7 +89,7 @@ def environment(variant: str) -> dict[str, str]:
 
 def settings_of(variant: str) -> tuple[Settings, dict[str, str]]:
     """Of the first pod, and where each comes from; refused if there is no such setting."""
-    return load(flags={}, environment=environment(variant), file=None)
+    return load(Sources(environment=environment(variant)))
 
 
 @each_variant
