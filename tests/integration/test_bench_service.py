@@ -24,7 +24,7 @@ def figures(what: str, folder) -> dict:
 
 def test_heartbeats_are_all_answered_and_weighed_against_a_constant(tmp_path):
     found = figures("heartbeat", tmp_path)
-    for load in ("40 members alone", "200 members in batches", "200 members on streams"):
+    for load in ("40 members alone", "2,000 members in batches", "2,000 members on streams"):
         assert found[f"{load}: refused or lost"] == 0
         assert found[f"{load}: p50, ms"] > 0
     assert found["a heartbeat, in constant handlers"]["at_most"] == 1.1

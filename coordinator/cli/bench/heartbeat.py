@@ -44,7 +44,7 @@ class Load:
     @classmethod
     def quick(cls) -> Load:
         """Seconds, not minutes."""
-        return cls(members=40, batched=200, seconds=1, calls=200, rounds=1)
+        return cls(members=40, batched=2_000, seconds=1, calls=2_000, rounds=1)
 
 
 def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
