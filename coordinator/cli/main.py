@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from coordinator import __version__
 from coordinator.cli.bench.command import add_bench_parser
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
+from coordinator.cli.config import USAGE_ERROR, add_settings, sources_of
 from coordinator.cli.config import add_parser as add_config_parser
-from coordinator.cli.config import add_settings, sources_of
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.health import add_parser as add_health_parser
 from coordinator.cli.log import add_parsers as add_log_parsers
@@ -23,7 +23,6 @@ from coordinator.cli.why import add_parsers as add_why_parsers
 from coordinator.configuration import load
 from coordinator.settings import InvalidSetting
 
-USAGE_ERROR = 2
 """Settings whose flag needs no value."""
 
 

@@ -101,38 +101,43 @@ class Circle:
             task.add_done_callback(self._sending.discard)
 
     async def _carry(self, beats: list[_Beat]) -> None:
-        if len(beats) == 1:
-            await _alone(beats[0])
-            return
-        request = pb.HeartbeatBatchRequest(heartbeats=[beat.request for beat in beats])
-        timeout_s = min(beat.timeout_s for beat in beats)
         try:
-            batch = await beats[0].beater.line.call("HeartbeatBatch", request, timeout_s)
-        except grpc.aio.AioRpcError as error:
-            if error.code() in ONE_BY_ONE:
-                await asyncio.gather(*map(_alone, beats))
-                return
+            if len(beats) > 1:
+                await _together(beats)
+            else:
+                await _alone(beats[0])
+        except Exception as error:  # noqa: BLE001  # Whatever it is, those who wait have to hear.
             for beat in beats:
-                _fail(beat, error)
-        else:
-            for beat, response in zip(beats, batch.heartbeats, strict=True):
                 if not beat.answer.done():
-                    beat.answer.set_result(response)
+                    beat.answer.set_exception(error)
+
+
+async def _together(beats: list[_Beat]) -> None:
+    request = pb.HeartbeatBatchRequest(heartbeats=[beat.request for beat in beats])
+    timeout_s = min(beat.timeout_s for beat in beats)
+    try:
+        batch = await beats[0].beater.line.call("HeartbeatBatch", request, timeout_s)
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in ONE_BY_ONE:
+            raise
+        await asyncio.gather(*map(_alone, beats))
+    else:
+        for beat, response in zip(beats, batch.heartbeats, strict=True):
+            _answer(beat, response)
 
 
 async def _alone(beat: _Beat) -> None:
+    """Its trouble is its own: the others of its batch are not to hear of it."""
     try:
-        response = await beat.beater.line.call("Heartbeat", beat.request, beat.timeout_s)
+        _answer(beat, await beat.beater.line.call("Heartbeat", beat.request, beat.timeout_s))
     except grpc.aio.AioRpcError as error:
-        _fail(beat, error)
-    else:
         if not beat.answer.done():
-            beat.answer.set_result(response)
+            beat.answer.set_exception(error)
 
 
-def _fail(beat: _Beat, error: grpc.aio.AioRpcError) -> None:
+def _answer(beat: _Beat, response: pb.HeartbeatResponse) -> None:
     if not beat.answer.done():
-        beat.answer.set_exception(error)
+        beat.answer.set_result(response)
 
 
 # Members do not know of each other; what they share is the loop, and it ends with that.

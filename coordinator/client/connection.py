@@ -100,7 +100,7 @@ class Connection:
             stub = await self._found()
         try:
             metadata = (*(self._credentials.metadata() or ()), *trace_context())
-            if method != "Heartbeat":
+            if not method.startswith("Heartbeat"):
                 metadata += (("x-request-id", f"{self._name}-{next(self._numbers)}"),)
             return await getattr(stub, method)(
                 request, timeout=timeout_s, metadata=metadata or None

@@ -331,7 +331,8 @@ class GroupMember:
             self._machine.unreachable(self._clock())
             self._tell()
             todo = Next.REDISCOVER if room_s is None else Next.PAUSE
-            await self._sleep(room_s or 0.0)
+            if room_s is not None:
+                await self._sleep(room_s)
         self._retrying = todo is not Next.GO_ON
         if todo is Next.REDISCOVER:
             await self._connection.close()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -95,11 +95,12 @@ class Rpc:
             message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
             await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
 
-    async def turn_away(self, name: str, context: Context, error: Exhausted) -> None:
+    async def turn_away(self, name: str, context: Context, error: Exhausted) -> NoReturn:
         """End a call for which there is no room."""
         self.calls[(name, "RESOURCE_EXHAUSTED")] += 1
         status = statuses.exhausted(str(error), error.retry_after_s)
         await context.abort_with_status(rpc_status.to_status(status))
+        raise AssertionError("abort_with_status raises")
 
     @asynccontextmanager
     async def streaming(self, name: str, context: Context) -> AsyncIterator[None]:
@@ -157,7 +158,6 @@ class Rpc:
             self.limits.park()
         except Exhausted as error:
             await self.turn_away(name, context, error)
-            raise AssertionError("turn_away raises") from error
         try:
             with self._tracer.call(name, _group_of(request), context.invocation_metadata) as span:
                 replies = await self.node.ask(commands, span.parked)

@@ -105,7 +105,6 @@ class Shard:
         wheel_size: int = 512,
     ) -> None:
         self.machine = GroupMachine(config, ids, payloads)
-        self._config = config
         self._now_ms = now_ms
         self.timer = Timer(now_ms, wheel_size=wheel_size)
         self._joins: Purgatory[JoinKey] = Purgatory(self.timer)

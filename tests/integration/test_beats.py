@@ -9,8 +9,10 @@ import threading
 import pytest
 
 from coordinator.client import BlockingMember, FatalError, GroupMember
-from coordinator.dial import Credentials
+from coordinator.client.beats import Beater, Circle
+from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
+from coordinator.v1 import group_pb2 as pb
 from tests.integration.waiting import until, wait_until
 from tests.serving import running
 
@@ -120,3 +122,23 @@ def _plain_members(server) -> float:
         return (rpc.calls["HeartbeatBatch", "OK"] - before[1] + alone) / (
             rpc.heartbeats - before[0]
         )
+
+
+class TokenGone:
+    """A line whose token cannot be read any more: no trouble of gRPC's."""
+
+    async def call(self, method, request, timeout_s):
+        raise CannotDial("the token's file is gone")
+
+
+async def test_whatever_stops_a_batch_everybody_in_it_hears():
+    circle = Circle()
+    beaters = [Beater(TokenGone(), 1.0, lambda: None) for _ in range(3)]
+    with pytest.raises(CannotDial):
+        await circle.beat(beaters[0], pb.HeartbeatRequest(), 1.0)
+    async with asyncio.timeout(5):
+        heard = await asyncio.gather(
+            *(circle.beat(beater, pb.HeartbeatRequest(), 1.0) for beater in beaters),
+            return_exceptions=True,
+        )
+    assert [type(error) for error in heard] == [CannotDial] * 3

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-USAGE_ERROR = 2
+from coordinator.cli.config import USAGE_ERROR
 
 
 def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no public type.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from coordinator.cli.bench.figures import Figures, Goal
+from coordinator.cli.bench.heartbeat import A_PROCESS, BEAT_EVERY_S
 from coordinator.cli.bench.resting import (
     GENERATION,
     PROTOCOL,
@@ -17,16 +17,13 @@ from coordinator.cli.bench.resting import (
     fill,
     group_id,
     instance_id,
-    member_id,
+    members,
 )
 from coordinator.cli.bench.service import Server, Usage, scrape
 from coordinator.client.load import Fleet
 from coordinator.runtime.memory import resident_bytes
 
 GROUPS, MEMBERS = 20_000, 5
-A_PROCESS = 20
-"""Members that share a process, and its calls: of four groups."""
-BEAT_EVERY_S = 3.0
 AT_A_TIME = 500
 """Members that are being restarted at any time."""
 
@@ -56,16 +53,10 @@ def bench_fleet(groups: int = GROUPS, seconds: float = 15) -> Figures:
     } | figures
 
 
-def _members(groups: int) -> Iterator[tuple[str, str]]:
-    for group in map(group_id, range(groups)):
-        for number in range(MEMBERS):
-            yield group, member_id(number, group)
-
-
 async def _beat(server: Server, groups: int, seconds: float) -> Figures:
     usage = Usage(server.pid)
     async with Fleet(server.address) as fleet:
-        fleet.adopt(_members(groups), generation=GENERATION)
+        fleet.adopt(members(groups), generation=GENERATION)
         timings = await fleet.beat_in_batches(
             A_PROCESS, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start
         )
@@ -82,7 +73,7 @@ async def _restart(server: Server, groups: int) -> Figures:
     the instance id that it had, as a rolling restart of the fleet does."""
     usage = Usage(server.pid)
     async with Fleet(server.address) as fleet:
-        fleet.adopt(_members(groups), generation=GENERATION)
+        fleet.adopt(members(groups), generation=GENERATION)
         timings = await fleet.beat_in_batches(A_PROCESS, every_s=BEAT_EVERY_S, seconds=0)
         usage.start()
         began = time.monotonic()

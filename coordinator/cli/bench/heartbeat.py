@@ -16,7 +16,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.cli.bench import h2load
+from coordinator.cli.bench import h2load, resting
 from coordinator.cli.bench.figures import Figures, Goal
 from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
 from coordinator.cli.bench.service import Server, Usage, cpu_s, scrape
@@ -160,14 +160,10 @@ def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figur
 
 
 async def _hold(name: str, members: int, seconds: float, beat: Beating, server: Server) -> Figures:
-    groups = map(group_id, range(members // A_PROCESS))
     usage = Usage(server.pid)
     before = resident_bytes(server.pid)
     async with Fleet(server.address) as fleet:
-        fleet.adopt(
-            ((group, member_id(number, group)) for group in groups for number in range(A_PROCESS)),
-            generation=GENERATION,
-        )
+        fleet.adopt(resting.members(members // A_PROCESS, A_PROCESS), generation=GENERATION)
         timings = await beat(fleet, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start)
         share = usage.share()
         series = await asyncio.to_thread(scrape, server.metrics)

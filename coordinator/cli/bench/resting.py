@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from coordinator.assignors import Subscription, TopicPartition
@@ -35,6 +36,13 @@ def group_id(number: int) -> str:
 def member_id(number: int, group_id: str) -> str:
     """Of one of a group's members; as long as real ones are."""
     return f"worker-{number}-{group_id:>36}"
+
+
+def members(groups: int, each: int = MEMBERS) -> Iterator[tuple[str, str]]:
+    """Group and member id of every member of so many groups."""
+    for group in map(group_id, range(groups)):
+        for number in range(each):
+            yield group, member_id(number, group)
 
 
 def instance_id(number: int) -> str:
