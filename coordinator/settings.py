@@ -179,7 +179,8 @@ class Settings(GroupConfig):
     """Members that may come from one client address, in all groups of this node; 0: no limit."""
 
     max_parked_calls: int = 100_000
-    """Calls of this node that may wait for their answers, joins and syncs most of all."""
+    """Calls of this node that may wait for their answers; JoinGroup and SyncGroup are refused from
+    there on."""
 
     max_streams: int = 20_000
     """Streams (HeartbeatStream, WatchRebalances) that this node keeps open."""

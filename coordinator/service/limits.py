@@ -1,8 +1,8 @@
 """What a node takes on. Whatever is beyond it is refused with RESOURCE_EXHAUSTED before it costs
 anything, with the setting's name, and with a time to try again where that can help.
 
-Those who are there go on: nobody is removed, and heartbeats, commits and leaving are never
-refused for want of room.
+Those who are there go on: nobody is removed, and heartbeats, leaving, and commits of groups that
+are there are never refused for want of room.
 """
 
 from __future__ import annotations
@@ -67,14 +67,16 @@ class Limits:
             case _:
                 pass
 
-    def park(self) -> None:
+    def park(self, request: object) -> None:
         """A call is about to wait for its answer; `unpark` when it has it.
+
+        Only joins and syncs wait for others, and are refused; what waits for the log alone counts.
 
         Raises:
             Exhausted: too many do.
         """
         most = self.settings.max_parked_calls
-        if self.parked >= most:
+        if self.parked >= most and isinstance(request, JoinGroup | SyncGroup):
             raise Exhausted(f"{most} calls are parked already (max_parked_calls)")
         self.parked += 1
 

@@ -155,7 +155,7 @@ class Rpc:
         try:
             for command in commands:
                 self.limits.check(command)
-            self.limits.park()
+            self.limits.park(commands[0] if commands else None)
         except Exhausted as error:
             await self.turn_away(name, context, error)
         try:

@@ -109,8 +109,15 @@ def test_a_stream_s_place_is_given_back_whatever_happens():
 
 def test_a_parked_call_s_place_is_given_back():
     limits = Limits(Settings(max_parked_calls=1), Node())
-    limits.park()
+    limits.park(join())
     with pytest.raises(Exhausted, match="max_parked_calls"):
-        limits.park()
+        limits.park(join())
     limits.unpark()
-    limits.park()
+    limits.park(join())
+
+
+def test_a_commit_is_not_refused_because_joins_are_parked():
+    limits = Limits(Settings(max_parked_calls=1), Node())
+    limits.park(join())
+    limits.park(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
+    limits.park(None)
