@@ -52,6 +52,7 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
 async def _serve(
     settings: Settings, security: Security, supervised: bool, pauses: ShortPauses
 ) -> int:
+    pauses.attach()
     logger = configure(settings.log_format, settings.log_level)
     log_security(security, settings, logger)
     ears = Ears(logger)

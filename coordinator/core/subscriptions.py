@@ -35,7 +35,9 @@ def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] 
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol_name is None:
         return None
     name = group.protocol_name
-    read = {read_topics(member.metadata_for(name)) for member in group.members.values()}
+    # Members mostly say the same: each text is read once.
+    said = {member.metadata_for(name) for member in group.members.values()}
+    read = set(map(read_topics, said))
     topics = read.pop()
     # Most groups read one set of topics: they share it instead of having a copy each.
     for more in read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -223,6 +224,20 @@ class ClusterGauges(Collector):
             "coordinator_is_controller",
             "1 on the node that decides who leads which shard.",
             value=cluster.is_controller,
+        )
+
+
+class MemoryGauges(Collector):
+    """The memory that Python's objects take."""
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily(
+            "coordinator_allocated_blocks",
+            "Blocks of memory that Python has handed out: about one for each object.",
+            value=sys.getallocatedblocks(),
         )
 
 

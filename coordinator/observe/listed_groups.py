@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from coordinator.core.records import RebalanceRecord
 from coordinator.observe.gauges import gauge
+from coordinator.observe.rebalance_metrics import seconds_between
 
 
 class OneGroup(Protocol):
@@ -26,6 +30,9 @@ class OneGroup(Protocol):
     @property
     def log_ends(self) -> Mapping[tuple[str, int], int]: ...
 
+
+PRUNE_AT = 1_000
+"""Groups whose rebalances are counted, until those that are gone are looked for."""
 
 GroupStats = Callable[[Callable[[str], bool]], Iterable[OneGroup]]
 
@@ -45,17 +52,36 @@ class Listed:
 
 
 class ListedGroups(Collector):
-    """The series of groups that are on the list."""
+    """The series of groups that are on the list, for as long as this node coordinates them."""
 
     def __init__(self, listed: Callable[[str], bool], stats: GroupStats) -> None:
         self._listed = listed
         self._stats = stats
+        self._rebalances: dict[str, _Rebalances] = {}
+        self._prune_at = PRUNE_AT
+
+    def observe(self, record: RebalanceRecord) -> None:
+        """Count a rebalance that has ended."""
+        if not self._listed(record.group_id):
+            return
+        self._rebalances.setdefault(record.group_id, _Rebalances()).add(record)
+        if len(self._rebalances) >= self._prune_at:
+            # Scrapes prune too, but there may be none.
+            self._prune({group.group_id for group in self._stats(self._listed)})
+            self._prune_at = max(PRUNE_AT, 2 * len(self._rebalances))
+
+    @property
+    def counted(self) -> int:
+        """Groups whose rebalances are counted now."""
+        return len(self._rebalances)
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterable[Metric]:
         groups = list(self._stats(self._listed))
+        self._prune({group.group_id for group in groups})
+        yield from self._of_rebalances()
         yield gauge(
             "coordinator_group_members",
             "Members of a group.",
@@ -84,3 +110,38 @@ class ListedGroups(Collector):
                 ends.add_metric(values, end)
                 lags.add_metric(values, max(0, end - group.offsets.get(key, 0)))
         yield from (offsets, ends, lags)
+
+    def _prune(self, present: Set[str]) -> None:
+        """Drop groups that were deleted, have expired, or are coordinated by another node."""
+        for group_id in list(self._rebalances):
+            if group_id not in present:
+                self._rebalances.pop(group_id, None)
+
+    def _of_rebalances(self) -> Iterable[Metric]:
+        rebalances = CounterMetricFamily(
+            "coordinator_group_rebalances",
+            "Rebalances of a listed group that have ended, by cause.",
+            labels=["group", "cause"],
+        )
+        seconds = CounterMetricFamily(
+            "coordinator_group_rebalance_seconds",
+            "Time that a listed group has spent in rebalances.",
+            labels=["group"],
+        )
+        for group_id, counted in list(self._rebalances.items()):
+            for cause, count in list(counted.by_cause.items()):
+                rebalances.add_metric([group_id, cause], count)
+            seconds.add_metric([group_id], counted.seconds)
+        yield from (rebalances, seconds)
+
+
+@dataclass(slots=True)
+class _Rebalances:
+    """Those of one group."""
+
+    by_cause: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def add(self, record: RebalanceRecord) -> None:
+        self.by_cause[record.cause] += 1
+        self.seconds += seconds_between(record.started_at_ms, record.ended_at_ms)

@@ -29,6 +29,7 @@ from coordinator.observe.gauges import (
     CallCounters,
     Cluster,
     ClusterGauges,
+    MemoryGauges,
     PauseHistogram,
     Pauses,
     ShardGauges,
@@ -69,7 +70,7 @@ class Metrics:
         group_stats: GroupStats = lambda _: (),
     ) -> None:
         self.registry = CollectorRegistry()
-        listed = Listed(groups)
+        self._listed_groups = ListedGroups(Listed(groups), group_stats) if groups else None
         self._rebalances = Counter(
             "coordinator_rebalances",
             "Rebalances that were started, by cause.",
@@ -98,7 +99,7 @@ class Metrics:
             "Partitions whose offset has expired.",
             registry=self.registry,
         )
-        self._rebalance_metrics = RebalanceMetrics(self.registry, listed)
+        self._rebalance_metrics = RebalanceMetrics(self.registry)
         self.log = LogMetrics(self.registry)
         """Told how the log is doing."""
         self._heartbeats = Histogram(
@@ -118,6 +119,7 @@ class Metrics:
             {"version": __version__}
         )
         self.registry.register(ShardGauges(stats, loop_lag_s))
+        self.registry.register(MemoryGauges())
         self.registry.register(CallCounters(calls, heartbeats))
         if cluster is not None:
             self.registry.register(ClusterGauges(cluster))
@@ -125,8 +127,8 @@ class Metrics:
             self.registry.register(PauseHistogram(pauses))
         if security is not None:
             self.registry.register(SecurityGauges(security))
-        if groups:
-            self.registry.register(ListedGroups(listed, group_stats))
+        if self._listed_groups is not None:
+            self.registry.register(self._listed_groups)
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:
@@ -141,6 +143,8 @@ class Metrics:
                     self._evictions.labels(event.cause.value).inc()
                 case RebalanceJournaled():
                     self._rebalance_metrics.observe(event.record)
+                    if self._listed_groups is not None:
+                        self._listed_groups.observe(event.record)
                 case OffsetsCommittedEvent():
                     self._commits.inc(event.partitions)
                 case OffsetsExpired():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from coordinator.core.records import RebalanceRecord
@@ -13,14 +11,9 @@ OUTCOMES = ("completed", "interrupted", "failed")
 
 
 class RebalanceMetrics:
-    """Counters and histograms of rebalances that have ended.
+    """Counters and histograms of rebalances that have ended, of all groups together."""
 
-    Args:
-        listed: which groups have series of their own: their number has a bound.
-    """
-
-    def __init__(self, registry: CollectorRegistry, listed: Callable[[str], bool]) -> None:
-        self._listed = listed
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._phases = Histogram(
             "coordinator_rebalance_phase_seconds",
             "Length of the phases of completed rebalances.",
@@ -52,18 +45,6 @@ class RebalanceMetrics:
             "For how long partitions had no owner during rebalances, summed over partitions.",
             registry=registry,
         )
-        self._group_rebalances = Counter(
-            "coordinator_group_rebalances",
-            "Rebalances of a listed group that have ended, by cause.",
-            ["group", "cause"],
-            registry=registry,
-        )
-        self._group_seconds = Counter(
-            "coordinator_group_rebalance_seconds",
-            "Time that a listed group has spent in rebalances.",
-            ["group"],
-            registry=registry,
-        )
         for outcome in OUTCOMES:
             self._durations.labels(outcome)
         for phase in ("join", "sync", "durable"):
@@ -74,11 +55,9 @@ class RebalanceMetrics:
     def observe(self, record: RebalanceRecord) -> None:
         """Take one in."""
         outcome = record.outcome.split(":")[0]  # What it failed of has no bound.
-        lasted_s = _seconds(record.started_at_ms, record.ended_at_ms)
-        self._durations.labels(outcome).observe(lasted_s)
-        if self._listed(record.group_id):
-            self._group_rebalances.labels(record.group_id, record.cause).inc()
-            self._group_seconds.labels(record.group_id).inc(lasted_s)
+        self._durations.labels(outcome).observe(
+            seconds_between(record.started_at_ms, record.ended_at_ms)
+        )
         if outcome != OUTCOMES[0]:
             return
         times = (
@@ -88,15 +67,20 @@ class RebalanceMetrics:
         )
         for phase, begin_ms, end_ms in times:
             if begin_ms >= 0 and end_ms >= 0:
-                self._phases.labels(phase).observe(_seconds(begin_ms, end_ms))
+                self._phases.labels(phase).observe(seconds_between(begin_ms, end_ms))
         for member in record.members:
             blocked = self._blocked
-            blocked.labels("join").observe(_seconds(member.joined_at_ms, record.joined_at_ms))
+            blocked.labels("join").observe(
+                seconds_between(member.joined_at_ms, record.joined_at_ms)
+            )
             if member.synced_at_ms >= 0:
-                blocked.labels("sync").observe(_seconds(member.synced_at_ms, record.ended_at_ms))
+                blocked.labels("sync").observe(
+                    seconds_between(member.synced_at_ms, record.ended_at_ms)
+                )
         self._moved.inc(max(0, record.partitions_moved))
         self._unowned.inc(record.unowned_ms_total / 1_000)
 
 
-def _seconds(begin_ms: int, end_ms: int) -> float:
+def seconds_between(begin_ms: int, end_ms: int) -> float:
+    """Of two times of one clock; 0 if it was set back between them."""
     return max(0, end_ms - begin_ms) / 1_000

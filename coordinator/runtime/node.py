@@ -31,7 +31,13 @@ from coordinator.runtime.standby import Fetch, Standby, Warm
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
 from coordinator.shard.placement import shard_of
-from coordinator.shard.replicas import ANYBODY, AckPolicy, FetchedEntries, FetchEntries
+from coordinator.shard.replicas import (
+    ANYBODY,
+    TAIL_BYTES,
+    AckPolicy,
+    FetchedEntries,
+    FetchEntries,
+)
 from coordinator.shard.shard import Shard
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.coordination import (
@@ -46,9 +52,9 @@ from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
 MANY_GROUPS = 1_000
-"""Of a shard that is let go of: worth a look for what can be freed,"""
+"""Of a shard that is let go of, or taken over: worth a look for what can be freed,"""
 FORGET_S = 30.0
-"""so long after, when everybody has found the groups elsewhere."""
+"""so long after, when everybody has found the groups where they are now."""
 LAG_PROBE_S = 0.5
 """How often the event loop's lag and the process's memory are measured."""
 
@@ -137,7 +143,7 @@ class Node:
             NodeInfo(self.settings.node_id, host, port, uuid.uuid4().hex),
             self._all_shards(),
             duties,
-            replicas=1 if self._fetch is None else self.settings.replicas,
+            replicas=self.settings.replicas if self._has_followers else 1,
         )
         await self.cluster.start()
 
@@ -290,6 +296,12 @@ class Node:
         for listener in self._listeners:
             listener(events, now_ms)
 
+    @property
+    def _has_followers(self) -> bool:
+        """True if other nodes may follow the shards of this one."""
+        is_shared = self._coordination is not None and self._fetch is not None
+        return is_shared and self.settings.replicas > 1
+
     def _all_shards(self) -> list[ShardId]:
         return [ShardId(number) for number in range(self.settings.shards)]
 
@@ -331,12 +343,14 @@ class Node:
             min_in_sync=settings.min_insync_replicas,
             lag_time_max_ms=settings.replica_lag_time_max_ms,
         )
-        if not settings.record_dir:
-            return Shard(settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks)
-        folder = Path(settings.record_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
-        return RecordingShard(path, shard, settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks)
+        new: Callable[..., Shard] = Shard
+        if settings.record_dir:
+            folder = Path(settings.record_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
+            new = partial(RecordingShard, path, shard)
+        tail_bytes = TAIL_BYTES if self._has_followers else 0
+        return new(settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes)
 
     def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
         if self.cluster is not None:
@@ -363,10 +377,13 @@ class Node:
         self._begin(self._let_go(self._runners.pop(shard)))
 
     async def _let_go(self, runner: ShardRunner) -> None:
-        groups = sum(runner.stats().groups.values())
+        groups = runner.group_count
         await runner.stop(ErrorCode.NOT_COORDINATOR)
+        self._forget_later(groups)
+
+    def _forget_later(self, groups: int) -> None:
         if groups >= MANY_GROUPS and self._forgetting is None:
-            # Once for all shards that go at about the same time.
+            # Once for all shards that come or go at about the same time.
             self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
 
     def _forget(self) -> None:
@@ -395,6 +412,8 @@ class Node:
         try:
             with quiet():
                 await runner.start(self._turn, term=term, warm=warm)
+            # Calls to other shards have left garbage meanwhile, which was not looked for.
+            self._forget_later(runner.group_count)
         except Damaged as error:
             self._watchers.failure(str(error), None)
 

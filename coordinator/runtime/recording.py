@@ -28,7 +28,7 @@ from coordinator.core.subscriptions import PayloadReader
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
 from coordinator.shard.outbox import Input, Outbox, Unload
-from coordinator.shard.replicas import AckPolicy
+from coordinator.shard.replicas import TAIL_BYTES, AckPolicy
 from coordinator.shard.shard import Shard
 
 FORMAT = 1
@@ -65,10 +65,14 @@ class RecordingShard(Shard):
         *,
         now_ms: int,
         acks: AckPolicy,
+        tail_bytes: int = TAIL_BYTES,
     ) -> None:
         self._file = path.open("x")
         self._inputs = 0
-        super().__init__(config, RecordedIds(ids, self._write), payloads, now_ms=now_ms, acks=acks)
+        recorded = RecordedIds(ids, self._write)
+        super().__init__(
+            config, recorded, payloads, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
+        )
         header = {"format": FORMAT, "shard": shard_id, "config": config_values(config)}
         policy = {field.name: getattr(acks, field.name) for field in fields(acks)}
         self._write({**header, "acks": policy, "now_ms": now_ms})

@@ -208,26 +208,26 @@ class DelayedFetch(Wait):
     """Holds a follower's fetch until there is enough for it, or its time is over.
 
     Args:
-        available: bytes from an offset on.
+        need_not_wait: True if there are so many bytes from an offset on; see `Tail`.
         answer: puts the fetch among those to be answered in this step.
     """
 
-    __slots__ = ("_answer", "_available", "fetch")
+    __slots__ = ("_answer", "_need_not_wait", "fetch")
 
     def __init__(
         self,
         fetch: FetchEntries,
-        available: Callable[[int], int],
+        need_not_wait: Callable[[int, int], bool],
         answer: Callable[[FetchEntries], None],
         waits: Waits,
     ) -> None:
         super().__init__(waits)
         self.fetch = fetch
-        self._available = available
+        self._need_not_wait = need_not_wait
         self._answer = answer
 
     def try_complete(self) -> bool:
-        if self._available(self.fetch.offset) >= self.fetch.min_bytes:
+        if self._need_not_wait(self.fetch.offset, self.fetch.min_bytes):
             return self.force_complete()
         return False
 

@@ -33,7 +33,11 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-@lru_cache(maxsize=1 << 16)
+PLACES_REMEMBERED = 1 << 16
+"""Group ids whose shard is not computed again, which takes 8 to 20 us."""
+
+
+@lru_cache(maxsize=PLACES_REMEMBERED)
 def shard_of(group_id: str, shards: int) -> ShardId:
     """The shard of a group, 0 to `shards` - 1. `shards` is fixed when a store is made."""
     return ShardId((murmur2(group_id.encode()) & 0x7FFFFFFF) % shards)

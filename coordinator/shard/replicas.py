@@ -90,7 +90,11 @@ class AckPolicy:
 
 
 class Tail:
-    """The end of the log, in memory."""
+    """The end of the log, in memory.
+
+    Args:
+        max_bytes: of the records kept, beside the last entry; 0: none are kept.
+    """
 
     def __init__(self, max_bytes: int = TAIL_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -104,8 +108,10 @@ class Tail:
 
     def add(self, entry: TailEntry) -> None:
         """The entry that follows."""
-        self._entries.append(entry)
         self._end = entry.next_offset
+        if not self._max_bytes:
+            return
+        self._entries.append(entry)
         self._bytes += entry.size_bytes
         while self._bytes > self._max_bytes and len(self._entries) > 1:
             self._bytes -= self._entries.popleft().size_bytes
@@ -128,6 +134,10 @@ class Tail:
         """How much there is from an offset on."""
         return sum(entry.size_bytes for entry in self.entries_from(offset))
 
+    def need_not_wait(self, offset: int, min_bytes: int) -> bool:
+        """True if so many bytes are there, or if what follows the offset is in the store alone."""
+        return not self.has(offset) or self.bytes_from(offset) >= min_bytes
+
 
 @dataclass(slots=True)
 class _Follower:
@@ -139,11 +149,15 @@ class _Follower:
 
 
 class Replicas:
-    """The followers of one shard, as its leader knows them."""
+    """The followers of one shard, as its leader knows them.
 
-    def __init__(self, policy: AckPolicy) -> None:
+    Args:
+        tail_bytes: of the log's end that is kept for them; 0: there can be none.
+    """
+
+    def __init__(self, policy: AckPolicy, tail_bytes: int = TAIL_BYTES) -> None:
         self.policy = policy
-        self.tail = Tail()
+        self.tail = Tail(tail_bytes)
         self.in_sync: frozenset[int] = frozenset({policy.node})
         """The leader among them."""
         self._followers: dict[int, _Follower] = {}

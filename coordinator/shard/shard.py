@@ -59,6 +59,7 @@ from coordinator.shard.operations import (
 )
 from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Revive, Tick, Unload
 from coordinator.shard.replicas import (
+    TAIL_BYTES,
     AckPolicy,
     FetchedEntries,
     FetchEntries,
@@ -90,6 +91,7 @@ class Shard:
         payloads: reads what consumers say.
         now_ms: epoch milliseconds; the clock never goes back.
         acks: when writes count as done.
+        tail_bytes: of the log's end that is kept for followers; 0: there can be none.
         wheel_size: slots a level of the timing wheel has. 512 keeps the worst stall of a
             million timers ten times smaller than the classic 20.
     """
@@ -102,6 +104,7 @@ class Shard:
         *,
         now_ms: int,
         acks: AckPolicy = AckPolicy(),  # noqa: B008  # A frozen value.
+        tail_bytes: int = TAIL_BYTES,
         wheel_size: int = 512,
     ) -> None:
         self.machine = GroupMachine(config, ids, payloads)
@@ -114,7 +117,7 @@ class Shard:
         self._inner: deque[Command] = deque()
         self._held: list[Command] = []  # Ends of phases, until the timer is no longer behind.
         self._host = Host(self.machine, self._inner.append)
-        self.replicas = Replicas(acks)
+        self.replicas = Replicas(acks, tail_bytes)
         self._fetches: Purgatory[str] = Purgatory(self.timer)
         self._fetched: deque[FetchEntries] = deque()
         self._waits = {
@@ -355,7 +358,8 @@ class Shard:
         if not tail.has(fetch.offset):
             self._fetched.append(fetch)
             return
-        operation = DelayedFetch(fetch, tail.bytes_from, self._fetched.append, self._waits["fetch"])
+        answer, waits = self._fetched.append, self._waits["fetch"]
+        operation = DelayedFetch(fetch, tail.need_not_wait, answer, waits)
         deadline_ms = self._now_ms + fetch.max_wait_ms
         self._fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 

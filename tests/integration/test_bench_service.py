@@ -47,6 +47,13 @@ def test_a_fleet_notices_neither_restart(tmp_path):
     )] == [0, 0, 0, 0]  # fmt: skip
 
 
+def test_what_comes_and_goes_is_counted_and_weighed(tmp_path):
+    found = figures("churn", tmp_path)
+    assert found["groups that came and went"] > 0
+    assert found["blocks in the last quarter, in those"]["at_most"] == 1.02
+    assert found["series in the last quarter, in those of the second"]["value"] > 0
+
+
 def test_two_nodes_are_asked_beside_one(tmp_path):
     found = figures("cores", tmp_path)
     assert found["Heartbeat, a core each: 2 nodes, in one"]["at_least"] == 1.7

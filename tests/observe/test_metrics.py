@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
 from coordinator.observe.metrics import Metrics
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import WaitStats
@@ -110,15 +111,43 @@ def test_listed_groups_have_members_offsets_and_lag():
     }
 
 
+def of_groups(groups: list[GroupStats]) -> Metrics:
+    return Metrics(
+        stats=lambda: (),
+        loop_lag_s=lambda: 0.0,
+        calls=dict,
+        groups=["orders-*"],
+        group_stats=lambda is_wanted: [g for g in groups if is_wanted(g.group_id)],
+    )
+
+
 def test_rebalances_are_counted_for_listed_groups_only():
-    metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict, groups=["orders-*"])
+    metrics = of_groups(GROUPS)
     for group in ("orders-1", "secret"):
         metrics([RebalanceJournaled(replace(RECORD, group_id=group))], 3_300)
-    found = {line for line in lines_of(metrics) if line.startswith("coordinator_group_")}
-    assert {line for line in found if "_created" not in line} == {
+    assert {line for line in lines_of(metrics) if line.startswith("coordinator_group_reb")} == {
         'coordinator_group_rebalances_total{cause="member joined",group="orders-1"} 1.0',
         'coordinator_group_rebalance_seconds_total{group="orders-1"} 2.3',
     }
+
+
+def test_a_group_that_is_gone_has_no_series_left():
+    groups = [*GROUPS]
+    metrics = of_groups(groups)
+    metrics([RebalanceJournaled(replace(RECORD, group_id="orders-1"))], 3_300)
+    assert any('group="orders-1"' in line for line in lines_of(metrics))
+    groups.clear()
+    assert not any('group="orders-1"' in line for line in lines_of(metrics))
+    groups += GROUPS
+    assert not any("group_rebalances" in line for line in lines_of(metrics) if line[0] != "#")
+
+
+def test_groups_that_are_gone_are_dropped_though_nobody_scrapes():
+    listed = ListedGroups(Listed(["*"]), lambda is_wanted: GROUPS)
+    for number in range(3 * PRUNE_AT):
+        listed.observe(replace(RECORD, group_id=f"g{number}"))
+    listed.observe(replace(RECORD, group_id="billing"))
+    assert listed.counted <= PRUNE_AT
 
 
 def test_a_pattern_is_for_the_whole_id():

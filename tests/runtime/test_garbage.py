@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 
 import pytest
 
-from coordinator.runtime.garbage import OLDEST, THRESHOLDS, ShortPauses, forget, quiet
+from coordinator.runtime.garbage import MIDDLE, OLDEST, THRESHOLDS, ShortPauses, forget, quiet
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +78,52 @@ def test_a_full_collection_looks_only_at_what_has_come_since_the_last_one():
     made += [Ring() for _ in range(1_000)]
     gc.collect()
     assert gc.get_freeze_count() == frozen, "outside, collections are ordinary ones"
+
+
+async def allocate_until(condition) -> list[object]:
+    """Make objects that stay until the collector has done something, giving the loop its turns."""
+    kept = []
+    for _ in range(1_000):
+        kept.append([[] for _ in range(THRESHOLDS[0])])
+        await asyncio.sleep(0)
+        if condition():
+            return kept
+    raise AssertionError("the collector did not run")
+
+
+async def test_a_loop_that_does_not_come_to_it_leaves_full_collections_to_python():
+    with ShortPauses() as pauses:
+        pauses.attach()
+        before, frozen = sum(pauses.counts[OLDEST]), gc.get_freeze_count()
+        kept = []
+        while sum(pauses.counts[OLDEST]) == before:
+            kept.append([])
+        assert gc.get_freeze_count() > frozen + THRESHOLDS[0], "pauses stay short all the same"
+
+
+async def test_the_loop_runs_full_collections_and_freezes_what_they_leave():
+    with ShortPauses() as pauses:
+        pauses.attach()
+        before, frozen = sum(pauses.counts[OLDEST]), gc.get_freeze_count()
+        kept = await allocate_until(lambda: sum(pauses.counts[OLDEST]) > before + 1)
+        assert kept
+        assert gc.get_freeze_count() > frozen + THRESHOLDS[0]
+
+
+async def test_a_cycle_that_is_in_use_while_python_collects_is_freed_once_it_is_not():
+    """As the one that gRPC makes for every call: allocations in its midst begin a collection."""
+    with ShortPauses() as pauses:
+        pauses.attach()
+        before = sum(pauses.counts[MIDDLE])
+        ring = Ring()
+        kept = []
+        while sum(pauses.counts[MIDDLE]) == before:
+            kept.append([])
+        gone = weakref.ref(ring)
+        del ring
+        before = sum(pauses.counts[OLDEST])
+        await allocate_until(lambda: sum(pauses.counts[OLDEST]) > before)
+        assert gone() is None
 
 
 def test_pauses_are_counted_by_generation():

@@ -27,8 +27,8 @@ LEADER = 1
 class Desk:
     """Keeps every answer by its call."""
 
-    def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER)) -> None:  # noqa: B008
-        self.shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks)
+    def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER), **how) -> None:  # noqa: B008
+        self.shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks, **how)
         self.now_ms = 0
         self.answers: dict[int, object] = {}
         self.append = None

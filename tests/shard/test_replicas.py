@@ -69,6 +69,18 @@ def test_who_is_further_behind_than_the_tail_reads_the_store():
     assert desk.answers[desk.fetch(2, 0)].is_gone
 
 
+def test_a_shard_that_cannot_be_followed_keeps_no_records_and_sends_readers_to_the_store():
+    desk = Desk(tail_bytes=0)
+    call = desk.fetch(ANYBODY, 0)
+    desk.commit(1)
+    desk.store()
+    assert desk.answers[call].is_gone, "woken by the append, before its time is over"
+    assert desk.answers[call].end_offset == 1
+    assert desk.shard.replicas.tail.entries_from(0) == ()
+    at_end = desk.fetch(ANYBODY, 1)
+    assert at_end not in desk.answers
+
+
 def test_a_fetch_is_answered_when_the_shard_goes():
     desk = Desk()
     call = desk.fetch(2, 0)

@@ -27,11 +27,13 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
             "fleet",
             "cores",
             "soak",
+            "churn",
             "cluster",
             "spark",
             "all",
         ),
-        help="all: those that need neither a --store nor Spark; soak: heartbeats for --seconds",
+        help="all: those that need neither a --store nor Spark; soak: heartbeats for --seconds; "
+        "churn: groups that come and go for --seconds",
     )
     bench.add_argument(
         "--members", type=int, help="members to run; log, cluster: groups; spark: batches"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.barrier import bench_barrier
+from coordinator.cli.bench.churn import bench_churn
 from coordinator.cli.bench.cluster import bench_cluster
 from coordinator.cli.bench.cores import bench_cores
 from coordinator.cli.bench.figures import Figures, machine
@@ -88,6 +89,8 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
         benchmarks["cluster"] = lambda: bench_cluster(store, members)
     if options.what == "soak":  # As long as one likes: not one of all.
         benchmarks["soak"] = lambda: bench_soak(members or UNARY_MEMBERS, options.seconds)
+    if options.what == "churn":
+        benchmarks["churn"] = lambda: bench_churn(2.0 if options.quick else options.seconds)
     if options.what == "spark":  # Takes minutes, and an extra: not one of all.
         benchmarks["spark"] = lambda: _bench_spark(members)
     return benchmarks
