@@ -153,6 +153,7 @@ class Group:
     """One group. Its methods keep the counters true; the rules are in the other files."""
 
     __slots__ = (
+        "assigned_generation",
         "committed",
         "durable_generation",
         "generation",
@@ -191,6 +192,8 @@ class Group:
         self.generation = 0
         # Never hand out a generation up to this one: an earlier owner of the shard may have.
         self.generation_floor = 0
+        # Whose assignment the leader has handed in last. It is written once.
+        self.assigned_generation = NO_GENERATION
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None

@@ -4,6 +4,10 @@ Nobody gets an assignment that is not durable. The leader's call writes the reco
 all parked calls are answered when the log has acknowledged it, by `assignment_written`,
 and only if the group still is in that generation and waits for it.
 
+A generation's assignment is written once. A leader that syncs again while it is on its way
+(its first call was lost, say) waits for that write, and what it sends then is ignored: what
+was answered has to be what a restart reads back.
+
 Source: Kafka `GroupCoordinator.doSyncGroup`.
 """
 
@@ -46,7 +50,8 @@ def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> N
         out.reply(command.call_id, _assignment_of(group, member))
     else:
         group.park_sync(member, command.call_id)
-        if is_leader:
+        if is_leader and group.assigned_generation != group.generation:
+            group.assigned_generation = group.generation
             record = group.metadata_record(now_ms, dict(command.assignments))
             out.persist([record], AssignmentWritten(record))
     out.check(SyncKey(group.group_id))

@@ -250,3 +250,16 @@ def test_082_a_log_that_takes_too_long_is_reported_as_not_available():
     s.advance(1)
     assert code(leader.response) == "COORDINATOR_NOT_AVAILABLE"
     assert s.state == "PreparingRebalance"
+
+
+def test_a_leader_that_syncs_again_gets_the_assignment_that_is_on_its_way(s):
+    a, b, _ = cr(s)
+    s.c.hold_appends()
+    follower = s.sync(b, 3)
+    first = s.sync(a, 3, {a: b"x", b: b"y"})
+    second = s.sync(a, 3, {a: b"usurped", b: b"usurped"})
+    assert code(first.response) == "REBALANCE_IN_PROGRESS"
+    s.c.release_appends()
+    assert (second.response.assignment, follower.response.assignment) == (b"x", b"y")
+    s.restart()
+    assert [s.sync(m, 3).response.assignment for m in (a, b)] == [b"x", b"y"]
