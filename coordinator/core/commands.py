@@ -375,9 +375,11 @@ class JoinDurable:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Handle `request` now that what was being written when it came is resolved."""
+    """Handle `request` now that what was being written when it came is resolved; or, with an
+    error, refuse it. It waits until `deadline_ms` at most, however often it has to wait."""
 
     request: Request
+    deadline_ms: int
     error: ErrorCode = ErrorCode.NONE
 
 

@@ -97,5 +97,20 @@ class Refused(Exception):
         self.member_id = member_id
 
 
+class MustWait(Exception):
+    """The answer depends on a write whose fate is open. Raised before anything was changed.
+
+    The request is handled anew when the log has spoken, and refused with NOT_COORDINATOR if it has
+    not by then.
+
+    Args:
+        deadline_ms: when the time of that write is over; epoch milliseconds.
+    """
+
+    def __init__(self, deadline_ms: int) -> None:
+        super().__init__(deadline_ms)
+        self.deadline_ms = deadline_ms
+
+
 class InvariantViolated(AssertionError):
     """A fact about groups does not hold: our bug. The shard stops and reloads."""

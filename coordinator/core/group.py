@@ -210,8 +210,9 @@ class Group:
         self.new_member_added = False
         self.parked_calls = parked_calls
         self.hosts = hosts
-        # Commits on their way to the log, by partition.
-        self.pending_offsets: dict[tuple[str, int], int] = {}
+        # Commits on their way to the log, by partition: how many, and when the newest one's time
+        # is over.
+        self.pending_offsets: dict[tuple[str, int], tuple[int, int]] = {}
         # As members have told, by partition; None: nobody has.
         self.log_ends: dict[tuple[str, int], LogEnd] | None = None
         # Who was turned away lately, the newest last.
@@ -400,15 +401,16 @@ class Group:
 
     # --- The log ---
 
-    def await_offset(self, partition: tuple[str, int]) -> None:
-        """A commit of `partition` is on its way to the log."""
-        self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
+    def await_offset(self, partition: tuple[str, int], deadline_ms: int) -> None:
+        """A commit of `partition` is on its way to the log, and answered by then."""
+        count, _ = self.pending_offsets.get(partition, (0, 0))
+        self.pending_offsets[partition] = (count + 1, deadline_ms)
 
     def settle_offset(self, partition: tuple[str, int]) -> None:
         """A commit of `partition` has arrived, or never will. At load none was awaited."""
-        left = self.pending_offsets.pop(partition, 0) - 1
-        if left > 0:
-            self.pending_offsets[partition] = left
+        count, deadline_ms = self.pending_offsets.pop(partition, (0, 0))
+        if count > 1:
+            self.pending_offsets[partition] = (count - 1, deadline_ms)
 
     def metadata_record(
         self, now_ms: int, assignments: dict[str, bytes] | None = None

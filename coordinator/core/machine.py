@@ -7,14 +7,15 @@
     records() -> [Record]                     what is durable, in as few records as there are facts
     unload(error) -> Outcome                  give every group up
 
-`Refused` is caught here, once. It was raised before anything changed, so nothing has
-to be undone.
+`Refused` and `MustWait` are caught here, once. They were raised before anything changed, so
+nothing has to be undone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -66,7 +67,7 @@ from coordinator.core.commands import (
     Unawaited,
 )
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import (
     Event,
     EvictionCause,
@@ -76,7 +77,7 @@ from coordinator.core.events import (
     RebalanceCause,
 )
 from coordinator.core.group import Group, GroupState, Hosts, Member, ParkedCalls, Protocols
-from coordinator.core.ids import NO_TIME, IdSource
+from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
@@ -101,6 +102,7 @@ class GroupMachine:
         self._read_topics = payloads.topics
         self._read_assignment = payloads.partitions
         self._asleep: dict[str, None] = {}
+        self._waiting: set[CallId] = set()  # Requests that are handled anew when the log speaks.
         self._same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
         # Any: each handler takes the commands of its row.
         self._handlers: dict[type, Callable[[Any, int, Outcome], None]] = {
@@ -132,7 +134,7 @@ class GroupMachine:
             JoinDurable: self._join_durable,
             ListRebalances: lambda c, _, out: admin.list_rebalances(self._find(c), c, out),
             DescribePhase: lambda c, _, out: admin.describe_phase(self._find(c), c, out),
-            Resume: lambda c, now_ms, out: self._dispatch(c.request, now_ms, out),
+            Resume: self._resume,
         }
 
     def handle(self, command: Command, now_ms: int, out: Outcome) -> None:
@@ -147,7 +149,14 @@ class GroupMachine:
         if out.events and self.config.group_rebalance_journal:
             self._journal(now_ms, out)
 
-    def _dispatch(self, command: Command, now_ms: int, out: Outcome) -> None:
+    def _dispatch(
+        self, command: Command, now_ms: int, out: Outcome, until_ms: int | None = None
+    ) -> None:
+        """Handle a command.
+
+        Args:
+            until_ms: of a request that has waited before, how long it may wait in all.
+        """
         try:
             if isinstance(command, Request):
                 admission.check_group_id(command)
@@ -156,6 +165,14 @@ class GroupMachine:
             # Only requests are refused; follow-ups re-validate and fall silent.
             assert isinstance(command, Request)
             out.reply(command.call_id, command.refusal(refused))
+        except MustWait as wait:
+            assert isinstance(command, Request)
+            deadline_ms = wait.deadline_ms if until_ms is None else until_ms
+            if deadline_ms > now_ms:
+                self._waiting.add(command.call_id)
+                out.resume_when_settled(command, deadline_ms)
+            else:
+                out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -238,6 +255,20 @@ class GroupMachine:
 
     # --- Requests ---
 
+    def _resume(self, command: Resume, now_ms: int, out: Outcome) -> None:
+        """The log has spoken of what a request waited for, or the request has waited too long."""
+        request = command.request
+        if request.call_id not in self._waiting:
+            return  # Its client has gone away meanwhile.
+        self._waiting.remove(request.call_id)
+        if command.error is not ErrorCode.NONE:
+            out.reply(request.call_id, request.refusal(Refused(command.error)))
+            return
+        if isinstance(request, FetchOffsets):
+            # What had been written when it came is resolved. It does not wait for what came later.
+            request = replace(request, require_stable=False)
+        self._dispatch(request, now_ms, out, command.deadline_ms)
+
     def _find(self, command: Any) -> Group | None:  # Any: whatever has a group_id.
         return self.groups.get(command.group_id)
 
@@ -308,6 +339,8 @@ class GroupMachine:
         A member that never was in a generation goes with its call. One that was stays,
         with a deadline: a fresh one if the old one was spent while it was parked.
         """
+        if self.config.group_notice_cancelled_calls:
+            self._waiting.discard(command.call_id)
         parked = self.parked_calls.get(command.call_id)
         if parked is None or not self.config.group_notice_cancelled_calls:
             return

@@ -25,7 +25,7 @@ from coordinator.core.commands import (
     PartitionCommit,
 )
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import Group, GroupState, Member
 from coordinator.core.identity import check_generation, identify
@@ -55,6 +55,7 @@ def commit_offsets(
 
     Raises:
         Refused: before anything changed; the code then stands on every partition.
+        MustWait: what it is compared with is on its way.
     """
     member = _check_committer(group, command)
     if len(command.manifest) > config.offset_manifest_max_bytes:
@@ -62,13 +63,10 @@ def commit_offsets(
             ErrorCode.INVALID_REQUEST,
             f"the manifest may have {config.offset_manifest_max_bytes} bytes",
         )
-    if any(
-        p.expected is not None and (p.topic, p.partition) in group.pending_offsets
-        for p in command.partitions
-    ):
-        # What is stored is being decided by the log: compare when it has spoken.
-        out.resume_when_durable(command)
-        return
+    # What is stored is being decided by the log: compare when it has spoken.
+    _wait_for_pending(
+        group, ((p.topic, p.partition) for p in command.partitions if p.expected is not None)
+    )
     if member is not None:
         reset_session(group, member, now_ms, out)
     results = [_judge(group, p, config) for p in command.partitions]
@@ -89,8 +87,20 @@ def commit_offsets(
         records.append(ManifestStored(group.group_id, command.manifest))
     written = tuple((p.topic, p.partition) for p in accepted)
     for partition in written:
-        group.await_offset(partition)
+        group.await_offset(partition, now_ms + config.offset_commit_timeout_ms)
     out.persist(records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written))
+
+
+def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> None:
+    """Go on if no commit of any of them is on its way.
+
+    Raises:
+        MustWait: for the newest of those that are.
+    """
+    pending = group.pending_offsets
+    deadlines = [pending[partition][1] for partition in partitions if partition in pending]
+    if deadlines:
+        raise MustWait(max(deadlines))
 
 
 def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
@@ -184,18 +194,19 @@ def stored_offset(group: Group, partition: TopicPartition) -> int:
 
 
 def fetch_offsets(group: Group | None, command: FetchOffsets, out: Outcome) -> None:
-    """Read durable offsets. `require_stable` waits for commits that are on their way."""
+    """Read durable offsets.
+
+    Raises:
+        MustWait: `require_stable`, and a commit is on its way.
+    """
     if group is None or group.state is GroupState.DEAD:
         absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
         out.reply(command.call_id, FetchReply(offsets=absent))
         return
+    if command.require_stable:
+        pending = group.pending_offsets if command.partitions is None else command.partitions
+        _wait_for_pending(group, pending)
     wanted = sorted(group.offsets) if command.partitions is None else command.partitions
-    if command.require_stable and any(
-        command.partitions is None or partition in command.partitions
-        for partition in group.pending_offsets
-    ):
-        out.resume_when_durable(command)
-        return
     fetched = []
     for topic, partition in wanted:
         stored = group.offsets.get((topic, partition))

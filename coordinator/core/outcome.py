@@ -85,13 +85,20 @@ Defer = DeferJoin | DeferInitialJoin | DeferSync | DeferHeartbeat
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records for one entry of the log, and the command to post when it is resolved.
+    """Records for one entry of the log, and the command to post when it is resolved, or when it
+    has taken too long.
 
     With no records it is a wait: resolved when everything written before it is.
+
+    `settled` is posted once the log has spoken, however late that is: with NONE the records are
+    durable, with an error they are not and never will be. `then` may be posted before it, by a
+    time-out. `deadline_ms` is when the time-out comes, if it is to come earlier than for others.
     """
 
     records: tuple[Record, ...]
     then: WriteFollowUp
+    settled: WriteFollowUp | None = None
+    deadline_ms: int | None = None
 
 
 class Outcome:
@@ -110,17 +117,23 @@ class Outcome:
         """Answer a call now."""
         self.replies.append((call_id, reply))
 
-    def persist(self, records: Sequence[Record], then: WriteFollowUp) -> None:
-        """Write `records`, all or none; `then` is posted with the result."""
-        self.writes.append(Write(tuple(records), then))
+    def persist(
+        self,
+        records: Sequence[Record],
+        then: WriteFollowUp,
+        *,
+        settled: WriteFollowUp | None = None,
+    ) -> None:
+        """Write `records`, all or none. When `then` and `settled` are posted, `Write` says."""
+        self.writes.append(Write(tuple(records), then, settled))
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
         """Answer a JoinGroup once everything written so far is durable."""
         self.writes.append(Write((), JoinDurable(call_id, reply)))
 
-    def resume_when_durable(self, request: Request) -> None:
-        """Handle `request` anew once everything written so far is resolved."""
-        self.writes.append(Write((), Resume(request)))
+    def resume_when_settled(self, request: Request, deadline_ms: int) -> None:
+        """Handle `request` anew once everything written so far is resolved, or refuse it then."""
+        self.writes.append(Write((), Resume(request, deadline_ms), deadline_ms=deadline_ms))
 
     def defer(self, defer: Defer) -> None:
         """Arm a delayed operation."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.outbox import AppendFailed, AppendFailure
 from coordinator.storage.log import Ambiguous, Fenced, LogError, TooLarge, Unavailable
 
 _FAILURES: dict[type[LogError], AppendFailure] = {
@@ -13,6 +13,7 @@ _FAILURES: dict[type[LogError], AppendFailure] = {
 }
 
 
-def failure_of(error: LogError) -> AppendFailure:
-    """The shard's word for what the log raised."""
-    return _FAILURES[type(error)]
+def append_failed(sequence: int, error: LogError) -> AppendFailed:
+    """The shard's word for what the log raised when it was given an entry."""
+    is_lasting = isinstance(error, Unavailable) and error.is_lasting
+    return AppendFailed(sequence, _FAILURES[type(error)], is_lasting)

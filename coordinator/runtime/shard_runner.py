@@ -22,14 +22,13 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
-from coordinator.runtime.failures import failure_of
+from coordinator.runtime.failures import append_failed
 from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
 from coordinator.runtime.standby import Warm
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.outbox import (
     Append,
     Appended,
-    AppendFailed,
     Input,
     Outbox,
     Revive,
@@ -363,9 +362,7 @@ class ShardRunner:
             self._report(f"the log cannot be written: {error}")
         if self._shard is None:
             return
-        outbox = self._shard.step(
-            AppendFailed(append.sequence, failure_of(error)), self._clock.now_ms()
-        )
+        outbox = self._shard.step(append_failed(append.sequence, error), self._clock.now_ms())
         if str(error):
             outbox.replies = [
                 (call_id, replace(reply, message=f"{reply.message} ({error})"))

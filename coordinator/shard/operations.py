@@ -18,15 +18,14 @@ from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
     InitialDelayElapsed,
+    Resume,
     SessionExpired,
     SyncPhaseExpired,
-    WriteFollowUp,
 )
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group, GroupState
 from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync
-from coordinator.core.records import Record
+from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync, Write
 from coordinator.shard.replicas import FetchEntries
 from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
@@ -153,52 +152,83 @@ class DelayedProduce(Wait):
     """Holds a follow-up back until the records before it are durable, or refused.
 
     `required_offset` is the end of the entry that carries them, once it is formed.
-    Running out of time says only that nobody knows yet: the records stay on their way.
+    Running out of time says only that nobody knows yet: the records stay on their way, unless
+    `on_time_out` takes them back.
     """
 
     __slots__ = (
         "_are_enough",
         "_high_watermark",
+        "_on_time_out",
         "_post",
+        "_settled",
         "_then",
         "error",
+        "is_carrier",
         "records",
         "required_offset",
     )
 
     def __init__(
         self,
-        records: tuple[Record, ...],
-        then: WriteFollowUp,
+        write: Write,
         high_watermark: Callable[[], int],
         are_enough: Callable[[], bool],
         post: Callable[[Command], None],
+        on_time_out: Callable[[DelayedProduce], None],
         waits: Waits,
     ) -> None:
         super().__init__(waits)
-        self.records = records
+        self.records = write.records
+        self.is_carrier = bool(write.records)
         self.required_offset: int | None = None
+        self._then = write.then
+        self._settled = write.settled
         # What a time-out says; replaced when the log has spoken.
-        self.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        self._then = then
+        self.error = (
+            ErrorCode.NOT_COORDINATOR if self._only_waits else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
         self._high_watermark = high_watermark
         self._are_enough = are_enough
         self._post = post
+        self._on_time_out = on_time_out
+
+    @property
+    def _only_waits(self) -> bool:
+        """True if it asks whether the log has spoken, and not what it said."""
+        return isinstance(self._then, Resume)
 
     def try_complete(self) -> bool:
         if self.is_completed or self.required_offset is None:
             return False
         if self.required_offset > self._high_watermark():
             return False
-        if self._are_enough():
+        if self._are_enough() or self._only_waits:
             self.error = ErrorCode.NONE  # Else it is stored, with fewer copies than asked for.
         return self.force_complete()
 
-    def fail(self, error: ErrorCode) -> None:
-        """The log has refused the records; no effect after a time-out."""
+    def fail(self, error: ErrorCode, *, is_final: bool = False) -> None:
+        """The log has refused the records; no effect after a time-out.
+
+        Args:
+            is_final: nothing is handled here any more, whatever the log has said.
+        """
         if not self.is_completed:
-            self.error = error
+            self.error = ErrorCode.NONE if self._only_waits and not is_final else error
             self.force_complete()
+
+    def settle(self, error: ErrorCode) -> None:
+        """The log has spoken of the records: NONE, they are durable. It may come after a time-out,
+        and before those in sync have them."""
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            self._post(replace(settled, error=error))
+
+    def run(self) -> None:
+        """Its time is over."""
+        if not self.is_completed:
+            self._on_time_out(self)
+        super().run()
 
     def on_complete(self) -> None:
         self._post(replace(self._then, error=self.error))

@@ -22,7 +22,7 @@ class AppendFailure(Enum):
     AMBIGUOUS = "ambiguous"
     """Written or not, nobody knows: the same sequence number is tried again."""
     UNAVAILABLE = "unavailable"
-    """Not written: refuse the writes, go on with the rest."""
+    """Not written: try again after a back-off, for as long as the writes' own time-out."""
     TOO_LARGE = "too_large"
     """Not written, and never will be in this size."""
 
@@ -42,8 +42,12 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendFailed:
+    """`is_lasting`: UNAVAILABLE for a reason that waiting does not change, such as a full disk:
+    the writes are refused at once."""
+
     sequence: int
     failure: AppendFailure
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ Input = Command | FetchEntries | Tick | Appended | AppendFailed | Revive | Unloa
 class Append:
     """The next entry of the log. At most one is under way for each shard.
 
-    `attempt` counts from 1; a higher one repeats the same entry after AMBIGUOUS.
+    `attempt` counts from 1; a higher one repeats the same entry after AMBIGUOUS. After
+    UNAVAILABLE, when nothing was written, the number is used again, for whatever then waits.
     """
 
     sequence: int

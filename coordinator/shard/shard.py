@@ -126,6 +126,7 @@ class Shard:
         self._timer_lag_ms = 0
         self._writes = WriteQueue(
             self.timer,
+            now_ms=lambda: self._now_ms,
             apply=lambda record: self.machine.apply(record, self._now_ms),
             drop=self.machine.drop,
             post=self._inner.append,
@@ -194,8 +195,7 @@ class Shard:
             case FetchEntries():
                 self._fetch(event)
             case AppendFailed():
-                if self._writes.append_failed(event.sequence, event.failure):
-                    self._drain(outbox)
+                if self._writes.append_failed(event):
                     self._unload(ErrorCode.NOT_COORDINATOR, outbox)
             case Unload():
                 self._unload(event.error, outbox)
@@ -428,7 +428,7 @@ class Shard:
     # --- The end ---
 
     def _unload(self, error: ErrorCode, outbox: Outbox) -> None:
-        self._writes.refuse_all(error)
+        self._writes.close(error)
         self._drain(outbox)
         for operation in self._fetches.cancel_for_key(SHARD_KEY):
             assert isinstance(operation, DelayedFetch)

@@ -5,7 +5,13 @@ done, which with acks=all is what those in sync have as well; else the two are t
 
 At most one append is under way. What is written meanwhile makes the next entry, so
 the busier the shard, the larger its entries, with no linger. A write without records
-rides with the one before it and shares its fate.
+rides with the one before it and shares its fate; one that only waits for the log to speak
+is content with any fate.
+
+A log that cannot be reached has written nothing. Its entry goes back into the queue and is
+tried again after a back-off, with whatever has come meanwhile, under the same number. Each
+write is tried for as long as its own time-out; one whose time is over between two attempts is
+certainly not in the log, and is taken back.
 """
 
 from __future__ import annotations
@@ -18,9 +24,10 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.outcome import Write
 from coordinator.core.records import Record
 from coordinator.shard.operations import DelayedProduce
-from coordinator.shard.outbox import Append, AppendFailure
+from coordinator.shard.outbox import Append, AppendFailed, AppendFailure
 from coordinator.shard.waits import Waits
 from timer.purgatory import Purgatory
+from timer.task import TimerTask
 from timer.timer import Timer
 
 SHARD_KEY = "shard"
@@ -29,19 +36,25 @@ SHARD_KEY = "shard"
 MAX_AMBIGUOUS_ATTEMPTS = 10
 """After so many the shard gives up and is loaded again, which shows what was written."""
 
+BACKOFF_MS = 50
+BACKOFF_MS_MAX = 500
+"""Between attempts at a log that cannot be reached: doubled each time. A store that elects a
+leader is back in about a second, and a time-out of 5 s has a dozen attempts."""
+
 _FAILURES = {
-    AppendFailure.FENCED: ErrorCode.NOT_COORDINATOR,
-    AppendFailure.AMBIGUOUS: ErrorCode.NOT_COORDINATOR,
     AppendFailure.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     AppendFailure.TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What clients are told. Source: Kafka `CoordinatorOperationExceptionHelper`."""
+"""What clients are told of a write that was refused; of the other two failures, and of all that
+waits when a shard is given up, NOT_COORDINATOR. Source: Kafka
+`CoordinatorOperationExceptionHelper`."""
 
 
 class WriteQueue:
     """Turns writes into entries and answers of the log into follow-ups.
 
     Args:
+        now_ms: the time of the step.
         apply: makes a record true; called in the order of the log.
         drop: forgets a record that was refused.
         post: puts a follow-up on the shard's inner queue.
@@ -54,6 +67,7 @@ class WriteQueue:
         self,
         timer: Timer,
         *,
+        now_ms: Callable[[], int],
         apply: Callable[[Record], None],
         drop: Callable[[Record], None],
         post: Callable[[Command], None],
@@ -61,6 +75,8 @@ class WriteQueue:
         timeout_ms: int,
         waits: Waits,
     ) -> None:
+        self._timer = timer
+        self._now_ms = now_ms
         self._waits = waits
         self.purgatory: Purgatory[str] = Purgatory(timer)
         self.end_offset = 0
@@ -79,6 +95,9 @@ class WriteQueue:
         self._append: Append | None = None
         self._to_emit: Append | None = None
         self._alone = 0  # So many writes of the queue go one by one: together they were too large.
+        self._is_alone = False  # The entry under way is one of those.
+        self._backoff = _Backoff()
+        self._closed: ErrorCode | None = None
 
     def start_at(self, sequence: int, offset: int) -> None:
         """Go on after the `sequence` entries and `offset` records that were loaded."""
@@ -93,13 +112,16 @@ class WriteQueue:
     def add(self, write: Write, now_ms: int) -> None:
         """Queue a write; one without records that has nothing to wait for follows up at once."""
         operation = DelayedProduce(
-            write.records,
-            write.then,
+            write,
             lambda: self.high_watermark,
             self._are_enough,
             self._post,
+            self._time_is_over,
             self._waits,
         )
+        if self._closed is not None:
+            self._refuse([operation], self._closed, is_final=True)
+            return
         if write.records and not self._are_enough():
             self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -112,12 +134,18 @@ class WriteQueue:
                 self._stored.append(operation)
         else:
             self._queued.append(operation)
-        self.purgatory.try_complete_else_watch(operation, (SHARD_KEY,), now_ms + self._timeout_ms)
+        deadline_ms = now_ms + self._timeout_ms
+        if write.deadline_ms is not None:
+            deadline_ms = min(deadline_ms, write.deadline_ms)
+        self.purgatory.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 
     def next_append(self) -> Append | None:
         """The append to start now, if any: a new entry, or one to be repeated."""
-        if self._append is None and self._queued:
-            self._form_entry()
+        if self._append is None and not self._backoff.is_pending:
+            if self._backoff.attempts:
+                self._drop_overdue()
+            if self._queued:
+                self._form_entry()
         append, self._to_emit = self._to_emit, None
         return append
 
@@ -127,12 +155,15 @@ class WriteQueue:
         if append is None or append.sequence != sequence:
             return
         self._append = None
-        self._stored += self._under_way
-        self._under_way = []
+        self._backoff.attempts = 0
+        operations, self._under_way = self._under_way, []
+        self._stored += operations
         self._sequence = sequence
         for record in append.records:
             self._apply(record)
         self.end_offset = append.base_offset + len(append.records)
+        for operation in operations:
+            operation.settle(ErrorCode.NONE)
 
     def advance(self, high_watermark: int) -> None:
         """Move the high watermark, if that is forward, and let go on who waited for it."""
@@ -141,10 +172,10 @@ class WriteQueue:
             self.purgatory.check_and_complete(SHARD_KEY)
             self._stored = [waiting for waiting in self._stored if not waiting.is_completed]
 
-    def append_failed(self, sequence: int, failure: AppendFailure) -> bool:
+    def append_failed(self, event: AppendFailed) -> bool:
         """The log has refused, or does not know. True: give the shard up."""
-        append = self._append
-        if append is None or append.sequence != sequence:
+        append, failure = self._append, event.failure
+        if append is None or append.sequence != event.sequence:
             return False
         if append.attempt > 1 and failure is not AppendFailure.FENCED:
             # Whatever this attempt says of itself, an earlier one may have been written.
@@ -154,27 +185,41 @@ class WriteQueue:
                 append.sequence, append.base_offset, append.records, append.attempt + 1
             )
             return False
+        if failure in (AppendFailure.FENCED, AppendFailure.AMBIGUOUS):
+            return True
         self._append = None
         operations, self._under_way = self._under_way, []
         carriers = sum(bool(operation.records) for operation in operations)
         if failure is AppendFailure.TOO_LARGE and carriers > 1:
-            self._queued[:0] = operations
+            self._put_back(operations)
             self._alone = carriers
             return False
+        if failure is AppendFailure.UNAVAILABLE and not event.is_lasting:
+            self._put_back(operations)
+            self._alone += self._is_alone
+            self._backoff.arm(self._timer, self._now_ms())
+            self._drop_overdue()
+            return False
+        self._backoff.attempts = 0
         self._refuse(operations, _FAILURES[failure])
-        return failure in (AppendFailure.FENCED, AppendFailure.AMBIGUOUS)
+        return False
 
-    def refuse_all(self, error: ErrorCode) -> None:
-        """Refuse everything that waits; the shard is being given up."""
+    def close(self, error: ErrorCode) -> None:
+        """Refuse everything that waits, and whatever comes after: the shard is being given up."""
+        self._closed = error
+        self._backoff.cancel()
         operations = self._under_way + self._queued
         stored, self._stored = self._stored, []
         self._append = self._to_emit = None
         self._under_way, self._queued = [], []
         for operation in stored:
-            operation.fail(error)  # What they carry is true all the same.
-        self._refuse(operations, error)
+            operation.fail(error, is_final=True)  # What they carry is true all the same.
+        self._refuse(operations, error, is_final=True)
+
+    # --- Inside ---
 
     def _form_entry(self) -> None:
+        self._is_alone = bool(self._alone)
         count = self._size_of_first() if self._alone else len(self._queued)
         self._alone = max(0, self._alone - 1)
         self._under_way, self._queued = self._queued[:count], self._queued[count:]
@@ -195,8 +240,65 @@ class WriteQueue:
             return self.end_offset
         return self._append.base_offset + len(self._append.records)
 
-    def _refuse(self, operations: list[DelayedProduce], error: ErrorCode) -> None:
+    def _put_back(self, operations: list[DelayedProduce]) -> None:
+        """Nothing of them was written: they are first in the next entry."""
         for operation in operations:
-            for record in operation.records:
-                self._drop(record)
-            operation.fail(error)
+            operation.required_offset = None
+        self._queued[:0] = operations
+
+    def _time_is_over(self, operation: DelayedProduce) -> None:
+        """Nobody waits for it any more. Between two attempts it can be taken back."""
+        if self._backoff.is_pending and operation.records:
+            self._take_back(operation, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _drop_overdue(self) -> None:
+        """Drop what is not to be tried again, and let those who ride with it share its fate."""
+        overdue = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        is_dropped = True  # What comes before the first write: nothing is left to wait for.
+        kept: list[DelayedProduce] = []
+        queued, self._queued = self._queued, kept
+        for operation in queued:
+            if operation.is_carrier:
+                is_dropped = operation.is_completed
+                if is_dropped and operation.records:
+                    self._take_back(operation, overdue)
+            if is_dropped:
+                operation.fail(overdue)
+            else:
+                kept.append(operation)
+
+    def _refuse(
+        self, operations: list[DelayedProduce], error: ErrorCode, *, is_final: bool = False
+    ) -> None:
+        """Nothing of them is in the log, or the shard is given up, which `is_final`."""
+        for operation in operations:
+            self._take_back(operation, error)
+            operation.fail(error, is_final=is_final)
+
+    def _take_back(self, operation: DelayedProduce, error: ErrorCode) -> None:
+        records, operation.records = operation.records, ()
+        for record in records:
+            self._drop(record)
+        operation.settle(error)
+
+
+class _Backoff(TimerTask):
+    """Pending while a log that could not be reached is left alone. Its step tries again."""
+
+    __slots__ = ("attempts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts = 0
+        """That have failed in a row."""
+
+    def arm(self, timer: Timer, now_ms: int) -> None:
+        self.attempts += 1
+        timer.add(self, now_ms + min(BACKOFF_MS << min(self.attempts - 1, 10), BACKOFF_MS_MAX))
+
+    def cancel(self) -> None:
+        if self.bucket is not None:
+            self.bucket.timer.cancel(self)
+
+    def run(self) -> None:
+        """The step that runs it asks for the next append at its end."""

@@ -182,11 +182,18 @@ class EtcdLog:
         Raises:
             Ambiguous: no answer came, several times over.
         """
-        for attempt in range(1, RESOLVE_ATTEMPTS):
-            with contextlib.suppress(Ambiguous):
+        for attempt in range(1, RESOLVE_ATTEMPTS + 1):
+            try:
                 return await self._client.txn(request)
+            except Ambiguous:
+                if attempt == RESOLVE_ATTEMPTS:
+                    raise
+            except (Unavailable, TooLarge) as error:
+                if attempt > 1:  # This attempt has written nothing; one before it may have.
+                    raise Ambiguous(str(error)) from error
+                raise
             await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
-        return await self._client.txn(request)
+        raise AssertionError  # The last attempt has raised.
 
     async def _keep_house_for_ever(self) -> None:
         while True:
@@ -203,7 +210,8 @@ class EtcdLog:
         if self.size_bytes > PRESSURE * self._quota_bytes:
             raise Unavailable(
                 f"etcd holds {self.size_bytes:,} bytes, more than {PRESSURE:.0%} of its quota of "
-                f"{self._quota_bytes:,}"
+                f"{self._quota_bytes:,}",
+                is_lasting=True,
             )
 
     def _key(self, kind: str, shard: ShardId, *numbers: int) -> bytes:

@@ -217,12 +217,12 @@ def failure_of(error: grpc.aio.AioRpcError) -> LogError:
     words = f"etcd: {error.details()}"
     match error.code():
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            # "mvcc: database space exceeded", and requests above etcd's own rate.
-            return Unavailable(words)
+            # "mvcc: database space exceeded"; requests above etcd's own rate are soon taken.
+            return Unavailable(words, is_lasting="space exceeded" in words)
         case grpc.StatusCode.INVALID_ARGUMENT if "too large" in (error.details() or ""):
             return TooLarge(words)
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return Unavailable(words)
+            return Unavailable(words, is_lasting=True)
         case _:
             return Ambiguous(words)
 

@@ -29,7 +29,16 @@ class Ambiguous(LogError):
 
 
 class Unavailable(LogError):
-    """Nothing was written, and the log cannot be written now. Later it may."""
+    """Nothing was written, and the log cannot be written now. Later it may.
+
+    Args:
+        is_lasting: waiting does not change it: the store is full, read-only, or refuses the
+            login. Writes are refused at once then, and else tried again for a while.
+    """
+
+    def __init__(self, *words: object, is_lasting: bool = False) -> None:
+        super().__init__(*words)
+        self.is_lasting = is_lasting
 
 
 class TooLarge(LogError):

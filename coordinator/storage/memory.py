@@ -8,6 +8,8 @@ ways.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
@@ -25,15 +27,17 @@ from coordinator.storage.log import (
     next_epoch,
 )
 
-FAILURES: dict[str, type[LogError]] = {
+FAILURES: dict[str, Callable[[], LogError]] = {
     "fenced": Fenced,
     "ambiguous": Ambiguous,
     "lost": Ambiguous,
     "unavailable": Unavailable,
+    "full": partial(Unavailable, is_lasting=True),
     "too_large": TooLarge,
 }
 """The four failures, by the names under which tests ask for them. Of an "ambiguous" step
-everything is done, of a "lost" one nothing, and neither can be told from the other."""
+everything is done, of a "lost" one nothing, and neither can be told from the other. "full" is
+the "unavailable" that waiting does not change."""
 
 
 class MemoryLog:
@@ -141,7 +145,8 @@ class MemoryLog:
         if kind is None:
             return False
         if kind != "ambiguous":
-            raise FAILURES[kind]
+            failure = FAILURES[kind]()
+            raise failure
         return True
 
     def _check(self, fence: Fence) -> None:

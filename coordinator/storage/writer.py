@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import queue
 import threading
 import time
@@ -126,7 +127,7 @@ class Writer:
             self._carry_out(connection, batch)
         except Exception as error:  # noqa: BLE001  # SQLite's trouble, or a bug: all or none.
             trouble = isinstance(error, apsw.Error | OSError)
-            failure = Unavailable(str(error)) if trouble else error
+            failure = _unavailable(error) if trouble else error
             self._roll_back()
         else:
             failure = self._end(connection)
@@ -159,7 +160,7 @@ class Writer:
             except OSError:
                 if not _is_incomplete(error):
                     return Ambiguous(str(error))
-            return Unavailable(str(error))
+            return _unavailable(error)
         return None
 
     def _connect(self) -> apsw.Connection:
@@ -207,6 +208,25 @@ class Writer:
         with contextlib.suppress(apsw.Error):
             pages, moved = self._connection.wal_checkpoint()
             self._to_checkpoint = pages - moved
+
+
+_LASTING = (
+    apsw.FullError,
+    apsw.ReadOnlyError,
+    apsw.PermissionsError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FormatError,
+)
+"""What waiting does not change. SQLITE_BUSY, SQLITE_IOERR and the like may pass."""
+_LASTING_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    is_lasting = isinstance(error, _LASTING) or (
+        isinstance(error, OSError) and error.errno in _LASTING_ERRNO
+    )
+    return Unavailable(str(error), is_lasting=is_lasting)
 
 
 def _is_incomplete(error: apsw.Error) -> bool:

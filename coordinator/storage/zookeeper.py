@@ -219,6 +219,10 @@ class ZooKeeperLog:
                     raise
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
                 continue
+            except Unavailable as error:
+                if attempt > 1:  # This attempt has written nothing; the one before may have.
+                    raise Ambiguous(str(error)) from error
+                raise
             if isinstance(fenced, BadVersionError | NoNodeError):
                 raise Fenced(f"epoch {fence.epoch} has been followed by another")
             reasons = [r for r in (fenced, *others) if isinstance(r, KazooException)]

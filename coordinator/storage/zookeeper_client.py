@@ -127,7 +127,7 @@ class ZooKeeperClient:
         except TimeoutError as error:
             raise Ambiguous(f"ZooKeeper: no answer for {CALL_TIMEOUT_S:.0f} s") from error
         except AuthFailedError as error:
-            raise Unavailable("ZooKeeper: the login was refused") from error
+            raise Unavailable("ZooKeeper: the login was refused", is_lasting=True) from error
 
 
 def _hand_over(result: Any, future: asyncio.Future[Any]) -> None:

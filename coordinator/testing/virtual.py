@@ -18,11 +18,11 @@ from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
-from coordinator.runtime.failures import failure_of
+from coordinator.runtime.failures import append_failed
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import translate
 from coordinator.settings import Settings
-from coordinator.shard.outbox import Append, Appended, AppendFailed, Input, Revive, Tick
+from coordinator.shard.outbox import Append, Appended, Input, Revive, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Entry, Loaded, LogError, Snapshot
@@ -174,7 +174,11 @@ class VirtualCoordinator:
         self._load()
 
     def fail_next_append(self, kind: str) -> None:
-        """The next append fails: "fenced", "ambiguous", "unavailable" or "too_large"."""
+        """The next append fails: "fenced", "ambiguous", "unavailable" or "too_large".
+
+        What is unavailable is tried again after a back-off on this clock, for as long as
+        `offset_commit_timeout_ms`; "full" is the same, refused at once.
+        """
         self.log.fail_next_append(kind)
 
     def take_snapshot(self) -> None:
@@ -235,7 +239,7 @@ class VirtualCoordinator:
         try:
             self.log.append_now(self._fence, entry)
         except LogError as error:
-            self._step(AppendFailed(append.sequence, failure_of(error)))
+            self._step(append_failed(append.sequence, error))
         else:
             self._sequence, self._next_offset = append.sequence, append.base_offset + len(records)
             self._step(Appended(append.sequence))

@@ -181,7 +181,7 @@ def test_077_a_sync_timer_of_an_earlier_generation_has_no_effect(s):
     ("kind", "expected"),
     [
         ("too_large", "UNKNOWN_SERVER_ERROR"),
-        ("unavailable", "COORDINATOR_NOT_AVAILABLE"),
+        ("full", "COORDINATOR_NOT_AVAILABLE"),
         ("fenced", "NOT_COORDINATOR"),
     ],
 )

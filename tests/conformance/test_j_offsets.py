@@ -116,7 +116,7 @@ def test_141_metadata_that_is_too_long_costs_its_own_partition_only(s):
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("too_large", "UNKNOWN_SERVER_ERROR"), ("unavailable", "COORDINATOR_NOT_AVAILABLE")],
+    [("too_large", "UNKNOWN_SERVER_ERROR"), ("full", "COORDINATOR_NOT_AVAILABLE")],
 )
 def test_142_a_refused_commit_leaves_the_old_offset(s, kind, expected):
     s.commit({T0: 1})
@@ -128,7 +128,7 @@ def test_142_a_refused_commit_leaves_the_old_offset(s, kind, expected):
 
 
 def test_142_a_group_made_for_a_commit_that_failed_is_gone(s):
-    s.c.fail_next_append("unavailable")
+    s.c.fail_next_append("full")
     s.commit({T0: 2})
     assert s.state is None
 

@@ -149,7 +149,7 @@ def test_166_even_the_first_generation_of_a_group_is_handed_out_once(s):
     assert b.response.generation_id == 2
 
 
-@pytest.mark.parametrize("kind", ["too_large", "unavailable"])
+@pytest.mark.parametrize("kind", ["too_large", "full"])
 def test_166_nobody_hears_of_a_generation_that_the_log_did_not_promise(s, kind):
     """The promises of two groups make one entry, which is split if it is too large."""
     calls = [s.join(), s.join(group="h")]

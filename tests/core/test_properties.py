@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from coordinator.core import invariants
 from coordinator.core.group import GroupState
-from tests.conformance.kit import GROUP, SUPERSET, Scenario, code
+from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
 HISTORIES = {"ci": 2_000, "long": 50_000}
@@ -103,10 +103,12 @@ class Clients(RuleBasedStateMachine):
 
     @rule(n=CLIENTS, offset=st.integers(0, 100))
     def commit(self, n, offset):
-        codes = self.s.commit_codes(
+        call = self.s.commit(
             {("t", 0): offset}, member_id=self.ids[n], generation=self.generations[n]
         )
-        if codes == ["NONE"]:
+        while not call.done:  # Its append is tried again after a back-off.
+            self.s.advance(1)
+        if partition_codes(call.response) == ["NONE"]:
             self.committed = offset
 
     @rule(n=CLIENTS)
@@ -119,7 +121,7 @@ class Clients(RuleBasedStateMachine):
     def wait(self, ms):
         self.s.advance(ms)
 
-    @rule(kind=st.sampled_from(["unavailable", "ambiguous", "lost", "too_large"]))
+    @rule(kind=st.sampled_from(["unavailable", "full", "ambiguous", "lost", "too_large"]))
     def fail_an_append(self, kind):
         self.s.c.fail_next_append(kind)
 

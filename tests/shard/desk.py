@@ -88,9 +88,9 @@ class Desk:
         )
         return call
 
-    def commit(self, offset: int) -> int:
+    def commit(self, offset: int, *, expected: int | None = None) -> int:
         call = next(self._calls)
-        partition = PartitionCommit("t", 0, offset)
+        partition = PartitionCommit("t", 0, offset, expected=expected)
         self.step(CommitOffsets(call_id=CallId(call), group_id="g", partitions=(partition,)))
         return call
 

@@ -21,7 +21,7 @@ from tests.workload.member import Group, Member
 GROUPS, CLIENTS_A_GROUP, PARTITIONS = 2, 3, 4
 SESSION_MS = 600
 STEPS = 200
-FAILURES = ("ambiguous", "lost", "unavailable", "too_large", "fenced")
+FAILURES = ("ambiguous", "lost", "unavailable", "full", "too_large", "fenced")
 
 
 class Client:

@@ -15,11 +15,12 @@ from tests.storage.disks import Disk
 
 S0, S1 = ShardId(0), ShardId(1)
 TROUBLES = {
-    "full": ("write", apsw.FullError, 0, Unavailable),
-    "read-only": ("write", apsw.ReadOnlyError, 0, Unavailable),
-    "broken write": ("write", apsw.IOError, apsw.SQLITE_IOERR_WRITE, Unavailable),
-    "broken sync": ("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC, Unavailable),
+    "full": ("write", apsw.FullError, 0, True),
+    "read-only": ("write", apsw.ReadOnlyError, 0, True),
+    "broken write": ("write", apsw.IOError, apsw.SQLITE_IOERR_WRITE, False),
+    "broken sync": ("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC, False),
 }
+"""The step that fails, how, and whether waiting does not change it."""
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def entry(sequence: int, fence, size: int = 10) -> Entry:
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 async def test_appends_are_refused_and_go_on_when_the_disk_is_well_again(tmp_path, disk, trouble):
-    step, kind, extended, expected = TROUBLES[trouble]
+    step, kind, extended, is_lasting = TROUBLES[trouble]
     async with opened(tmp_path, vfs=disk.name) as log:
         fence = await log.fence(S0)
         other = await log.fence(S1)
@@ -47,7 +48,8 @@ async def test_appends_are_refused_and_go_on_when_the_disk_is_well_again(tmp_pat
                 log.append(other, entry(1, other, size=30_000)),
                 return_exceptions=True,
             )
-            assert [type(result) for result in results] == [expected, expected]
+            assert [type(result) for result in results] == [Unavailable, Unavailable]
+            assert [result.is_lasting for result in results] == [is_lasting, is_lasting]
             assert "the test broke it" in str(results[0])
         disk.repair()
         await log.append(fence, entry(2, fence))
