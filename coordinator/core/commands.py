@@ -312,15 +312,33 @@ class AssignmentWritten:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberWritten:
-    """`previous` is what to restore when the write failed."""
+    """Time to answer a restarted static member: its new id is durable, or refused, or nobody knows
+    yet."""
 
-    record: GroupMetadata
-    member_id: str
+    group_id: str
+    call_id: CallId
+    instance_id: str
+    generation: int
     previous_member_id: str
-    previous_protocols: tuple[tuple[str, bytes], ...]
-    previous_session_timeout_ms: int
-    previous_rebalance_timeout_ms: int
     supports_skip_assignment: bool
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberSettled:
+    """The log has spoken of a restarted static member's new id: it is durable, or never will be."""
+
+    group_id: str
+    member_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementOverdue:
+    """With an error: a restarted static member has waited too long for its turn."""
+
+    group_id: str
+    call_id: CallId
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -386,6 +404,8 @@ class Resume:
 WriteFollowUp = (
     AssignmentWritten
     | StaticMemberWritten
+    | StaticMemberSettled
+    | ReplacementOverdue
     | OffsetsWritten
     | OffsetsDeletedWritten
     | GroupDeletedWritten

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ from coordinator.core.records import (
 from coordinator.core.replies import LogEnd
 
 if TYPE_CHECKING:
+    from coordinator.core.commands import JoinGroup
     from coordinator.core.journal import Trace
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -143,6 +145,20 @@ class Member:
         )
 
 
+@dataclass(slots=True, eq=False)
+class Replacement:
+    """A restarted static member's join, in a Stable group: what it asked for becomes true when the
+    log has it, and until then the member is as it was.
+
+    `member_id` is the new id. `deadline_ms` is when its time is over, once its record is on the
+    way; None: it waits for its turn.
+    """
+
+    command: JoinGroup
+    member_id: str
+    deadline_ms: int | None = None
+
+
 ParkedCalls = dict[CallId, "tuple[Group, Member]"]
 Hosts = Counter[str]
 """How many members of all groups come from each host."""
@@ -177,6 +193,7 @@ class Group:
         "protocol_name",
         "protocol_type",
         "refused_joins",
+        "replacements",
         "state",
         "state_changed_at_ms",
         "static_members",
@@ -208,6 +225,8 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = frozenset()
         self.initial_join = False
         self.new_member_added = False
+        # One at a time: the first one's record is on its way. Empty but in Stable.
+        self.replacements: tuple[Replacement, ...] = ()
         self.parked_calls = parked_calls
         self.hosts = hosts
         # Commits on their way to the log, by partition: how many, and when the newest one's time

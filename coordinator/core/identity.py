@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group, Member
 
 
@@ -26,6 +26,18 @@ def identify(group: Group, member_id: str, instance_id: str | None) -> Member:
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
     return member
+
+
+def check_settled(group: Group, member: Member) -> None:
+    """Go on unless a restarted process may take the member's place in this very moment.
+
+    Raises:
+        MustWait: for the log, which decides whether the caller is fenced.
+    """
+    for replacement in group.replacements:
+        if replacement.deadline_ms is not None:
+            if replacement.command.instance_id == member.instance_id:
+                raise MustWait(replacement.deadline_ms)
 
 
 def check_generation(group: Group, generation: int) -> None:

@@ -39,6 +39,11 @@ def check(group: Group, previous_generation: int = 0) -> None:
             group.protocol_name in group.common_protocols(),
             "6: not every member supports the selected protocol",
         )
+    _expect(
+        group,
+        not group.replacements or group.state is GroupState.STABLE,
+        "a restarted static member waits for the log in a group that is not Stable",
+    )
     _expect(group, group.generation >= previous_generation, "7: the generation fell")
     for call_id, (parked_in, member) in group.parked_calls.items():
         if parked_in is group:

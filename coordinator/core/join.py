@@ -17,7 +17,7 @@ from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import EvictionCause, MemberJoined, RebalanceCause
 from coordinator.core.group import Group, GroupState, Member
-from coordinator.core.identity import identify
+from coordinator.core.identity import check_settled, identify
 from coordinator.core.ids import IdSource
 from coordinator.core.membership import evict, fail_join
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
@@ -37,6 +37,7 @@ def join_group(
 
     Raises:
         Refused: before anything changed.
+        MustWait: a restarted process may have taken the caller's place.
     """
     if not admission.has_seat(group, command, config):
         _refuse_seat(group, command, now_ms, out)
@@ -64,7 +65,7 @@ def _join_unknown(
     if command.instance_id is not None:
         member_id = ids.new_member_id(command.instance_id)
         if command.instance_id in group.static_members:
-            static_members.replace(group, command, member_id, now_ms, out)
+            static_members.replace(group, command, member_id, now_ms, out, config)
         else:
             _add_member(group, command, member_id, now_ms, out, config=config)
     elif command.require_known_member_id:
@@ -139,6 +140,7 @@ def _join_known(
         _add_member(group, command, command.member_id, now_ms, out, config=config)
         return
     member = identify(group, command.member_id, command.instance_id)
+    check_settled(group, member)
     changed = member.protocols != command.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:

@@ -10,7 +10,7 @@ from coordinator.core.commands import LeaveGroup, LeavingMember
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import MemberLeft, RebalanceCause
 from coordinator.core.group import Group, Member
-from coordinator.core.identity import identify
+from coordinator.core.identity import check_settled, identify
 from coordinator.core.membership import remove
 from coordinator.core.outcome import JoinKey, MemberKey, Outcome
 from coordinator.core.replies import LeaveReply, LeaveResult
@@ -21,8 +21,12 @@ def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) ->
 
     Raises:
         Refused: the group has been given up.
+        MustWait: a restarted process may have taken the place of one of them.
     """
     admission.check_alive(group)
+    for leaving in command.members:
+        if leaving.member_id in group.members:
+            check_settled(group, group.members[leaving.member_id])
     results: list[LeaveResult] = []
     first_to_leave: Member | None = None
     reason, cause = "", RebalanceCause.MEMBER_LEFT

@@ -57,10 +57,12 @@ from coordinator.core.commands import (
     OffsetsDeletedWritten,
     OffsetsWritten,
     RebalanceWritten,
+    ReplacementOverdue,
     ReportLogEnds,
     Request,
     Resume,
     SessionExpired,
+    StaticMemberSettled,
     StaticMemberWritten,
     SyncGroup,
     SyncPhaseExpired,
@@ -125,7 +127,13 @@ class GroupMachine:
             SessionExpired: self._of_group(liveness.expire_session),
             ExpireOffsets: self._expire_offsets,
             AssignmentWritten: self._assignment_written,
-            StaticMemberWritten: self._replacement_written,
+            StaticMemberWritten: self._of_group(static_members.replacement_written),
+            StaticMemberSettled: self._of_group(
+                lambda group, c, now_ms, out: static_members.replacement_settled(
+                    group, c, now_ms, out, self.config
+                )
+            ),
+            ReplacementOverdue: self._of_group(static_members.replacement_overdue),
             OffsetsWritten: self._offsets_written,
             OffsetsDeletedWritten: lambda c, _, out: offsets.offsets_deleted(c, out),
             GroupDeletedWritten: lambda c, _, out: admin.group_deleted(c, out),
@@ -389,11 +397,6 @@ class GroupMachine:
         group = self.groups.get(command.record.group_id)
         if group is not None:
             sync.assignment_written(group, command, now_ms, out)
-
-    def _replacement_written(self, command: StaticMemberWritten, now_ms: int, out: Outcome) -> None:
-        group = self.groups.get(command.record.group_id)
-        if group is not None:
-            static_members.replacement_written(group, command, now_ms, out)
 
     def _offsets_written(self, command: OffsetsWritten, now_ms: int, out: Outcome) -> None:
         group = self.groups.get(command.group_id)

@@ -28,7 +28,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import Group, GroupState, Member
-from coordinator.core.identity import check_generation, identify
+from coordinator.core.identity import check_generation, check_settled, identify
 from coordinator.core.ids import NO_OFFSET
 from coordinator.core.membership import reset_session
 from coordinator.core.outcome import Outcome
@@ -55,7 +55,7 @@ def commit_offsets(
 
     Raises:
         Refused: before anything changed; the code then stands on every partition.
-        MustWait: what it is compared with is on its way.
+        MustWait: what it is compared with, or who may commit, is on its way to the log.
     """
     member = _check_committer(group, command)
     if len(command.manifest) > config.offset_manifest_max_bytes:
@@ -124,6 +124,7 @@ def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
 
     Raises:
         Refused: in Kafka's order: identity, then generation, then the state.
+        MustWait: a restarted process may have taken its place.
     """
     admission.check_alive(group)
     if command.generation < 0 and group.state is GroupState.EMPTY:
@@ -134,6 +135,7 @@ def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
+    check_settled(group, member)
     if group.state is GroupState.AWAITING_SYNC:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     return member

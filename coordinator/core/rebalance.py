@@ -38,7 +38,7 @@ from coordinator.core.events import (
 )
 from coordinator.core.group import Group, GroupState, Member
 from coordinator.core.ids import CallId
-from coordinator.core.membership import evict, fail_sync, reset_session
+from coordinator.core.membership import evict, fail_sync, reset_session, take_over_early
 from coordinator.core.outcome import (
     DeferInitialJoin,
     DeferJoin,
@@ -89,6 +89,7 @@ def prepare(
     Raises:
         InvariantViolated: the group is in PREPARING_REBALANCE or DEAD.
     """
+    take_over_early(group, now_ms, out)
     was_empty = group.state is GroupState.EMPTY
     if group.state is GroupState.AWAITING_SYNC:
         for waiting in group.members.values():

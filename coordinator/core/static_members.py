@@ -5,6 +5,15 @@ so fences the process it replaces. In a Stable group nobody else needs to notice
 the group would still select the same protocol, the new id is written and answered
 with the generation that is in force.
 
+Until that record is durable nothing has changed. The old id's heartbeats are answered as
+ever and count as life; what else it asks (JoinGroup, OffsetCommit, LeaveGroup) waits for the
+log, which decides whether it is fenced. So a record that is refused needs no undoing, and one
+whose time is over, of which nobody knows, fences nobody and restores nobody. Replacements of
+one group are written one after the other: each record is made of what is durable.
+
+In a join phase ids are not durable before the assignment is, and a restarted process takes
+over at once.
+
 Source: KIP-345, KIP-814; Kafka `GroupCoordinator.updateStaticMemberAndRebalance`.
 """
 
@@ -13,50 +22,148 @@ from __future__ import annotations
 from dataclasses import replace as with_changes
 
 from coordinator.core import protocols, rebalance
-from coordinator.core.commands import JoinGroup, StaticMemberWritten
+from coordinator.core.commands import (
+    JoinGroup,
+    ReplacementOverdue,
+    StaticMemberSettled,
+    StaticMemberWritten,
+)
+from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
-from coordinator.core.events import MemberJoined, RebalanceCause, StaticMemberReplaced
-from coordinator.core.group import Group, GroupState
-from coordinator.core.membership import fail_join, fail_sync, reset_session
-from coordinator.core.outcome import JoinKey, MemberKey, Outcome
+from coordinator.core.events import RebalanceCause
+from coordinator.core.group import Group, GroupState, Member, Replacement
+from coordinator.core.membership import (
+    fail_join,
+    fail_sync,
+    member_replaced,
+    reset_session,
+    take_over,
+)
+from coordinator.core.outcome import JoinKey, Outcome
+from coordinator.core.records import GroupMetadata, MemberRecord
 from coordinator.core.replies import JoinReply
 
 
-def replace(group: Group, command: JoinGroup, member_id: str, now_ms: int, out: Outcome) -> None:
+def replace(
+    group: Group,
+    command: JoinGroup,
+    member_id: str,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
+) -> None:
     """Let the joining process take over its instance id, under a fresh `member_id`."""
     assert command.instance_id is not None
-    old_id = group.static_members[command.instance_id]
-    member = group.members[old_id]
-    fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out, member_id=old_id)
+    member = group.members[group.static_members[command.instance_id]]
+    replacement = Replacement(command, member_id)
+    superseded_id = _id_of_parked_join(group, member)
+    fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out, member_id=superseded_id)
     fail_sync(group, member, ErrorCode.FENCED_INSTANCE_ID, out)
-    previous = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
-    group.rename_static_member(command.instance_id, member_id)
-    group.set_protocols(member, command.protocols)
-    member.session_timeout_ms = command.session_timeout_ms
-    member.rebalance_timeout_ms = command.rebalance_timeout_ms
-    member.client_id = command.client_id
-    group.move_to_host(member, command.client_host)
-    out.check(MemberKey(group.group_id, old_id))
-    reset_session(group, member, now_ms, out)
     group.park_join(member, command.call_id)
-    out.note(StaticMemberReplaced(group.group_id, command.instance_id, old_id, member_id))
-    out.note(MemberJoined(group.group_id, member_id, command.client_id, command.client_host, False))
+    if group.state is not GroupState.STABLE or not _keeps_protocol(group, member, command):
+        _take_over_now(group, replacement, now_ms, out)
+        return
+    group.replacements = (*group.replacements, replacement)
+    if len(group.replacements) == 1:
+        _write(group, member, replacement, now_ms, out, config)
+    else:
+        out.persist((), ReplacementOverdue(group.group_id, command.call_id))
+
+
+def replacement_settled(
+    group: Group, command: StaticMemberSettled, now_ms: int, out: Outcome, config: GroupConfig
+) -> None:
+    """The log has spoken: the new id is in force, or was never there. The next one begins.
+
+    If the group left Stable meanwhile, the joiner takes part in what goes on.
+    """
+    if not group.replacements or group.replacements[0].member_id != command.member_id:
+        return
+    settled, *waiting = group.replacements
+    if command.error is ErrorCode.NONE:
+        take_over(group, settled, now_ms, out)
+    group.replacements = ()
+    for number, replacement in enumerate(waiting):
+        member = member_replaced(group, replacement)
+        if member is None or member.parked_join != replacement.command.call_id:
+            continue  # It has been answered, or its client has gone.
+        if _keeps_protocol(group, member, replacement.command):
+            group.replacements = tuple(waiting[number:])
+            _write(group, member, replacement, now_ms, out, config)
+        else:
+            group.replacements = tuple(waiting[number + 1 :])
+            _take_over_now(group, replacement, now_ms, out)
+        return
+
+
+def replacement_written(
+    group: Group, command: StaticMemberWritten, now_ms: int, out: Outcome
+) -> None:
+    """Answer a joiner whose new id is durable, or is not, or of which nobody knows yet."""
+    member = group.members.get(group.static_members.get(command.instance_id, ""))
+    if (
+        member is None
+        or member.parked_join != command.call_id  # Another process came after it, or it went away.
+        or group.state is not GroupState.STABLE
+        or group.generation != command.generation
+    ):
+        return
+    if command.error is not ErrorCode.NONE:
+        _refuse(group, member, command.error, now_ms, out)
+        return
+    group.unpark_join(member)
+    reset_session(group, member, now_ms, out)
+    reply = rebalance.join_reply(group, member)
+    is_leader = member.member_id == group.leader_id
+    if command.supports_skip_assignment:
+        reply = with_changes(reply, skip_assignment=is_leader)
+    elif is_leader:
+        # An old client that reads its own id here would compute an assignment for nobody.
+        reply = with_changes(reply, leader=command.previous_member_id, members=())
+    out.reply(command.call_id, reply)
+
+
+def replacement_overdue(
+    group: Group, command: ReplacementOverdue, now_ms: int, out: Outcome
+) -> None:
+    """The one before it is on its way still: a joiner that waits for its turn waits no longer."""
+    if command.error is ErrorCode.NONE:
+        return
+    for replacement in group.replacements:
+        member = member_replaced(group, replacement)
+        if (
+            replacement.command.call_id == command.call_id
+            and replacement.deadline_ms is None
+            and member is not None
+            and member.parked_join == command.call_id
+        ):
+            _refuse(group, member, command.error, now_ms, out)
+
+
+# --- Inside ---------------------------------------------------------------------------------
+
+
+def _id_of_parked_join(group: Group, member: Member) -> str:
+    """Under which id the process joins whose call is parked: it may wait to become the member."""
+    for replacement in group.replacements:
+        if replacement.command.call_id == member.parked_join:
+            return replacement.member_id
+    return member.member_id
+
+
+def _keeps_protocol(group: Group, member: Member, command: JoinGroup) -> bool:
+    """True if the group would select the protocol it follows with the process in its place."""
+    before = member.protocols
+    group.set_protocols(member, command.protocols)
+    selected = protocols.select(group)
+    group.set_protocols(member, before)
+    return selected == group.protocol_name
+
+
+def _take_over_now(group: Group, replacement: Replacement, now_ms: int, out: Outcome) -> None:
+    """Nothing that is in force depends on the old id, or it is given up: a join phase begins."""
+    member = take_over(group, replacement, now_ms, out)
     match group.state:
-        case GroupState.STABLE if protocols.select(group) == group.protocol_name:
-            # Known to the log already, but for the id.
-            record = group.metadata_record(now_ms)
-            out.persist(
-                [record],
-                StaticMemberWritten(
-                    record=record,
-                    member_id=member_id,
-                    previous_member_id=old_id,
-                    previous_protocols=previous[0],
-                    previous_session_timeout_ms=previous[1],
-                    previous_rebalance_timeout_ms=previous[2],
-                    supports_skip_assignment=command.supports_skip_assignment,
-                ),
-            )
         case GroupState.STABLE | GroupState.AWAITING_SYNC:
             # In a sync phase the old id may stand in the leader's assignment already.
             rebalance.prepare(
@@ -65,7 +172,7 @@ def replace(group: Group, command: JoinGroup, member_id: str, now_ms: int, out: 
                 now_ms,
                 out,
                 member=member,
-                reason=command.reason,
+                reason=replacement.command.reason,
             )
         case GroupState.PREPARING_REBALANCE:
             out.check(JoinKey(group.group_id))
@@ -73,41 +180,55 @@ def replace(group: Group, command: JoinGroup, member_id: str, now_ms: int, out: 
             raise InvariantViolated(f"group {group.group_id!r} has members but no generation")
 
 
-def replacement_written(
-    group: Group, command: StaticMemberWritten, now_ms: int, out: Outcome
+def _write(
+    group: Group,
+    member: Member,
+    replacement: Replacement,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
 ) -> None:
-    """The new id is durable: answer; or it is not: give the old one its place back.
+    command = replacement.command
+    assert command.instance_id is not None
+    replacement.deadline_ms = now_ms + config.offset_commit_timeout_ms
+    out.persist(
+        [_record(group, member, replacement, now_ms)],
+        StaticMemberWritten(
+            group.group_id,
+            command.call_id,
+            command.instance_id,
+            group.generation,
+            member.member_id,
+            command.supports_skip_assignment,
+        ),
+        settled=StaticMemberSettled(group.group_id, replacement.member_id),
+    )
 
-    If the group left Stable meanwhile, the parked join takes part in what goes on.
-    """
-    member = group.members.get(command.member_id)
-    if (
-        member is None
-        or group.state is not GroupState.STABLE
-        or group.generation != command.record.generation
-    ):
-        return
+
+def _record(group: Group, member: Member, replacement: Replacement, now_ms: int) -> GroupMetadata:
+    """The group as it is, with the process in its place."""
+    record = group.metadata_record(now_ms)
+    command = replacement.command
+    new = MemberRecord(
+        member_id=replacement.member_id,
+        instance_id=command.instance_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        session_timeout_ms=command.session_timeout_ms,
+        metadata=dict(command.protocols).get(group.protocol_name or "", b""),
+        assignment=member.assignment,
+    )
+    old_id = member.member_id
+    return with_changes(
+        record,
+        leader=new.member_id if record.leader == old_id else record.leader,
+        members=tuple(new if m.member_id == old_id else m for m in record.members),
+    )
+
+
+def _refuse(group: Group, member: Member, error: ErrorCode, now_ms: int, out: Outcome) -> None:
     call_id = group.unpark_join(member)
-    if command.error is not ErrorCode.NONE:
-        assert member.instance_id is not None
-        group.rename_static_member(member.instance_id, command.previous_member_id)
-        group.set_protocols(member, command.previous_protocols)
-        member.session_timeout_ms = command.previous_session_timeout_ms
-        member.rebalance_timeout_ms = command.previous_rebalance_timeout_ms
-        out.check(MemberKey(group.group_id, command.member_id))
-        reset_session(group, member, now_ms, out)
-        if call_id is not None:
-            failed = JoinReply(command.error, advice(command.error), generation=group.generation)
-            out.reply(call_id, failed)
-        return
+    assert call_id is not None
     reset_session(group, member, now_ms, out)
-    if call_id is None:
-        return  # Its client has gone away meanwhile.
-    reply = rebalance.join_reply(group, member)
-    is_leader = member.member_id == group.leader_id
-    if command.supports_skip_assignment:
-        reply = with_changes(reply, skip_assignment=is_leader)
-    elif is_leader:
-        # An old client that reads its own id here would compute an assignment for nobody.
-        reply = with_changes(reply, leader=command.previous_member_id, members=())
-    out.reply(call_id, reply)
+    out.reply(call_id, JoinReply(error, advice(error), generation=group.generation))

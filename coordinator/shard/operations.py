@@ -18,6 +18,7 @@ from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
     InitialDelayElapsed,
+    ReplacementOverdue,
     Resume,
     SessionExpired,
     SyncPhaseExpired,
@@ -186,7 +187,9 @@ class DelayedProduce(Wait):
         self._settled = write.settled
         # What a time-out says; replaced when the log has spoken.
         self.error = (
-            ErrorCode.NOT_COORDINATOR if self._only_waits else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            ErrorCode.NOT_COORDINATOR
+            if isinstance(write.then, Resume)
+            else ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
         self._high_watermark = high_watermark
         self._are_enough = are_enough
@@ -196,7 +199,7 @@ class DelayedProduce(Wait):
     @property
     def _only_waits(self) -> bool:
         """True if it asks whether the log has spoken, and not what it said."""
-        return isinstance(self._then, Resume)
+        return isinstance(self._then, Resume | ReplacementOverdue)
 
     def try_complete(self) -> bool:
         if self.is_completed or self.required_offset is None:

@@ -144,6 +144,8 @@ class WriteQueue:
         if self._append is None and not self._backoff.is_pending:
             if self._backoff.attempts:
                 self._drop_overdue()
+                if not self._queued:
+                    self._backoff.attempts = 0
             if self._queued:
                 self._form_entry()
         append, self._to_emit = self._to_emit, None
@@ -248,8 +250,12 @@ class WriteQueue:
 
     def _time_is_over(self, operation: DelayedProduce) -> None:
         """Nobody waits for it any more. Between two attempts it can be taken back."""
-        if self._backoff.is_pending and operation.records:
+        is_queued = operation.required_offset is None
+        if self._backoff.is_pending and is_queued and operation.records:
             self._take_back(operation, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            newest = next(queued for queued in reversed(self._queued) if queued.is_carrier)
+            if newest is operation:  # Nothing is left to try again: the next one goes at once.
+                self._backoff.cancel()
 
     def _drop_overdue(self) -> None:
         """Drop what is not to be tried again, and let those who ride with it share its fate."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.shard.desk import Desk
+from coordinator.shard.outbox import AppendFailed, AppendFailure
+from coordinator.shard.replicas import AckPolicy
+from tests.shard.desk import LEADER, Desk
 
 
 def test_commits_that_keep_coming_do_not_keep_a_compare_and_set_waiting():
@@ -15,3 +17,27 @@ def test_commits_that_keep_coming_do_not_keep_a_compare_and_set_waiting():
         desk.step(desk.stored(under_way))  # The next entry has another commit of the partition.
         desk.pass_time(500)
     assert desk.error(compared) == "NOT_COORDINATOR"
+
+
+def test_what_the_store_has_is_not_taken_back_when_the_next_append_cannot_reach_it():
+    desk = Desk(AckPolicy(node=LEADER, all_in_sync=True))
+    desk.fetch(2, 0, max_wait_ms=0)  # In sync, and then silent.
+    first = desk.commit(1)
+    desk.store()
+    assert desk.error(first) is None, "a follower lacks it"
+    desk.now_ms += 100
+    second = desk.commit(2)
+    while desk.error(second) is None:
+        if desk.append is not None:
+            append, desk.append = desk.append, None
+            desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
+        desk.pass_time(10)
+    assert desk.error(first) == "COORDINATOR_NOT_AVAILABLE"
+    (stored,) = desk.answers[desk.committed()].offsets
+    assert stored.offset == 1
+    assert desk.shard.machine.groups["g"].pending_offsets == {}
+    desk.fetch(2, 1, max_wait_ms=0)
+    third = desk.commit(3)
+    desk.store()
+    desk.fetch(2, 2, max_wait_ms=0)
+    assert desk.error(third) == "NONE"
