@@ -3,6 +3,10 @@
 A step takes microseconds and waits for nothing, so a request is stepped in the very
 turn of the loop in which it arrives: no task, no queue, and for an answer that is
 ready no future. Steps cannot overlap, since nothing in them awaits.
+
+A bug anywhere in a step, in an append or in a load stops the shard: everybody who waits is
+answered, and it is loaded again from the log. It serves when loading has ended, and not before.
+A bug that comes back is told in one line each time, after a back-off that grows.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -19,6 +24,7 @@ from typing import Any
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
 from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
@@ -59,6 +65,8 @@ release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 
 AMBIGUOUS_BACKOFF_S = 0.05
 RELOAD_BACKOFF_S = 1.0
+RELOAD_BACKOFF_S_MAX = 60.0
+"""A shard that has served for so long since its last bug is as good as new."""
 SETTLE_AFTER_S = 1.0
 """Other shards are taken over first, and whoever asks for a group is served."""
 
@@ -98,7 +106,12 @@ class ShardRunner:
         self._alarm: AsyncTimerDriver | None = None
         self._snapshots = SnapshotPolicy(0, 0, 0)
         self._snapshot_task: asyncio.Task[None] | None = None
+        self._reload_task: asyncio.Task[None] | None = None
         self._trouble = ""  # What is wrong with the log, in its own words.
+        self._has_told_amiss = False
+        self._bugs = 0  # In a row, with no long time of service in between.
+        self._told_bugs: set[tuple[object, ...]] = set()  # By where they were: once each.
+        self._serves_since_ms = 0
         self.term = 0
         """In which the shard was granted."""
         self._started = False
@@ -113,7 +126,8 @@ class ShardRunner:
     ) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
-        A log that cannot be read now is asked again until it can.
+        A log that cannot be read now is asked again until it can. After a bug of ours it is loaded
+        again later, and goes on saying that it is loading.
 
         Args:
             turn: entered to load; shards that share one load one after the other.
@@ -126,12 +140,18 @@ class ShardRunner:
         self.term = term
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
-        # What is warm is there at once, and does not wait for what is not.
-        async with turn if turn is not None and warm is None else nullcontext():
-            await self._load(warm)
-        if self._shard is not None and not self._shard.is_settled:
+        try:
+            # What is warm is there at once, and does not wait for what is not.
+            async with turn if turn is not None and warm is None else nullcontext():
+                await self._load(warm)
+        except Damaged:
+            raise
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: loaded again.
+            self._fail(error)
+        shard = self._shard
+        if shard is not None and not shard.is_settled:
             await asyncio.sleep(SETTLE_AFTER_S)
-        while self._shard is not None and not self._shard.is_settled:
+        while shard is not None and self._shard is shard and not shard.is_settled:
             async with turn or nullcontext():
                 began = time.monotonic()
                 self._step(Revive())
@@ -164,18 +184,18 @@ class ShardRunner:
         if warm is None or loaded.snapshot is not None:
             # In a thread: a hundred thousand groups take seconds, and other shards serve.
             warm = await asyncio.to_thread(self._build, loaded)
-            if self._stopped:
-                return
         else:
             for entry in loaded.entries:
                 warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())
+        if self._stopped:
+            return
+        outbox = warm.shard.restore(
+            self._clock.now_ms(), sequence=warm.sequence, next_offset=warm.next_offset
+        )
         self._recovered()
         self._shard, self._snapshots = warm.shard, warm.policy
-        self._take(
-            self._shard.restore(
-                self._clock.now_ms(), sequence=warm.sequence, next_offset=warm.next_offset
-            )
-        )
+        self._serves_since_ms = self._clock.now_ms()
+        self._take(outbox)
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
@@ -194,7 +214,11 @@ class ShardRunner:
         shard = self._shard
         if shard is None:
             return False
-        return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
+        try:
+            return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
+            self._fail(error)
+            return False
 
     def submit_now(self, request: Request) -> Reply:
         """The answer to a request that is never parked: the hot path, with no future.
@@ -206,12 +230,12 @@ class ShardRunner:
             return self._answer_without_shard(request)
         try:
             outbox = shard.step(request, self._clock.now_ms())
+            ((_, reply),) = outbox.replies
+            outbox.replies = []
+            self._take(outbox)
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
             self._fail(error)
             return request.refusal(Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
-        ((_, reply),) = outbox.replies
-        outbox.replies = []
-        self._take(outbox)
         return reply
 
     async def fetch(self, fetch: FetchEntries) -> FetchedEntries:
@@ -238,9 +262,11 @@ class ShardRunner:
             self._step(Unload(error))
         if self._alarm is not None:
             self._alarm.close()
-        if self._snapshot_task is not None:
-            self._snapshot_task.cancel()
+        for task in (self._snapshot_task, self._reload_task):
+            if task is not None:
+                task.cancel()
         self._shard = None
+        self._abandon(error)
         while self._releasing or self._tasks:
             await asyncio.sleep(0)
             if self._tasks:
@@ -288,11 +314,9 @@ class ShardRunner:
         if self._shard is None:
             return
         try:
-            outbox = self._shard.step(event, self._clock.now_ms())
+            self._take(self._shard.step(event, self._clock.now_ms()))
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
             self._fail(error)
-            return
-        self._take(outbox)
 
     def _take(self, outbox: Outbox) -> None:
         if outbox.append is not None:
@@ -311,13 +335,22 @@ class ShardRunner:
         if outbox.in_sync is not None:
             self._on_in_sync(outbox.in_sync)
         if outbox.events:
-            self._watchers.events(outbox.events, self._clock.now_ms())
+            self._tell(outbox.events)
         if outbox.unloaded and not self._stopped:
             self._shard = None
             self._watchers.failure("the log has refused this node", None)
-            self._start(self._reload())
+            self._abandon(ErrorCode.NOT_COORDINATOR)
+            self._reload_later()
         elif self._alarm is not None:
             self._alarm.wake_at(outbox.next_deadline_ms)
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        try:
+            self._watchers.events(events, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # Whoever watches stops no group. Told once.
+            if not self._has_told_amiss:
+                self._has_told_amiss = True
+                self._watchers.failure("those who watch did not hear of all events", error)
 
     def _release(self) -> None:
         for _ in range(min(RELEASE_SLICE, len(self._releasing))):
@@ -332,8 +365,16 @@ class ShardRunner:
             call[0].set_result(reply)
 
     async def _append(self, append: Append) -> None:
-        assert self._fence is not None
         shard = self._shard
+        assert shard is not None
+        try:
+            await self._append_to_log(shard, append)
+        except Exception as error:  # noqa: BLE001  # A bug here or below: the shard is reloaded.
+            if self._shard is shard:
+                self._fail(error)
+
+    async def _append_to_log(self, shard: Shard, append: Append) -> None:
+        assert self._fence is not None
         if append.attempt > 1:
             await asyncio.sleep(AMBIGUOUS_BACKOFF_S * append.attempt)
         records = tuple(map(codec.encode, append.records))
@@ -343,13 +384,9 @@ class ShardRunner:
             await self._log.append(self._fence, entry)
         except LogError as error:
             if self._shard is shard:
-                self._append_failed(append, error)
+                self._append_failed(shard, append, error)
             return
-        except Exception as error:  # noqa: BLE001  # A bug below: the shard is loaded again.
-            if self._shard is shard:
-                self._fail(error)
-            return
-        if self._shard is shard and shard is not None:
+        if self._shard is shard:
             self._watchers.append(time.monotonic() - began, len(records))
             self._recovered()
             self._step(Appended(append.sequence, records))
@@ -357,12 +394,10 @@ class ShardRunner:
             if self._snapshots.is_due() and self._shard is shard:
                 self._take_snapshot(shard, append.sequence, append.base_offset + len(records))
 
-    def _append_failed(self, append: Append, error: LogError) -> None:
+    def _append_failed(self, shard: Shard, append: Append, error: LogError) -> None:
         if isinstance(error, Unavailable | Ambiguous):
             self._report(f"the log cannot be written: {error}")
-        if self._shard is None:
-            return
-        outbox = self._shard.step(append_failed(append.sequence, error), self._clock.now_ms())
+        outbox = shard.step(append_failed(append.sequence, error), self._clock.now_ms())
         if str(error):
             outbox.replies = [
                 (call_id, replace(reply, message=f"{reply.message} ({error})"))
@@ -385,6 +420,9 @@ class ShardRunner:
         except LogError as error:
             policy.end(0)
             self._watchers.failure(f"no snapshot was taken: {error}", None)
+        except Exception as error:  # noqa: BLE001  # Our bug: the entries are all there.
+            policy.end(0)
+            self._watchers.failure("no snapshot was taken", error)
         else:
             policy.end(encoded.size_bytes)
 
@@ -401,27 +439,60 @@ class ShardRunner:
 
     def _fail(self, error: Exception) -> None:
         """A broken shard answers nobody from its broken state: it starts again from the log."""
+        if self._shard is not None:
+            served_ms = self._clock.now_ms() - self._serves_since_ms
+            if served_ms >= RELOAD_BACKOFF_S_MAX * 1000:
+                self._bugs = 0
+                self._told_bugs.clear()
         self._shard = None
-        self._watchers.failure("the shard is inconsistent and is loaded again", error)
-        refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-        for future, request in self._calls.values():
+        self._bugs += 1
+        self._tell_of_bug(error)
+        self._abandon(
+            ErrorCode.NOT_COORDINATOR if self._stopped else ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+        self._reload_later()
+
+    def _tell_of_bug(self, error: Exception) -> None:
+        """Its traceback once, however often it comes back."""
+        bug = (type(error), *(line for _, line in traceback.walk_tb(error.__traceback__)))
+        if bug not in self._told_bugs:
+            self._told_bugs.add(bug)
+            self._watchers.failure("the shard is inconsistent and is loaded again", error)
+        else:
+            words = f"{type(error).__name__}: {error}"
+            self._watchers.failure(
+                f"the shard is inconsistent for the {self._bugs}th time in a row and is loaded "
+                f"again in {self._reload_backoff_s():g} s: {words}",
+                None,
+            )
+
+    def _abandon(self, error: ErrorCode) -> None:
+        """Answer every call that nobody will answer any more."""
+        refused = Refused(error)
+        decided = {call_id for call_id, _ in self._releasing}
+        for call_id in [call_id for call_id in self._calls if call_id not in decided]:
+            future, request = self._calls.pop(call_id)
             if not future.done():
                 future.set_result(request.refusal(refused))
-        self._calls.clear()
         for waiting in self._fetches.values():
             if not waiting.done():
                 waiting.set_result(FetchedEntries(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        self._start(self._reload())
+
+    def _reload_backoff_s(self) -> float:
+        return min(RELOAD_BACKOFF_S * 2.0 ** max(0, self._bugs - 1), RELOAD_BACKOFF_S_MAX)
+
+    def _reload_later(self) -> None:
+        if self._stopped or (self._reload_task is not None and not self._reload_task.done()):
+            return  # A load that is under way sees that there is no shard, and begins anew.
+        self._reload_task = self._start(self._reload())
 
     async def _reload(self) -> None:
-        while not self._stopped:
-            await asyncio.sleep(RELOAD_BACKOFF_S)
+        while self._shard is None and not self._stopped:
+            await asyncio.sleep(self._reload_backoff_s())
             try:
                 await self.start(term=self.term)
             except Damaged as error:
                 self._report(str(error))
-            else:
-                return
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, context=self._context)

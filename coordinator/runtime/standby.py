@@ -28,6 +28,8 @@ from timer.clock import Clock
 MIN_BYTES = 1
 MAX_WAIT_MS = 500
 RETRY_S = 0.2
+RETRY_S_MAX = 30.0
+"""After failures in a row of what a standby has or reads: each is told in a line."""
 
 
 class Unreachable(Exception):
@@ -131,6 +133,7 @@ class Standby:
             self._task = None
 
     async def _follow(self, leader: NodeInfo, epoch: int) -> None:
+        failures = 0
         while True:
             try:
                 if self._warm is None:
@@ -146,12 +149,15 @@ class Standby:
                     self._warm.add(
                         entry.sequence, entry.base_offset, entry.records, self._clock.now_ms()
                     )
+                failures = 0
             except Unreachable:
                 await asyncio.sleep(RETRY_S)
-            except (Damaged, LogError) as error:
-                self._report(f"shard {self.shard_id} cannot be followed, it begins anew: {error}")
+            except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.
+                words = str(error) if isinstance(error, Damaged | LogError) else repr(error)
+                self._report(f"shard {self.shard_id} cannot be followed, it begins anew: {words}")
                 self._warm = None
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(min(RETRY_S * 2.0**failures, RETRY_S_MAX))
+                failures = min(failures + 1, 10)
 
     async def _load(self) -> Warm:
         async with self._turn:

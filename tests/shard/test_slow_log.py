@@ -27,12 +27,10 @@ def test_what_the_store_has_is_not_taken_back_when_the_next_append_cannot_reach_
     assert desk.error(first) is None, "a follower lacks it"
     desk.now_ms += 100
     second = desk.commit(2)
-    while desk.error(second) is None:
-        if desk.append is not None:
-            append, desk.append = desk.append, None
-            desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
-        desk.pass_time(10)
+    until_answered(desk, first)
     assert desk.error(first) == "COORDINATOR_NOT_AVAILABLE"
+    assert ("t", 0) in desk.shard.machine.groups["g"].pending_offsets, "the second is on its way"
+    until_answered(desk, second)
     (stored,) = desk.answers[desk.committed()].offsets
     assert stored.offset == 1
     assert desk.shard.machine.groups["g"].pending_offsets == {}
@@ -41,3 +39,12 @@ def test_what_the_store_has_is_not_taken_back_when_the_next_append_cannot_reach_
     desk.store()
     desk.fetch(2, 2, max_wait_ms=0)
     assert desk.error(third) == "NONE"
+
+
+def until_answered(desk: Desk, call: int) -> None:
+    """Time passes, and the log cannot be reached."""
+    while desk.error(call) is None:
+        if desk.append is not None:
+            append, desk.append = desk.append, None
+            desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
+        desk.pass_time(10)
