@@ -115,6 +115,7 @@ def prepare(
         assert config is not None, "the initial delay is a setting"
         delay_ms = config.group_initial_rebalance_delay_ms
         group.initial_join = True
+        group.subscribed_topics = None  # Unknown until the phase has ended.
         group.new_member_added = False
         _defer_initial_join(
             group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now_ms, out

@@ -42,14 +42,21 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
     ) -> pb.HeartbeatResponse:
         if self._rpc.is_throttled:
             await self._rpc.admit("Heartbeat", context)
-        return self._rpc.beat(request)
+        try:
+            return self._rpc.beat(request)
+        except translate.Malformed as malformed:
+            await self._rpc.malformed("Heartbeat", context, malformed)
 
     async def HeartbeatBatch(
         self, request: pb.HeartbeatBatchRequest, context: Context
     ) -> pb.HeartbeatBatchResponse:
         await self._rpc.admit("HeartbeatBatch", context)
+        try:
+            response = self._rpc.beats(request)
+        except translate.Malformed as malformed:
+            await self._rpc.malformed("HeartbeatBatch", context, malformed)
         self._rpc.calls[_BATCH_OK] += 1
-        return self._rpc.beats(request)
+        return response
 
     async def HeartbeatStream(
         self, request_iterator: AsyncIterator[pb.HeartbeatBatchRequest], context: Context
@@ -57,7 +64,11 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
         async with self._rpc.streaming("HeartbeatStream", context):
             async for request in request_iterator:
                 await self._rpc.admit("HeartbeatStream", context)
-                yield self._rpc.beats(request)
+                try:
+                    response = self._rpc.beats(request)
+                except translate.Malformed as malformed:
+                    await self._rpc.malformed("HeartbeatStream", context, malformed)
+                yield response
             self._rpc.calls[_STREAM_OK] += 1
 
     async def LeaveGroup(

@@ -113,7 +113,11 @@ class Rpc:
             await self.turn_away(name, context, error)
 
     def beat(self, request: group_pb2.HeartbeatRequest) -> group_pb2.HeartbeatResponse:
-        """The hot path: one step of the shard in this turn of the loop, and nothing else."""
+        """The hot path: one step of the shard in this turn of the loop, and nothing else.
+
+        Raises:
+            translate.Malformed: it makes no sense.
+        """
         self.heartbeats += 1
         if self.heartbeats % TIMED_HEARTBEATS:
             return self._beat(request)
@@ -123,9 +127,18 @@ class Rpc:
         return response
 
     def beats(self, request: group_pb2.HeartbeatBatchRequest) -> group_pb2.HeartbeatBatchResponse:
-        """As many heartbeats as a process has members."""
+        """As many heartbeats as a process has members.
+
+        Raises:
+            translate.Malformed: one of them makes no sense.
+        """
         self.batched += len(request.heartbeats)
-        responses = [self.beat(heartbeat) for heartbeat in request.heartbeats]
+        try:
+            responses = [self.beat(heartbeat) for heartbeat in request.heartbeats]
+        except translate.Malformed:
+            # Says the same with its place in the batch.
+            translate.commands_of(request, self.node.new_call_id, "")
+            raise
         if all(response is ALIVE for response in responses):
             return all_alive(len(responses))
         return group_pb2.HeartbeatBatchResponse(heartbeats=responses)
@@ -149,8 +162,7 @@ class Rpc:
         try:
             commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
         except translate.Malformed as malformed:
-            self.refused(name, context.peer(), str(malformed))
-            await context.abort_with_status(rpc_status.to_status(statuses.malformed(malformed)))
+            await self.malformed(name, context, malformed)
         await self.admit(name, context)
         try:
             for command in commands:
@@ -168,6 +180,14 @@ class Rpc:
         response = translate.response_of(request, replies)
         assert isinstance(response, kind)
         return response
+
+    async def malformed(
+        self, name: str, context: Context, malformed: translate.Malformed
+    ) -> NoReturn:
+        """End a call whose request makes no sense."""
+        self.refused(name, context.peer(), str(malformed))
+        await context.abort_with_status(rpc_status.to_status(statuses.malformed(malformed)))
+        raise AssertionError("abort_with_status raises")
 
     def refused(self, name: str, peer: str, what: str) -> None:
         """Count a call that is refused as malformed, and tell of it.

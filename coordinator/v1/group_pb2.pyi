@@ -115,7 +115,9 @@ class JoinGroupRequest(_message.Message):
     member_id: _builtins.str
     """Empty on the first join."""
     group_instance_id: _builtins.str
-    """Makes the member static: a restart takes the same place in the group."""
+    """Makes the member static: a restart takes the same place in the group. Unset for others;
+    an empty one is INVALID_ARGUMENT, here and in every other request.
+    """
     protocol_type: _builtins.str
     reason: _builtins.str
     """Why the member joins, for the people who ask later."""
@@ -562,6 +564,7 @@ class OffsetCommitRequest(_message.Message):
         EXPECTED_COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         committed_offset: _builtins.int
+        """A negative one is INVALID_ARGUMENT."""
         committed_leader_epoch: _builtins.int
         """Unset means none (-1)."""
         committed_metadata: _builtins.str
@@ -854,7 +857,9 @@ class OffsetFetchRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     require_stable: _builtins.bool
-    """Wait for commits that are on their way to the log."""
+    """Wait for commits that are on their way to the log when the call arrives, at most as long as
+    they may take (offset_commit_timeout_ms), and NOT_COORDINATOR then.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchRequest.Topic]:
         """None asks for all that is stored."""

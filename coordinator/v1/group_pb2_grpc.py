@@ -150,6 +150,12 @@ class GroupCoordinatorServicer(object):
 
     def OffsetCommit(self, request, context):
         """Stores progress. Answered when it is durable.
+
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+        answer do not say that nothing was stored: the commit may be on its way, and land later.
+        A member of the current generation repeats it. Whoever must not store twice, or may have
+        been replaced, reads first, with require_stable, or sets expected_committed_offset: a
+        commit that has landed is told by OFFSET_MISMATCH with its own offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

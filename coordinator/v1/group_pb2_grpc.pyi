@@ -56,7 +56,14 @@ class GroupCoordinatorStub:
     LeaveGroup: _grpc.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]
     """Takes members out of a group, each with its own result."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]
-    """Stores progress. Answered when it is durable."""
+    """Stores progress. Answered when it is durable.
+
+    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+    answer do not say that nothing was stored: the commit may be on its way, and land later.
+    A member of the current generation repeats it. Whoever must not store twice, or may have
+    been replaced, reads first, with require_stable, or sets expected_committed_offset: a
+    commit that has landed is told by OFFSET_MISMATCH with its own offset.
+    """
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]
     """Reads durable progress."""
     ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]
@@ -90,7 +97,14 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     LeaveGroup: _aio.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]  # type: ignore[assignment]
     """Takes members out of a group, each with its own result."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]  # type: ignore[assignment]
-    """Stores progress. Answered when it is durable."""
+    """Stores progress. Answered when it is durable.
+
+    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+    answer do not say that nothing was stored: the commit may be on its way, and land later.
+    A member of the current generation repeats it. Whoever must not store twice, or may have
+    been replaced, reads first, with require_stable, or sets expected_committed_offset: a
+    commit that has landed is told by OFFSET_MISMATCH with its own offset.
+    """
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]  # type: ignore[assignment]
     """Reads durable progress."""
     ReportLogEnds: _aio.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
@@ -169,7 +183,14 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.OffsetCommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.OffsetCommitResponse, _abc.Awaitable[_group_pb2.OffsetCommitResponse]]:
-        """Stores progress. Answered when it is durable."""
+        """Stores progress. Answered when it is durable.
+
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+        answer do not say that nothing was stored: the commit may be on its way, and land later.
+        A member of the current generation repeats it. Whoever must not store twice, or may have
+        been replaced, reads first, with require_stable, or sets expected_committed_offset: a
+        commit that has landed is told by OFFSET_MISMATCH with its own offset.
+        """
 
     @_abc_1.abstractmethod
     def OffsetFetch(

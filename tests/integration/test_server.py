@@ -111,13 +111,34 @@ async def test_malformed_requests_name_their_fields_and_disturb_nobody():
                     join("g\0", session_timeout_ms=-5, protocols=[{"name": "a"}, {"name": "a"}])
                 )
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            status = rpc_status.from_call(refused.value)
-            detail = error_details_pb2.BadRequest()
-            assert status.details[0].Unpack(detail)
-            fields = [v.field for v in detail.field_violations]
+            fields = fields_of(refused.value)
             assert fields == ["group_id", "session_timeout_ms", "protocols[1].name"]
             assert len(server.malformed) == 1
             assert (await other).error_code == ErrorCode.NONE
+
+
+def fields_of(refused: grpc.aio.AioRpcError) -> list[str]:
+    detail = error_details_pb2.BadRequest()
+    assert rpc_status.from_call(refused).details[0].Unpack(detail)
+    return [violation.field for violation in detail.field_violations]
+
+
+async def test_heartbeats_with_an_empty_instance_id_are_malformed_on_their_short_way_too():
+    empty = pb.HeartbeatRequest(group_id="g", member_id="m", group_instance_id="")
+    batch = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g"), empty])
+    async with running() as server:
+        channel, s = stub(server)
+        async with channel:
+            for call, field in (
+                (s.Heartbeat(empty), "group_instance_id"),
+                (s.HeartbeatBatch(batch), "heartbeats[1].group_instance_id"),
+                (s.HeartbeatStream(iter([batch])).read(), "heartbeats[1].group_instance_id"),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call
+                assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert fields_of(refused.value) == [field]
+        assert len(server.malformed) == 3
 
 
 async def test_oversized_requests_are_refused_and_disturb_nobody():

@@ -55,6 +55,31 @@ def test_reasons_are_cut_at_the_length_that_kafka_allows():
             ["topics[0].partitions[0].partition_index"],
         ),
         (
+            pb.OffsetCommitRequest(
+                topics=[
+                    {"name": "t", "partitions": [{}]},
+                    {
+                        "name": "u",
+                        "partitions": [{}, {"partition_index": 1, "committed_offset": -1}],
+                    },
+                ]
+            ),
+            ["topics[1].partitions[1].committed_offset"],
+        ),
+        (pb.JoinGroupRequest(group_instance_id=""), ["group_instance_id"]),
+        (pb.SyncGroupRequest(group_instance_id=""), ["group_instance_id"]),
+        (pb.HeartbeatRequest(group_instance_id=""), ["group_instance_id"]),
+        (
+            pb.HeartbeatBatchRequest(heartbeats=[{}, {"group_instance_id": ""}]),
+            ["heartbeats[1].group_instance_id"],
+        ),
+        (pb.OffsetCommitRequest(group_instance_id=""), ["group_instance_id"]),
+        (pb.ReportLogEndsRequest(group_instance_id=""), ["group_instance_id"]),
+        (
+            pb.LeaveGroupRequest(members=[{"member_id": "m"}, {"group_instance_id": ""}]),
+            ["members[1].group_instance_id"],
+        ),
+        (
             pb.OffsetCommitRequest(topics=[{"name": "t", "partitions": [{}, {}]}]),
             ["topics[0].partitions[1].partition_index"],
         ),
@@ -64,3 +89,30 @@ def test_what_no_client_would_send_is_malformed_and_names_the_field(request_, fi
     with pytest.raises(Malformed) as refused:
         commands_of(request_, itertools.count(1).__next__, "/host")
     assert [violation.field for violation in refused.value.violations] == fields
+
+
+def test_every_request_that_carries_an_instance_id_refuses_an_empty_one():
+    """By reflection: a request that gets the field later is in the list, or this is red."""
+    for name, descriptor in requests().items():
+        for path, empty in instance_ids(descriptor):
+            with pytest.raises(Malformed) as refused:
+                commands_of(empty, itertools.count(1).__next__, "/host")
+            assert path in [v.field for v in refused.value.violations], name
+
+
+def requests():
+    messages = pb.DESCRIPTOR.message_types_by_name
+    return {name: m for name, m in messages.items() if name.endswith("Request")}
+
+
+def instance_ids(descriptor):
+    """A request for each place in which an instance id may stand, with an empty one there."""
+    kind = getattr(pb, descriptor.name)
+    for field in descriptor.fields:
+        if field.name == "group_instance_id":
+            yield field.name, kind(group_instance_id="")
+        elif field.message_type and "group_instance_id" in field.message_type.fields_by_name:
+            yield (
+                f"{field.name}[0].group_instance_id",
+                kind(**{field.name: [{"group_instance_id": ""}]}),
+            )

@@ -58,6 +58,7 @@ def _join(
 ) -> list[c.Request]:
     wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id", "client_id")
     wrong += _bad_ids(request, "protocol_type")
+    wrong += _empty_instance(request)
     wrong += _negative(request, "session_timeout_ms", "rebalance_timeout_ms")
     if len(request.protocols) > MAX_PROTOCOLS:
         wrong.append(Violation("protocols", f"at most {MAX_PROTOCOLS} may be listed"))
@@ -89,6 +90,7 @@ def _join(
 
 def _sync(request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
     wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
+    wrong += _empty_instance(request)
     seen: set[str] = set()
     for index, assignment in enumerate(request.assignments):
         if assignment.member_id in seen:
@@ -114,14 +116,25 @@ def _sync(request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str) -
     ]
 
 
-def heartbeat_command(request: group_pb2.HeartbeatRequest, call_id: CallId) -> c.Heartbeat:
-    """The hot path: no list, and no checks that the core does not make anyway."""
+def heartbeat_command(
+    request: group_pb2.HeartbeatRequest, call_id: CallId, place: str = ""
+) -> c.Heartbeat:
+    """The hot path: no list, and no checks that the core does not make anyway, but one.
+
+    Args:
+        place: of the heartbeat in its request, before the names of its fields.
+    """
+    instance_id = None
+    if request.HasField("group_instance_id"):
+        instance_id = request.group_instance_id
+        if not instance_id:
+            raise Malformed(_empty_instance(request, place))
     return c.Heartbeat(
         call_id=call_id,
         group_id=request.group_id,
         generation=request.generation_id,
         member_id=request.member_id,
-        instance_id=request.group_instance_id if request.HasField("group_instance_id") else None,
+        instance_id=instance_id,
     )
 
 
@@ -134,11 +147,17 @@ def _heartbeat(
 def _heartbeat_batch(
     request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    return [heartbeat_command(heartbeat, new_call_id()) for heartbeat in request.heartbeats]
+    return [
+        heartbeat_command(heartbeat, new_call_id(), f"heartbeats[{index}].")
+        for index, heartbeat in enumerate(request.heartbeats)
+    ]
 
 
 def _leave(request: group_pb2.LeaveGroupRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
-    _refuse(_bad_ids(request, "group_id"))
+    wrong = _bad_ids(request, "group_id")
+    for index, member in enumerate(request.members):
+        wrong += _empty_instance(member, f"members[{index}].")
+    _refuse(wrong)
     members = tuple(
         c.LeavingMember(
             member.member_id,
@@ -154,17 +173,21 @@ def _commit(
     request: group_pb2.OffsetCommitRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
     wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
+    wrong += _empty_instance(request)
     seen: set[tuple[str, int]] = set()
     partitions = []
     for t, topic in enumerate(request.topics):
         for p, partition in enumerate(topic.partitions):
-            field = f"topics[{t}].partitions[{p}].partition_index"
+            place = f"topics[{t}].partitions[{p}]"
+            field = f"{place}.partition_index"
             key = (topic.name, partition.partition_index)
             if partition.partition_index < 0:
                 wrong.append(Violation(field, "must not be negative"))
             if key in seen:
                 wrong.append(Violation(field, "is committed twice"))
             seen.add(key)
+            if partition.committed_offset < 0:
+                wrong.append(Violation(f"{place}.committed_offset", "must not be negative"))
             epoch = _optional(partition, "committed_leader_epoch")
             partitions.append(
                 c.PartitionCommit(
@@ -209,7 +232,8 @@ def _fetch(
 def _report_log_ends(
     request: group_pb2.ReportLogEndsRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    _refuse(_bad_ids(request, "group_id", "member_id", "group_instance_id"))
+    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
+    _refuse(wrong + _empty_instance(request))
     return [
         c.ReportLogEnds(
             call_id=new_call_id(),
@@ -333,6 +357,13 @@ def _bad_ids(message: Any, *fields: str) -> list[Violation]:
         if "\0" in value:
             wrong.append(Violation(field, "must not contain NUL"))
     return wrong
+
+
+def _empty_instance(message: Any, place: str = "") -> list[Violation]:
+    """A static member has a name; a member without one leaves the field out."""
+    if message.HasField("group_instance_id") and not message.group_instance_id:
+        return [Violation(f"{place}group_instance_id", "must not be empty: leave it out")]
+    return []
 
 
 def _negative(message: Any, *fields: str) -> list[Violation]:
