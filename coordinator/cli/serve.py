@@ -147,7 +147,7 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
     patterns = node.settings.metrics_groups.split(",")
     return Metrics(
         stats=node.stats,
-        loop_lag_s=lambda: node.loop_lag_s,
+        loop_lag_s=lambda: node.probe.lag_s,
         calls=server.rpc.answered_calls,
         heartbeats=lambda: server.rpc.heartbeats,
         cluster=node.cluster_stats,

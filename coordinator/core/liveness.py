@@ -6,11 +6,15 @@ member waits in JoinGroup or SyncGroup is spent without consequence, and the ans
 arms a new one. So every path that answers a parked call and keeps the member has to
 go through `reset_session`.
 
+The time in which the node itself did not listen is no silence: a session is that much longer.
+
 Source: KIP-62; Kafka `GroupCoordinator.completeAndScheduleNextHeartbeatExpiration`,
 `MemberMetadata.hasSatisfiedHeartbeat`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from coordinator.core import rebalance
 from coordinator.core.commands import Heartbeat, SessionExpired
@@ -21,6 +25,7 @@ from coordinator.core.identity import check_generation, identify
 from coordinator.core.ids import NO_TIME
 from coordinator.core.membership import evict, reset_session
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
+from coordinator.core.pauses import Pause, paused_since
 from coordinator.core.replies import HeartbeatReply
 
 _ALIVE = HeartbeatReply()
@@ -63,17 +68,27 @@ def beat(
     return now_ms + member.session_timeout_ms
 
 
-def is_alive(member: Member, deadline_ms: int) -> bool:
+def is_alive(member: Member, deadline_ms: int, pauses: Sequence[Pause] = ()) -> bool:
     """True if a member whose deadline has passed is to stay."""
     if member.parked_join is not None:
         return not member.is_new
     if member.parked_sync is not None:
         return True
-    return member.last_heard_ms + member.session_timeout_ms > deadline_ms
+    return _session_end_ms(member, pauses) > deadline_ms
 
 
-def expire_session(group: Group, command: SessionExpired, now_ms: int, out: Outcome) -> None:
-    """A deadline has passed: forget a pending id, remove a silent member, or let it be."""
+def expire_session(
+    group: Group,
+    command: SessionExpired,
+    now_ms: int,
+    out: Outcome,
+    pauses: Sequence[Pause] = (),
+) -> None:
+    """A deadline has passed: forget a pending id, remove a silent member, or let it be.
+
+    Args:
+        pauses: times in which the node did not hear its members.
+    """
     member_id = command.member_id
     if member_id in group.pending_joins:
         group.pending_joins.pop(member_id, None)
@@ -82,13 +97,18 @@ def expire_session(group: Group, command: SessionExpired, now_ms: int, out: Outc
     member = group.members.get(member_id)
     if member is None:
         return
-    if is_alive(member, command.deadline_ms):
+    if is_alive(member, command.deadline_ms, pauses):
         if member.parked_join is None and member.parked_sync is None:
-            # Heard of since the deadline was set: it has a later one.
-            deadline_ms = member.last_heard_ms + member.session_timeout_ms
+            # Heard of since the deadline was set, or the node was not listening: a later one.
+            deadline_ms = _session_end_ms(member, pauses)
             out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
         return
     new = member.is_new and member.parked_join is not None
     cause = EvictionCause.NEW_MEMBER_TIMED_OUT if new else EvictionCause.SESSION_EXPIRED
     evict(group, member, cause, out)
     rebalance.request(group, RebalanceCause.SESSION_EXPIRED, now_ms, out, member=member)
+
+
+def _session_end_ms(member: Member, pauses: Sequence[Pause]) -> int:
+    paused_ms = paused_since(pauses, member.last_heard_ms)
+    return member.last_heard_ms + member.session_timeout_ms + paused_ms

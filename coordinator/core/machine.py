@@ -14,7 +14,7 @@ nothing has to be undone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -82,6 +82,7 @@ from coordinator.core.group import Group, GroupState, Hosts, Member, ParkedCalls
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
+from coordinator.core.pauses import Pause
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.replies import JoinReply
 from coordinator.core.subscriptions import PayloadReader, subscribed_topics
@@ -100,6 +101,8 @@ class GroupMachine:
         self.groups: dict[str, Group] = {}
         self.parked_calls: ParkedCalls = {}
         self.hosts: Hosts = Counter()
+        self.pauses: Sequence[Pause] = ()
+        """Times in which members were not heard, as the last `Tick` had them."""
         self._ids = ids
         self._read_topics = payloads.topics
         self._read_assignment = payloads.partitions
@@ -124,7 +127,11 @@ class GroupMachine:
             CompleteJoinPhase: self._complete_join_phase,
             InitialDelayElapsed: self._initial_delay_elapsed,
             SyncPhaseExpired: self._of_group(rebalance.expire_sync_phase),
-            SessionExpired: self._of_group(liveness.expire_session),
+            SessionExpired: self._of_group(
+                lambda group, c, now_ms, out: liveness.expire_session(
+                    group, c, now_ms, out, self.pauses
+                )
+            ),
             ExpireOffsets: self._expire_offsets,
             AssignmentWritten: self._assignment_written,
             StaticMemberWritten: self._of_group(static_members.replacement_written),

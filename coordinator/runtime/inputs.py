@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.core import commands as c
 from coordinator.core.errors import ErrorCode
+from coordinator.core.pauses import Pause
 from coordinator.shapes import made
 from coordinator.shard import outbox as o
 from coordinator.shard.replicas import FetchEntries
@@ -26,6 +27,7 @@ _KINDS: dict[str, Any] = {
         o.Revive,
         o.Unload,
         FetchEntries,
+        Pause,
     )
 }
 _ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}

@@ -23,7 +23,7 @@ from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.garbage import forget, quiet
-from coordinator.runtime.memory import resident_bytes
+from coordinator.runtime.loop_probe import LoopProbe
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
@@ -55,8 +55,6 @@ MANY_GROUPS = 1_000
 """Of a shard that is let go of, or taken over: worth a look for what can be freed,"""
 FORGET_S = 30.0
 """so long after, when everybody has found the groups where they are now."""
-LAG_PROBE_S = 0.5
-"""How often the event loop's lag and the process's memory are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +88,14 @@ class Node:
         ids: IdSource | None = None,
     ) -> None:
         self.settings = settings
-        self.loop_lag_s = 0.0
-        self.memory_bytes = 0
-        """As of the last half second; 0 where the system does not tell."""
         self._listeners = [watchers.events]
         self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
         self._coordination = coordination
         self._fetch = fetch
         self._clock = clock or AnchoredClock()
+        self.probe = LoopProbe(self._clock)
+        """How well this node listens."""
         self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
         self._recordings = itertools.count(1)
@@ -108,7 +105,6 @@ class Node:
         self._standbys: dict[ShardId, Standby] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._forgetting: asyncio.TimerHandle | None = None
-        self._lag_probe: asyncio.Task[None] | None = None
         # Two loads at once would not be faster, and hold twice the bytes.
         self._turn = asyncio.Semaphore(1)
         self._fixed_view = ClusterView()
@@ -124,7 +120,7 @@ class Node:
             Damaged: what the log holds is not what was written.
             Unavailable, Ambiguous: the store shared with other nodes does not answer.
         """
-        self._lag_probe = asyncio.create_task(self._measure_lag())
+        self.probe.start()
         if self._coordination is None:
             self._fixed_view = self._view_of_shares(host, port)
             loading = (runner.start(self._turn) for runner in self._runners.values())
@@ -151,9 +147,9 @@ class Node:
         """Hand the shards over, answer every parked call so that its client looks elsewhere."""
         if self.cluster is not None:
             await self.cluster.stop(self.settings.drain_timeout_ms / 1000)
-        for waiting in (self._lag_probe, self._forgetting):
-            if waiting is not None:
-                waiting.cancel()
+        self.probe.stop()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         runners, self._runners = self._runners, {}
         stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners.values()]
         await asyncio.gather(*stopping, *self._work)
@@ -247,6 +243,11 @@ class Node:
         """Nodes, and who leads which shard, as far as this node has heard."""
         return self._fixed_view if self.cluster is None else self.cluster.view
 
+    @property
+    def memory_bytes(self) -> int:
+        """As of the last probe; 0 where the system does not tell."""
+        return self.probe.memory_bytes
+
     def is_loaded(self, group_id: str) -> bool:
         """True if the shard of a group is loaded and serves here."""
         runner = self._runners.get(self._shard_of(group_id))
@@ -332,6 +333,7 @@ class Node:
             clock=self._clock,
             watchers=self._watchers,
             on_in_sync=lambda nodes: self._keep_up(shard, nodes),
+            pauses=self.probe.pauses,
         )
 
     def _new_shard(self, shard: ShardId) -> Shard:
@@ -421,11 +423,3 @@ class Node:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-
-    async def _measure_lag(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + LAG_PROBE_S
-            await asyncio.sleep(LAG_PROBE_S)
-            self.loop_lag_s = max(0.0, loop.time() - due)
-            self.memory_bytes = resident_bytes()

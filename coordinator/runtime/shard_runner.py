@@ -26,6 +26,7 @@ from coordinator.core.commands import CallCancelled, Request
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
+from coordinator.core.pauses import Pause
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
 from coordinator.runtime.failures import append_failed
@@ -77,6 +78,7 @@ class ShardRunner:
     Args:
         new_shard: an empty one.
         on_in_sync: told which nodes are in sync when that changes.
+        pauses: times in which the node did not hear its members, as of epoch milliseconds.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class ShardRunner:
         clock: Clock,
         watchers: Watchers,
         on_in_sync: Callable[[frozenset[int]], None] = lambda _: None,
+        pauses: Callable[[int], tuple[Pause, ...]] = lambda _: (),
     ) -> None:
         self.shard_id = shard_id
         self._new_shard = new_shard
         self._log = log
         self._on_in_sync = on_in_sync
+        self._pauses = pauses
         self._clock = clock
         self._watchers = watchers
         self._shard: Shard | None = None
@@ -139,7 +143,7 @@ class ShardRunner:
         self._started = True
         self.term = term
         if self._alarm is None:
-            self._alarm = AsyncTimerDriver(self._clock, lambda _: self._step(Tick()))
+            self._alarm = AsyncTimerDriver(self._clock, self._tick)
         try:
             # What is warm is there at once, and does not wait for what is not.
             async with turn if turn is not None and warm is None else nullcontext():
@@ -309,6 +313,9 @@ class ShardRunner:
 
     def _build(self, loaded: Loaded) -> Warm:
         return Warm.of(self._new_shard(), loaded, self._clock.now_ms())
+
+    def _tick(self, now_ms: int) -> None:
+        self._step(Tick(self._pauses(now_ms)))
 
     def _step(self, event: Input) -> None:
         if self._shard is None:

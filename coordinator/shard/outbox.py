@@ -9,6 +9,7 @@ from coordinator.core.commands import Command
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId
+from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.shard.replicas import FetchedEntries, FetchEntries
@@ -29,7 +30,12 @@ class AppendFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has come to a deadline."""
+    """Time has come to a deadline.
+
+    pauses: times in which the node did not hear its members, in order.
+    """
+
+    pauses: tuple[Pause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

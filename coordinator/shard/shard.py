@@ -184,6 +184,7 @@ class Shard:
             return outbox
         match event:
             case Tick():
+                self.machine.pauses = event.pauses
                 due_ms = self.timer.next_expiration_ms()
                 self._timer_lag_ms = 0 if due_ms is None else max(0, now_ms - due_ms)
                 self.timer.advance_to(now_ms, ADVANCE_SLICE)

@@ -1,0 +1,75 @@
+"""A probe of the event loop, four times a second: is it late, do calls wait, how much memory.
+
+It sleeps on the loop alone, so it is late whenever anything is, also when no timer was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable
+
+from coordinator.core.pauses import Pause
+from coordinator.runtime.local_pauses import LocalPauses
+from coordinator.runtime.memory import resident_bytes
+from timer.clock import Clock
+
+PROBE_S = 0.25
+LAGS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class LoopProbe:
+    """What a node knows of how well it listens.
+
+    Args:
+        clock: epoch milliseconds, monotonic.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._local_pauses = LocalPauses(clock.now_ms())
+        self._task: asyncio.Task[None] | None = None
+        self.queue_age: Callable[[float], float] = lambda now_s: 0.0
+        """Seconds for which the oldest call has waited that is not served yet."""
+        self.queue_age_s = 0.0
+        self.lag_s = 0.0
+        self.lag_counts = [0] * (len(LAGS_S) + 1)
+        """Probes by `LAGS_S`, the last beyond them all."""
+        self.lag_total_s = 0.0
+        self.memory_bytes = 0
+
+    def start(self) -> None:
+        """Begin to probe on the running loop."""
+        self.pauses(self._clock.now_ms())
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """No probe follows."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def pauses(self, now_ms: int) -> tuple[Pause, ...]:
+        """Times in which members were not heard; looks at the clock."""
+        return self._local_pauses.look(now_ms)
+
+    @property
+    def is_paused(self) -> bool:
+        """True while silence is not counted."""
+        return self._local_pauses.is_paused
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds that were not counted as silence, so far."""
+        return self._local_pauses.total_ms / 1000
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + PROBE_S
+            await asyncio.sleep(PROBE_S)
+            self.lag_s = max(0.0, loop.time() - due)
+            self.lag_counts[bisect_left(LAGS_S, self.lag_s)] += 1
+            self.lag_total_s += self.lag_s
+            self.queue_age_s = self.queue_age(loop.time())
+            self._local_pauses.look(self._clock.now_ms(), round(1000 * self.queue_age_s))
+            self.memory_bytes = resident_bytes()

@@ -1,0 +1,127 @@
+"""A session's clock stands still while the node does not listen, and only then."""
+
+from __future__ import annotations
+
+import json
+
+from coordinator.core.commands import Heartbeat
+from coordinator.core.events import MemberEvicted
+from coordinator.core.ids import CallId
+from coordinator.core.pauses import Pause
+from coordinator.runtime.inputs import from_json, to_json
+from coordinator.shard.outbox import Tick
+from tests.shard.desk import Desk
+
+SESSION_MS = 30_000  # Of the desk's members.
+
+
+class PausedDesk(Desk):
+    """Ticks with the pauses that a node has seen."""
+
+    pauses: tuple[Pause, ...] = ()
+
+    def step(self, event) -> None:
+        super().step(Tick(self.pauses) if isinstance(event, Tick) else event)
+
+    def deaths(self) -> list[str]:
+        return [event.member_id for event in self.events if isinstance(event, MemberEvicted)]
+
+
+def stable() -> PausedDesk:
+    """One member, heard of just now."""
+    desk = PausedDesk()
+    joined = desk.join("c")
+    desk.pass_time(3_000)
+    desk.store()
+    desk.sync(joined)
+    desk.store()
+    return desk
+
+
+def beat(desk: PausedDesk, at_ms: int) -> None:
+    desk.pass_time(at_ms - desk.now_ms)
+    (member_id,) = desk.shard.machine.groups["g"].members
+    desk.step(
+        Heartbeat(
+            call_id=CallId(at_ms),
+            group_id="g",
+            member_id=member_id,
+            instance_id=None,
+            generation=1,
+        )
+    )
+
+
+def dies_at(desk: PausedDesk) -> int:
+    """The millisecond in which the member is declared dead."""
+    while not desk.deaths():
+        assert desk.deadline_ms is not None
+        desk.pass_time(desk.deadline_ms - desk.now_ms)
+    return desk.now_ms
+
+
+def test_without_pauses_a_session_ends_when_it_always_did():
+    desk = stable()
+    heard_ms = desk.now_ms
+    assert dies_at(desk) == heard_ms + SESSION_MS
+
+
+def test_a_pause_makes_a_session_that_much_longer_and_no_more():
+    desk = stable()
+    heard_ms = desk.now_ms
+    desk.pauses = (Pause(heard_ms + 1_000, heard_ms + 8_000),)
+    assert dies_at(desk) == heard_ms + SESSION_MS + 7_000
+
+
+def test_two_pauses_add_up():
+    desk = stable()
+    heard_ms = desk.now_ms
+    desk.pauses = (
+        Pause(heard_ms + 1_000, heard_ms + 8_000),
+        Pause(heard_ms + SESSION_MS, heard_ms + SESSION_MS + 2_000),
+    )
+    assert dies_at(desk) == heard_ms + SESSION_MS + 9_000
+
+
+def test_a_pause_that_begins_in_the_grace_of_another_counts_too():
+    desk = stable()
+    heard_ms = desk.now_ms
+    desk.pauses = (Pause(heard_ms + 1_000, heard_ms + 8_000),)
+    desk.pass_time(SESSION_MS)
+    assert not desk.deaths()
+    desk.pauses += (Pause(heard_ms + SESSION_MS + 1_000, heard_ms + SESSION_MS + 3_000),)
+    assert dies_at(desk) == heard_ms + SESSION_MS + 9_000
+
+
+def test_a_pause_before_the_last_beat_does_not_count():
+    desk = stable()
+    desk.pauses = (Pause(desk.now_ms, desk.now_ms + 8_000),)
+    heard_ms = desk.now_ms + 8_000
+    beat(desk, heard_ms)
+    assert dies_at(desk) == heard_ms + SESSION_MS
+
+
+def test_a_beat_in_a_pause_counts_from_then():
+    desk = stable()
+    began_ms = desk.now_ms
+    desk.pauses = (Pause(began_ms, began_ms + 60_000),)
+    beat(desk, began_ms + 50_000)
+    assert dies_at(desk) == began_ms + 50_000 + SESSION_MS + 10_000
+
+
+def test_a_stall_longer_than_the_session_costs_nobody_its_place():
+    desk = stable()
+    heard_ms = desk.now_ms
+    desk.now_ms = heard_ms + 5 * SESSION_MS
+    desk.pauses = (Pause(heard_ms, heard_ms + 6 * SESSION_MS),)
+    desk.step(Tick())
+    assert not desk.deaths()
+    beat(desk, heard_ms + 5 * SESSION_MS + 10)
+    desk.pass_time(SESSION_MS)
+    assert not desk.deaths()
+
+
+def test_a_tick_with_pauses_is_recorded_and_read_back():
+    tick = Tick((Pause(1, 2), Pause(5, 9)))
+    assert from_json(json.loads(json.dumps(to_json(tick)))) == tick
+    assert from_json({"Tick": {}}) == Tick()  # As recorded before there were pauses.
