@@ -41,6 +41,10 @@ TURNED_AWAY = frozenset(
 )
 """What no other node would answer otherwise."""
 
+DROPPED = grpc.StatusCode.CANCELLED
+"""A coordinator with too much to do dropped the call, or stops: it is there, and is to be asked
+again after a pause. Looking for it elsewhere would give it more to do."""
+
 ANSWERED = TURNED_AWAY | {grpc.StatusCode.RESOURCE_EXHAUSTED}
 """The coordinator is there, and has said no."""
 
@@ -106,7 +110,7 @@ class Connection:
                 request, timeout=timeout_s, metadata=metadata or None
             )
         except grpc.aio.AioRpcError as error:
-            if stub is self._stub and error.code() not in ANSWERED:
+            if stub is self._stub and error.code() not in ANSWERED | {DROPPED}:
                 await self.close()
             raise
         except asyncio.CancelledError:

@@ -19,7 +19,7 @@ import grpc
 
 from coordinator.assignors import TopicPartition, by_name
 from coordinator.client.beats import Beater
-from coordinator.client.connection import CALL_TIMEOUT_S, TURNED_AWAY, Connection
+from coordinator.client.connection import CALL_TIMEOUT_S, DROPPED, TURNED_AWAY, Connection
 from coordinator.client.errors import CoordinatorError, FatalError, RebalanceInProgress
 from coordinator.client.events import RebalanceEvent, Revoking, Stopping
 from coordinator.client.log_ends import LogEnds, report_log_ends
@@ -330,7 +330,8 @@ class GroupMember:
                 raise FatalError(error.details() or "", error.code().name) from error
             self._machine.unreachable(self._clock())
             self._tell()
-            todo = Next.REDISCOVER if room_s is None else Next.PAUSE
+            was_dropped = error.code() is DROPPED
+            todo = Next.PAUSE if was_dropped or room_s is not None else Next.REDISCOVER
             if room_s is not None:
                 await self._sleep(room_s)
         self._retrying = todo is not Next.GO_ON

@@ -11,12 +11,14 @@ through. Here it is RESOURCE_EXHAUSTED.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
 from structlog.contextvars import bind_contextvars
+
+from coordinator.service.accept_queue import OWN_QUEUE
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 RefusalSink = Callable[[str, str, str], None]
@@ -55,6 +57,17 @@ class CheckedServer(grpc.aio.Server):
                 for handler in generic_rpc_handlers
             )
         )
+
+    def add_registered_method_handlers(
+        self,
+        service_name: str,
+        method_handlers: Mapping[str, Handler],
+    ) -> None:
+        """Give some methods queues of their own. Their handlers are the generic ones, checked."""
+        # Any: gRPC's types have no None here, with which it looks among the generic ones.
+        own: dict[str, Any] = dict.fromkeys(name for name in method_handlers if name in OWN_QUEUE)
+        if own:
+            self._server.add_registered_method_handlers(service_name, own)
 
     def add_insecure_port(self, address: str) -> int:
         """See `grpc.aio.Server`."""

@@ -55,7 +55,8 @@ class GatedServer:
         self._server.add_generic_rpc_handlers(gated)
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """Generated code says everything twice; grpc.aio takes the other."""
+        """See `CheckedServer`: which methods have queues of their own; none is handled past us."""
+        self._server.add_registered_method_handlers(service, handlers)
 
 
 class _Handlers(grpc.GenericRpcHandler):

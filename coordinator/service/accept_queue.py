@@ -1,0 +1,134 @@
+"""Calls that gRPC holds until the event loop takes them up: how many, how long, in which queues.
+
+What gRPC does, as measured on grpcio 1.85. A call whose headers have been read waits in a queue of
+gRPC's own, in memory (7-13 KiB), first come first served, until `grpc.aio` asks for the next one.
+It asks for one at a time, and a call taken up costs at least 170 us, also if its client has given
+up meanwhile. So a long queue feeds on itself: it makes calls late, and late calls are repeated.
+
+What is done about it:
+
+* The calls by which members stay alive and leave have queues of their own (`OWN_QUEUE`), which
+  gRPC gives to registered methods. Each time round, one call of every queue is taken up: behind
+  20,000 joins a heartbeat waits for one of them, and not for all. (grpcio 1.75 does not know
+  registered methods on asyncio: there all share one queue.)
+* A queue is bounded, to what can be answered in a heartbeat interval with a quarter of a core
+  (`max_pending_requests`), and a call that has waited for `QUEUE_LIMIT_S` is dropped by gRPC itself
+  and costs nothing: its member has beaten again since, or will. Clients see CANCELLED in both
+  cases, and try again. So what is served is at most that old, and the newest sign of life counts.
+* How long calls wait is estimated here, from gRPC's own count of calls (channelz) and ours: gRPC
+  does not tell how old a call is that it hands over.
+
+Known weakness: a queue of constant length, in which all calls wait equally long and none is lost,
+shows as empty after a few seconds. They wait less than `QUEUE_LIMIT_S` then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+import grpc
+
+QUEUE_LIMIT_S = 3
+"""The usual heartbeat interval. gRPC takes whole seconds."""
+
+OWN_QUEUE = frozenset(
+    {"FindCoordinator", "Heartbeat", "HeartbeatBatch", "HeartbeatStream", "LeaveGroup"}
+)
+"""Methods that do not wait behind others. A few: each queue costs 0.5 us a call of any kind."""
+
+SAMPLES = 4 * (QUEUE_LIMIT_S + 1)
+"""Samples that are kept: at four a second, a second more than a call can wait."""
+
+
+class Backlog:
+    """How many calls wait and for how long, from counts of calls begun and of those taken up.
+
+    Calls that gRPC has dropped are among those begun, and nobody counts them. The difference of
+    the two counts falls back to their number whenever the queue is empty: its lowest value of the
+    last samples is taken for it.
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
+        self.waiting = 0
+        self.age_s = 0.0
+        self.dropped = 0
+        """Calls that were never taken up: so many at least."""
+
+    def sample(self, now_s: float, begun: int, taken: int) -> None:
+        """Note the counts of this moment.
+
+        Args:
+            now_s: seconds of any clock that does not go back.
+            begun: calls whose headers were read. taken: calls that the event loop has taken up.
+        """
+        self._samples.append((now_s, begun, taken))
+        lost = min(begun - taken for _, begun, taken in self._samples)
+        for then_s, begun_then, _ in self._samples:
+            if now_s - then_s > QUEUE_LIMIT_S:  # By now they were taken up or dropped.
+                self.dropped = max(self.dropped, begun_then - taken)
+        self.waiting = begun - taken - lost
+        # First come, first served: the oldest came after all that were taken up or lost.
+        first_s = next(
+            (then_s for then_s, begun_then, _ in self._samples if begun_then > taken + lost), now_s
+        )
+        self.age_s = now_s - first_s
+
+
+class AcceptQueue(grpc.GenericRpcHandler):
+    """Counts the calls that a server takes up, beside those that gRPC has begun.
+
+    It is to be added to the server as its first handler, and knows no method.
+
+    Args:
+        before: `newest_server()` before the server was made.
+    """
+
+    def __init__(self, before: int) -> None:
+        newest = newest_server()
+        self._server = newest if newest != before else 0
+        self._taken = 0
+        self.backlog = Backlog()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
+        """Count a call; another handler knows the method."""
+        self._taken += 1
+
+    def look(self, now_s: float) -> float:
+        """Seconds for which the oldest call has waited, as far as can be told."""
+        begun = _calls_begun(self._server)
+        if begun is None:
+            return 0.0
+        self.backlog.sample(now_s, begun, self._taken)
+        return self.backlog.age_s
+
+
+def newest_server() -> int:
+    """The number that gRPC has given to the last server of this process; 0: none is known."""
+    found, start = 0, 0
+    while True:
+        page = _channelz("channelz_get_servers", start)
+        for server in page.get("server", ()):
+            found = max(found, int(server["ref"]["serverId"]))
+        if page.get("end", True) or not page.get("server"):
+            return found
+        start = found + 1
+
+
+def _calls_begun(server: int) -> int | None:
+    data = _channelz("channelz_get_server", server).get("server", {}).get("data")
+    return None if not server or data is None else int(data.get("callsStarted", 0))
+
+
+def _channelz(name: str, number: int) -> dict[str, Any]:  # Any: JSON.
+    """What gRPC tells of itself; empty where it does not. 150 us."""
+    # As grpcio-channelz, the public package, has it.
+    from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+    ask = getattr(cygrpc, name, None)
+    try:
+        return dict(json.loads(ask(number))) if ask is not None else {}
+    except ValueError:
+        return {}
