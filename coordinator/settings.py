@@ -200,10 +200,10 @@ class Settings(GroupConfig):
     """Calls that one connection may have under way, parked ones among them; more wait at the
     client. All members of a process that share a connection must fit."""
 
-    max_pending_requests: int = 2_500
-    """Calls that gRPC may hold before they are taken up, in each of its queues: what a quarter of a
-    core answers in a heartbeat interval. Those beyond get CANCELLED and have to be repeated. Four
-    times as many joins, syncs, commits and questions may then wait for their turn."""
+    max_pending_requests: int = 10_000
+    """Calls that gRPC may hold before they are taken up, in each of its queues: what a core answers
+    in a heartbeat interval, and a burst of joins. Those beyond get CANCELLED, and may be repeated. As
+    many joins, syncs, commits and questions may then wait for their turn."""
 
     drain_timeout_ms: int = 10_000
     """How long a stop waits for the last answers to leave."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import grpc
 
+from coordinator.client.connection import DROPPED
+from coordinator.client.retry import BackOff
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -125,14 +127,14 @@ class Fleet:
         ]
         synced = await asyncio.gather(
             *(
-                stub.SyncGroup(
+                _until_served(
+                    stub.SyncGroup,
                     pb.SyncGroupRequest(
                         group_id=group_id,
                         generation_id=answer.generation_id,
                         member_id=answer.member_id,
                         assignments=everyone if answer.leader == answer.member_id else (),
                     ),
-                    timeout=JOIN_TIMEOUT_S,
                 )
                 for stub, answer in zip(stubs, joined, strict=True)
             )
@@ -272,10 +274,10 @@ class Fleet:
         self, stub: Any, group_id: str, member_id: str = "", *, two_phase: bool = True
     ) -> pb.JoinGroupResponse:
         request = join(group_id, two_phase=two_phase, member_id=member_id)
-        answer = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
+        answer = await _until_served(stub.JoinGroup, request)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             request.member_id = answer.member_id
-            answer = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
+            answer = await _until_served(stub.JoinGroup, request)
         response: pb.JoinGroupResponse = answer
         return response
 
@@ -317,6 +319,18 @@ def _heartbeat_of(member: _Member) -> pb.HeartbeatRequest:
 
 def _refused(answer: pb.HeartbeatBatchResponse) -> int:
     return sum(beat.error_code != ErrorCode.NONE for beat in answer.heartbeats)
+
+
+async def _until_served(call: Callable[..., Awaitable[Any]], request: Any) -> Any:
+    """The answer, again after a pause where a coordinator with too much to do drops the call."""
+    back_off = BackOff(random.random)
+    while True:
+        try:
+            return await call(request, timeout=JOIN_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not DROPPED:
+                raise
+        await asyncio.sleep(back_off.next_s())
 
 
 async def _beat_all(

@@ -11,15 +11,16 @@ What is done about it:
   gRPC gives to registered methods. Each time round, one call of every queue is taken up: behind
   20,000 joins a heartbeat waits for one of them, and not for all. (grpcio 1.75 does not know
   registered methods on asyncio: there all share one queue.)
-* A queue is bounded, to what can be answered in a heartbeat interval with a quarter of a core
-  (`max_pending_requests`), and a call that has waited for `QUEUE_LIMIT_S` is dropped by gRPC itself
-  and costs nothing: its member has beaten again since, or will. Clients see CANCELLED in both
-  cases, and try again. So what is served is at most that old, and the newest sign of life counts.
+* A queue is bounded. In calls, by what a core answers in a heartbeat interval
+  (`max_pending_requests`), which bounds memory too. And in time: a call that has waited for
+  `QUEUE_LIMIT_S` is dropped by gRPC itself and costs nothing, however little of a core there is.
+  Clients see CANCELLED in both cases, and repeat the call.
 * How long calls wait is estimated here, from gRPC's own count of calls (channelz) and ours: gRPC
   does not tell how old a call is that it hands over.
 
-Known weakness: a queue of constant length, in which all calls wait equally long and none is lost,
-shows as empty after a few seconds. They wait less than `QUEUE_LIMIT_S` then.
+Known weaknesses: gRPC takes the oldest call first, so under a lasting overload of heartbeats alone
+the ones served are the oldest. And a queue of constant length, in which all calls wait equally
+long and none is lost, shows as empty after some seconds. They wait less than `QUEUE_LIMIT_S` then.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from typing import Any
 
 import grpc
 
-QUEUE_LIMIT_S = 3
-"""The usual heartbeat interval. gRPC takes whole seconds."""
+QUEUE_LIMIT_S = 10
+"""Whole seconds. No member waits longer for the answer to a heartbeat: it has made another. Less
+would cost joins, which wait for longer, where a burst of them meets a busy machine."""
 
 OWN_QUEUE = frozenset(
     {"FindCoordinator", "Heartbeat", "HeartbeatBatch", "HeartbeatStream", "LeaveGroup"}

@@ -19,19 +19,26 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.replies import HeartbeatReply, Reply
 from coordinator.runtime.node import Node
 from coordinator.service import statuses, translate
+from coordinator.service.admission_queue import Drop
 from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
-from coordinator.service.limits import Exhausted, Limits
+from coordinator.service.limits import RETRY_S, Exhausted, Limits
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
+from coordinator.service.turns import Turns
 from coordinator.v1 import group_pb2
 
 Response = TypeVar("Response", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
 
+TURN_S = 0.001
+"""What a turn takes, for telling a client when to try again."""
+
 TIMED_HEARTBEATS = 64
 """One heartbeat of so many is timed: the path is too short to read a clock each time."""
 
+AHEAD = frozenset({"LeaveGroup"})
+"""Calls that `answer` serves without a turn: whoever leaves makes room for others."""
 
 ALIVE = group_pb2.HeartbeatResponse()
 """What nearly every heartbeat is answered, made once. Nobody may write into it."""
@@ -69,6 +76,7 @@ class Rpc:
         """Those that came in batches."""
         self.limits = Limits(node.settings, node)
         per_second = node.settings.max_requests_per_second
+        self.turns = Turns(node.settings.max_pending_requests, time.monotonic)
         self._throttle = Throttle(per_second, time.monotonic) if per_second else None
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
@@ -94,6 +102,19 @@ class Rpc:
             most = self.node.settings.max_requests_per_second
             message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
             await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
+
+    async def _take_turn(self, name: str, context: Context) -> None:
+        """Wait until it is the caller's turn; the call may end here."""
+        caller = CALLER.get() or context.peer()
+        drop = await self.turns.take(caller, name, context.time_remaining())
+        if drop is None:
+            return
+        if drop is Drop.FULL:
+            waiting = len(self.turns.queue)
+            message = f"{waiting} calls wait for their turn, and {caller} has its share of them"
+            await self.turn_away(name, context, Exhausted(message, max(RETRY_S, waiting * TURN_S)))
+        self.calls[(name, "DEADLINE_EXCEEDED")] += 1
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits for the answer")
 
     async def turn_away(self, name: str, context: Context, error: Exhausted) -> NoReturn:
         """End a call for which there is no room."""
@@ -159,11 +180,13 @@ class Rpc:
     async def answer(self, request: Message, context: Context, kind: type[Response]) -> Response:
         """The response to any request of GroupCoordinator or GroupAdmin."""
         name = type(request).__name__.removesuffix("Request")
+        await self.admit(name, context)
+        if name not in AHEAD:
+            await self._take_turn(name, context)
         try:
             commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
         except translate.Malformed as malformed:
             await self.malformed(name, context, malformed)
-        await self.admit(name, context)
         try:
             for command in commands:
                 self.limits.check(command)

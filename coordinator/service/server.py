@@ -151,7 +151,7 @@ class CoordinatorServer:
         await self._server.stop(grace_s)
 
     def _queue_age_s(self, now_s: float) -> float:
-        return self.accept_queue.look(now_s)
+        return max(self.accept_queue.look(now_s), self.rpc.turns.age_s())
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         tls = None if self._security is None else self._security.tls

@@ -1,0 +1,116 @@
+"""Whose call is served next: callers take turns, so that one cannot keep the others waiting.
+
+Joins, syncs, commits and questions of admins cost some 500 us each, and one caller may send
+thousands at once. Each caller has a line of its own here, first come first served, and the lines
+take turns, a call each. Heartbeats, leaving and finding the coordinator are not queued: they go
+ahead of all of these.
+
+A call whose client no longer waits is dropped when its turn comes, before it is even translated.
+When there is no room, callers with their share of it or more are refused, and those with less are
+let in: so there are never more than twice as many calls as there is room for.
+
+Nothing here waits, and nothing knows gRPC: `turns.py` does.
+
+Source: deficit round robin (Shreedhar & Varghese 1995), with a quantum of one call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Drop(Enum):
+    """Why a call was not served."""
+
+    DEADLINE = "deadline"
+    """Its deadline had passed when its turn came."""
+    GONE = "gone"
+    """Its client gave up before its turn."""
+    FULL = "full"
+    """There was no room, and its caller had its share of it."""
+
+
+@dataclass(slots=True, eq=False)
+class WaitingCall:
+    """A call that waits for its turn. `decide` is called once: None means that it is its turn."""
+
+    caller: str
+    kind: str
+    came_s: float
+    deadline_s: float
+    decide: Callable[[Drop | None], None]
+    is_over: bool = False
+
+
+class AdmissionQueue:
+    """Lines of callers.
+
+    Args:
+        most: calls that may wait at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # The first caller has the next turn. No line is empty.
+        self._lines: OrderedDict[str, deque[WaitingCall]] = OrderedDict()
+        self.kinds: Counter[str] = Counter()
+        """Calls that wait, by kind."""
+        self.dropped: Counter[Drop] = Counter()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def add(self, call: WaitingCall) -> None:
+        """Put a call at the end of its caller's line, or refuse it."""
+        line = self._lines.get(call.caller)
+        lines = len(self._lines) + (line is None)
+        if self._waiting >= self._most and line is not None and len(line) * lines >= self._most:
+            call.is_over = True
+            self.dropped[Drop.FULL] += 1
+            call.decide(Drop.FULL)
+            return
+        if line is None:
+            line = self._lines[call.caller] = deque()
+        line.append(call)
+        self._waiting += 1
+        self.kinds[call.kind] += 1
+
+    def admit_next(self, now_s: float) -> bool:
+        """Tell the call whose turn it is; calls that nobody waits for are dropped on the way.
+
+        Returns:
+            False if no call waits.
+        """
+        while self._lines:
+            caller, line = self._lines.popitem(last=False)
+            call = line.popleft()
+            if line:
+                self._lines[caller] = line  # At the end: all others have their turns first.
+            if call.is_over:
+                continue
+            late = call.deadline_s <= now_s
+            self._end(call, Drop.DEADLINE if late else None)
+            call.decide(Drop.DEADLINE if late else None)
+            if not late:
+                return True
+        return False
+
+    def withdraw(self, call: WaitingCall) -> None:
+        """The client of a call that waits has given up. Its place is skipped later."""
+        if not call.is_over:
+            self._end(call, Drop.GONE)
+
+    def oldest_s(self, now_s: float) -> float:
+        """Seconds for which the first of any line has waited."""
+        return max((now_s - line[0].came_s for line in self._lines.values()), default=0.0)
+
+    def _end(self, call: WaitingCall, drop: Drop | None) -> None:
+        call.is_over = True
+        self._waiting -= 1
+        self.kinds[call.kind] -= 1
+        if drop is not None:
+            self.dropped[drop] += 1
