@@ -148,6 +148,7 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
     return Metrics(
         stats=node.stats,
         loop_lag_s=lambda: node.probe.lag_s,
+        overload=server.overload_stats,
         calls=server.rpc.answered_calls,
         heartbeats=lambda: server.rpc.heartbeats,
         cluster=node.cluster_stats,

@@ -37,6 +37,7 @@ from coordinator.observe.gauges import (
 )
 from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
+from coordinator.observe.overload_gauges import OverloadGauges, OverloadStats
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 from coordinator.observe.security_gauges import Secured, SecurityGauges
 
@@ -52,6 +53,7 @@ class Metrics:
         calls: answered calls by (request, gRPC status).
         heartbeats: how many have been answered, alone or in batches.
         cluster, pauses: this node's place, and the garbage collector's; None: it is not told.
+        overload: how well the node keeps up; None: it is not told.
         security: certificate, refusals, reloads; None: they are not told.
         groups: patterns of the groups with series of their own. group_stats: their numbers.
     """
@@ -65,6 +67,7 @@ class Metrics:
         heartbeats: Callable[[], int] = lambda: 0,
         cluster: Callable[[], Cluster] | None = None,
         pauses: Pauses | None = None,
+        overload: Callable[[], OverloadStats] | None = None,
         security: Secured | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStats = lambda _: (),
@@ -125,6 +128,8 @@ class Metrics:
             self.registry.register(ClusterGauges(cluster))
         if pauses is not None:
             self.registry.register(PauseHistogram(pauses))
+        if overload is not None:
+            self.registry.register(OverloadGauges(overload))
         if security is not None:
             self.registry.register(SecurityGauges(security))
         if self._listed_groups is not None:

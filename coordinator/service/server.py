@@ -9,6 +9,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from coordinator.observe.overload_gauges import OverloadStats
+from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
 from coordinator.service.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
@@ -129,6 +131,20 @@ class CoordinatorServer:
         """HOST:PORT by which others reach this node."""
         host, port = self._advertised
         return f"{host}:{port}"
+
+    def overload_stats(self) -> OverloadStats:
+        """How well this node keeps up. Any thread may ask."""
+        probe, turns = self.node.probe, self.rpc.turns
+        backlog = self.accept_queue.backlog
+        return OverloadStats(
+            queue_age_s=probe.queue_age_s,
+            waiting={"not taken up": backlog.waiting, **turns.waiting},
+            dropped={"not taken up": backlog.dropped, **turns.dropped},
+            lags_s=LAGS_S,
+            lag_counts=tuple(probe.lag_counts),
+            lag_total_s=probe.lag_total_s,
+            paused_s=probe.paused_s,
+        )
 
     async def load(self) -> None:
         """Load every shard, or join the other nodes; healthy once that is done.

@@ -264,6 +264,18 @@ INTERNALS = (
                 about="Everything is late by so much, heartbeats too.",
             ),
             Panel(
+                "Age of the oldest call that waits",
+                {"{{instance}}": "coordinator_queue_age_seconds"},
+                unit="s",
+                about="Above a second the node does not keep up, and counts nobody's silence.",
+            ),
+            Panel(
+                "Calls that were not served, by reason",
+                {"{{instance}} {{reason}}": "rate(coordinator_dropped_calls_total"
+                 "[$__rate_interval])"},
+                unit="ops",
+            ),
+            Panel(
                 "Collections of garbage, p99",
                 {"generation {{generation}}":
                  quantile(0.99, "coordinator_gc_pause_seconds", "generation")},

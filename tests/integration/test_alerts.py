@@ -48,6 +48,7 @@ FIRES = {
         "20m",
     ),
     "CoordinatorLoopBlocked": ([(f"coordinator_event_loop_lag_seconds{{{ON}}}", "0.4x10")], "5m"),
+    "CoordinatorQueueOld": ([(f"coordinator_queue_age_seconds{{{ON}}}", "2x10")], "5m"),
     "CoordinatorRebalancesOften": (
         [
             (f'coordinator_rebalances_total{{cause="member left",{ON}}}', "0+20x60"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.metrics import Metrics
+from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import ClusterStats
 from coordinator.shard.stats import GroupStats, ShardStats
@@ -33,6 +34,7 @@ def everything() -> Metrics:
         calls=lambda: {("JoinGroup", "OK"): 1},
         cluster=lambda: ClusterStats({"leading": 1}, 1, 0, False),
         pauses=ShortPauses(),
+        overload=lambda: OverloadStats(1, {"JoinGroup": 1}, {"full": 1}, (1,), (1, 0), 1, 1),
         groups=["g"],
         group_stats=lambda _: [group],
     )
