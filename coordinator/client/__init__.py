@@ -22,6 +22,7 @@ from coordinator.client.errors import (
     Unavailable,
 )
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.holdings import Holding
 from coordinator.client.machine import MemberConfig
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.session import GroupMember
@@ -37,6 +38,7 @@ __all__ = [
     "Credentials",
     "FatalError",
     "GroupMember",
+    "Holding",
     "Lost",
     "MemberConfig",
     "OffsetAndMetadata",

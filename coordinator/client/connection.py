@@ -178,12 +178,13 @@ class Connection:
             await channel.close()
 
     async def ask(
-        self, method: str, request: Any, codes_of: Callable[[Any], set[int]]
+        self, method: str, make_request: Callable[[], Any], codes_of: Callable[[Any], set[int]]
     ) -> tuple[Any, bool]:
         """An answer that is final, however often the coordinator moves or is away meanwhile.
 
         Args:
             method: the stub's.
+            make_request: called for each attempt; what it raises ends the asking.
             codes_of: the error codes in an answer.
         Returns:
             The answer, and whether an earlier attempt may have arrived too.
@@ -195,6 +196,7 @@ class Connection:
         give_up_ms = self._clock() + int(GIVE_UP_S * 1000)
         repeated = False
         while True:
+            request = make_request()
             try:
                 response = await self.call(method, request, CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:

@@ -12,12 +12,16 @@ through in a test.
 An eager assignor gives everything back before it joins again. A cooperative one joins
 with what it has, and only then gives back what the new assignment takes away.
 
+The owner may be behind: it hears with `hand_out`. Its commits count for the holdings it knows
+(`holdings.py`), and are refused here once those have ended. What it was never told of is given
+back without asking it. What it did not give back in time it hears as `Lost`.
+
 Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -37,8 +41,10 @@ from coordinator.assignors.consumer_protocol import (
     encode_previous_assignment,
     encode_subscription,
 )
-from coordinator.client.errors import FatalError
+from coordinator.client.errors import FatalError, RebalanceInProgress, StaleMember
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.holdings import MEMBERSHIP, Holding, Holdings
+from coordinator.client.offsets import Commit, commit_topics, judge_commit
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
@@ -83,8 +89,9 @@ class MemberConfig:
     """A member's settings; times in milliseconds.
 
     `topics` maps each topic to its number of partitions, which counts while this member
-    leads. `max_poll_interval_ms` is the longest time without a `poll` before the member
-    leaves of its own accord; None: never.
+    leads. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
+    member leaves of its own accord, so that a worker that hangs does not hold its partitions
+    for ever; None: never.
     """
 
     group_id: str
@@ -95,14 +102,14 @@ class MemberConfig:
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int | None = None
+    max_poll_interval_ms: int | None = 300_000
     protocol_type: str = "consumer"
     rack: str | None = None
 
 
 @dataclass(slots=True)
 class MemberMachine:
-    """One member. `events` collects what its owner is to be told."""
+    """One member. `events` collects what its owner is to be told by `hand_out`."""
 
     config: MemberConfig
     phase: Phase = Phase.JOINING
@@ -113,6 +120,8 @@ class MemberMachine:
     events: list[RebalanceEvent] = field(default_factory=list)
     failure: FatalError | None = None
     revoke_until_ms: int = 0
+    holdings: Holdings = field(default_factory=Holdings)
+    _revoking_is_told: bool = False
     _last_heard_ms: int = 0
     _protocol_name: str = ""
     _members: Sequence[pb.JoinGroupResponse.Member] = ()
@@ -204,6 +213,75 @@ class MemberMachine:
             ],
         )
 
+    # --- Commits ---
+
+    def begin_commit(
+        self,
+        commit: Commit,
+        holdings: Collection[Holding] | None,
+        now_ms: int,
+    ) -> frozenset[Holding]:
+        """What a commit counts for, from now until it is answered.
+
+        Args:
+            holdings: those it was brought along with; None: those of the last `hand_out`.
+        Raises:
+            StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
+        """
+        self.pass_deadlines(now_ms)
+        commit.check()
+        return self.holdings.claim(commit.offsets.keys(), holdings)
+
+    def commit_request(
+        self, commit: Commit, claimed: frozenset[Holding], now_ms: int
+    ) -> pb.OffsetCommitRequest:
+        """An OffsetCommit of the newest generation.
+
+        Raises:
+            StaleMember: a holding has ended, though its partition may be held again.
+        """
+        self.pass_deadlines(now_ms)
+        self.holdings.check(claimed)
+        return pb.OffsetCommitRequest(
+            group_id=self.config.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.config.instance_id,
+            topics=commit_topics(commit.offsets, commit.expected),
+            atomic=commit.atomic,
+            manifest=commit.manifest,
+        )
+
+    def commit_answered(
+        self,
+        commit: Commit,
+        claimed: frozenset[Holding],
+        sent: pb.OffsetCommitRequest,
+        response: pb.OffsetCommitResponse,
+        *,
+        repeated: bool,
+        now_ms: int,
+    ) -> bool:
+        """True if it is stored; False: to be repeated when the member has its assignment.
+
+        A cooperative round takes nothing from a holding that lasts, so that a commit is not
+        refused because of one.
+
+        Raises:
+            RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
+        """
+        try:
+            judge_commit(response, commit.offsets, repeated=repeated)
+        except (RebalanceInProgress, StaleMember) as refusal:
+            if isinstance(refusal, RebalanceInProgress) and self.phase is Phase.STABLE:
+                if sent.generation_id == self.generation:
+                    self._rebalance(now_ms)
+            moved = self.is_between_assignments or sent.generation_id != self.generation
+            if moved and all(map(self.holdings.lasts, claimed)):
+                return False
+            raise
+        return True
+
     # --- Answers ---
 
     def join_answered(self, response: pb.JoinGroupResponse) -> Next:
@@ -241,17 +319,17 @@ class MemberMachine:
         new = given - self.assignment
         kept = self.assignment & given
         self.phase = Phase.STABLE
+        self.assignment = kept | new
+        news = new if self._is_cooperative else given
+        if not self._is_cooperative:
+            self._unsay(Assigned)
+        if news or not self._is_cooperative or not self.holdings.are_of_a_member:
+            self.events.append(Assigned(news, self.generation))
+        begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
+        self.holdings.begin(begun, self.generation)
         if taken:
             # Only a cooperative assignor gets here with something in hand.
-            self.assignment = kept | new
-            if new:
-                self.events.append(Assigned(frozenset(new), self.generation))
-            self._revoke(frozenset(taken), now_ms)
-            return Next.GO_ON
-        self.assignment = given
-        self.events.append(
-            Assigned(frozenset(new) if self._is_cooperative else given, self.generation)
-        )
+            self._revoke(taken, now_ms)
         return Next.GO_ON
 
     def beat_answered(self, response: pb.HeartbeatResponse, sent_at_ms: int, now_ms: int) -> Next:
@@ -266,47 +344,67 @@ class MemberMachine:
             return Next.GO_ON
         return self._refused(code, response.error_message)
 
-    def rebalance_noticed(self, now_ms: int) -> None:
-        """A commit was refused because the group is rebalancing."""
-        if self.phase is Phase.STABLE:
-            self._rebalance(now_ms)
-
     # --- The owner's doings, and time ---
 
-    def revoked(self) -> None:
-        """The owner has finished with what was being revoked: join again."""
-        if self.phase is Phase.REVOKING:
-            self.assignment -= self._giving_back
-            self._giving_back = _NOTHING
-            self.phase = Phase.JOINING
+    def polled(self, now_ms: int) -> bool:
+        """The owner is here: it has finished with what it was told is being revoked.
 
-    def tick(self, now_ms: int, last_poll_ms: int) -> str | None:
-        """Look at the clock. A text is the reason to leave the group with.
+        Returns:
+            True if the machine has moved on.
+        """
+        phase = self.phase
+        self.pass_deadlines(now_ms)
+        if self.phase is Phase.REVOKING and self._revoking_is_told:
+            self._give_back("it was given back")
+        if self.phase is Phase.IDLE:
+            self.phase = Phase.JOINING
+        return self.phase is not phase
+
+    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
+        """What the owner has not heard yet. From here on it holds what it hears of."""
+        self.pass_deadlines(now_ms)
+        events, self.events = self.events, []
+        self.holdings.hand_out()
+        self._revoking_is_told = self.phase is Phase.REVOKING
+        return events
+
+    def pass_deadlines(self, now_ms: int) -> None:
+        """End what the clock ends: a session, a revocation that its owner did not answer.
 
         The session ends here before it can end at the coordinator: it is counted from
         when the last answered heartbeat was *sent*.
         """
-        if self.phase is Phase.REVOKING and now_ms >= self.revoke_until_ms:
-            self.revoked()
-        if self.phase in (Phase.STABLE, Phase.REVOKING):
-            if now_ms >= self.session_ends_ms:
-                self._lose("the coordinator has not answered for a whole session timeout")
-                self.member_id = ""
-                return None
-        limit_ms = self.config.max_poll_interval_ms
-        if limit_ms is not None and self.phase not in (Phase.IDLE, Phase.STOPPED):
-            if now_ms - last_poll_ms > limit_ms:
-                reason = f"no progress for {now_ms - last_poll_ms} ms, more than {limit_ms}"
-                self._lose(reason)
-                self.phase = Phase.IDLE
-                return reason
-        return None
+        if self.phase in (Phase.STABLE, Phase.REVOKING) and now_ms >= self.session_ends_ms:
+            self._lose("the coordinator has not answered for a whole session timeout")
+            self.member_id = ""
+        elif self.phase is Phase.REVOKING and now_ms >= self.revoke_until_ms:
+            reason = "it was not given back before the deadline of its revocation"
+            lost = self.holdings.known(self._giving_back)
+            self._give_back(reason)
+            if lost:
+                self.events.append(Lost(lost, reason))
+
+    def tick(self, now_ms: int, last_poll_ms: int) -> str | None:
+        """Look at the clock. A text is the reason to leave the group with."""
+        self.pass_deadlines(now_ms)
+        limit_ms, waited_ms = self.config.max_poll_interval_ms, now_ms - last_poll_ms
+        if limit_ms is None or self.phase in (Phase.IDLE, Phase.STOPPED) or waited_ms <= limit_ms:
+            return None
+        reason = f"no progress: no poll for {waited_ms} ms; max_poll_interval_ms is {limit_ms}"
+        self._lose(reason)
+        self.phase = Phase.IDLE
+        return reason
 
     def unreachable(self, now_ms: int) -> None:
         """No coordinator answers: what is held is safe for the rest of the session only."""
         if self.phase in (Phase.JOINING, Phase.SYNCING) and self.assignment:
             if now_ms >= self.session_ends_ms:
                 self._lose("no coordinator has answered for a whole session timeout")
+
+    @property
+    def is_between_assignments(self) -> bool:
+        """True while a generation is being joined."""
+        return self.phase in (Phase.JOINING, Phase.SYNCING)
 
     @property
     def session_ends_ms(self) -> int:
@@ -317,11 +415,6 @@ class MemberMachine:
         """The group has been left: it does not know this member any more."""
         self.member_id = ""
         self.generation = -1
-
-    def resume(self) -> None:
-        """The owner is back after it made no progress."""
-        if self.phase is Phase.IDLE:
-            self.phase = Phase.JOINING
 
     def stop(self, reason: str) -> None:
         """The end: partitions still held are lost."""
@@ -347,10 +440,40 @@ class MemberMachine:
             self._revoke(self.assignment, now_ms)
 
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
-        self._giving_back = partitions
+        """Have the owner give partitions back; what it does not know of goes at once."""
+        known = self.holdings.known(partitions)
+        self._giving_back = partitions - known
+        self._give_back("it was taken away before a poll handed it out")
+        if not known:
+            return
+        self._giving_back = known
         self.revoke_until_ms = now_ms + self.config.rebalance_timeout_ms // 2
         self.phase = Phase.REVOKING
-        self.events.append(Revoking(partitions, self.revoke_until_ms))
+        self._revoking_is_told = False
+        self.events.append(Revoking(known, self.revoke_until_ms))
+
+    def _give_back(self, reason: str) -> None:
+        """What was being revoked is the member's no more: join again."""
+        self._withdraw(self._giving_back)
+        self.holdings.end(self._giving_back, reason)
+        self.assignment -= self._giving_back
+        self._giving_back = _NOTHING
+        self.phase = Phase.JOINING
+
+    def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
+        """Do not tell the owner that it has these, or is to give them back: neither holds."""
+        events, self.events = self.events, []
+        for event in events:
+            if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
+                left = event.partitions - partitions
+                if left:
+                    self.events.append(replace(event, partitions=left))
+            else:
+                self.events.append(event)
+
+    def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
+        """Events that the owner has not heard, and that do not hold any more."""
+        self.events = [event for event in self.events if not isinstance(event, kinds)]
 
     def _refused(self, code: int, message: str) -> Next:
         name = ErrorCode.Name(ErrorCode.ValueType(code))
@@ -372,7 +495,9 @@ class MemberMachine:
         return Next.REDISCOVER if code in _REDISCOVER else Next.PAUSE
 
     def _lose(self, reason: str) -> None:
-        lost = self.assignment | self._giving_back
+        lost = self.holdings.known(self.assignment | self._giving_back)
+        self.holdings.end_all(reason)
+        self._unsay(Assigned, Revoking)
         self.assignment = self._giving_back = _NOTHING
         if lost:
             self.events.append(Lost(lost, reason))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.assignors import TopicPartition
@@ -37,6 +37,38 @@ class OffsetAndMetadata:
 
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What the owner wants stored. `expected`: what must be stored now, by partition; -1: none."""
+
+    offsets: Offsets
+    expected: Mapping[TopicPartition, int] = field(default_factory=dict)
+    atomic: bool = False
+    manifest: bytes = b""
+
+    def check(self) -> None:
+        """Return if every offset can be one.
+
+        Raises:
+            CommitFailed: one is negative.
+        """
+        negative = [p for p, offset in self.offsets.items() if _number(offset) < 0]
+        if negative:
+            named = ", ".join(f"{p.topic}[{p.partition}]" for p in sorted(negative))
+            raise CommitFailed(
+                f"nothing was sent, for an offset is negative: {named}", "INVALID_ARGUMENT"
+            )
+
+
+def partitions_of(offsets: Offsets) -> Offsets:
+    """The same, where plain tuples of topic and number may have been given."""
+    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+
+
+def _number(offset: int | OffsetAndMetadata) -> int:
+    return offset if isinstance(offset, int) else offset.offset
 
 
 def commit_topics(
@@ -90,7 +122,7 @@ def judge_commit(response: pb.OffsetCommitResponse, offsets: Offsets, *, repeate
         kind = StaleMember if code in _STALE else CommitFailed
         raise kind(response.error_message, name)
     if found:
-        wanted = {key: v if isinstance(v, int) else v.offset for key, v in offsets.items()}
+        wanted = {key: _number(offset) for key, offset in offsets.items()}
         if repeated and all(wanted[key] == offset for key, offset in found.items()):
             return  # The first attempt had arrived after all.
         raise OffsetMismatch(response.error_message, "OFFSET_MISMATCH", found)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -19,23 +20,31 @@ import grpc
 
 from coordinator.assignors import TopicPartition, by_name
 from coordinator.client.beats import Beater
-from coordinator.client.connection import CALL_TIMEOUT_S, DROPPED, TURNED_AWAY, Connection
+from coordinator.client.connection import (
+    CALL_TIMEOUT_S,
+    DROPPED,
+    GIVE_UP_S,
+    TURNED_AWAY,
+    Connection,
+)
 from coordinator.client.errors import CoordinatorError, FatalError, RebalanceInProgress
-from coordinator.client.events import RebalanceEvent, Revoking, Stopping
+from coordinator.client.events import RebalanceEvent, Stopping
+from coordinator.client.holdings import Holding
 from coordinator.client.log_ends import LogEnds, report_log_ends
 from coordinator.client.machine import MemberConfig, MemberMachine, Next, Phase
 from coordinator.client.offsets import (
+    Commit,
     Offsets,
     commit_codes,
-    commit_topics,
     fetch_topics,
     fetched,
-    judge_commit,
+    partitions_of,
 )
 from coordinator.client.retry import BackOff, room_after_s
 from coordinator.dial import Credentials
 from coordinator.v1 import group_pb2 as pb
 
+LOGGER = logging.getLogger("coordinator.client")
 BEATS_A_SESSION, FINDS_A_SESSION = 4, 10
 """How many of them may fail, one after the other, before the session ends."""
 LEAVE_TIMEOUT_S = 2.0
@@ -53,7 +62,7 @@ _EPOCH_OFFSET_MS = (time.time_ns() - time.monotonic_ns()) // 1_000_000
 
 
 class GroupMember:
-    """A member of a group, on the running event loop.
+    """A member of a group, on the running event loop; its coroutines are awaited there.
 
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator.
@@ -109,20 +118,23 @@ class GroupMember:
         self._log_ends_interval_s = log_ends_interval_s
         self._reporting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         interval_s = self._machine.config.heartbeat_interval_ms / 1000
         self._beater = Beater(self._connection, interval_s, self._wake.set)
         self._told = asyncio.Event()
+        self._turned = asyncio.Event()
         self._last_poll_ms = 0
-        self._handed_out: Revoking | None = None
+        self._standing_polls = 0
+        self._commits: set[asyncio.Future[None]] = set()
         self._crash: BaseException | None = None
 
     # --- What is ---
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions this member may work on now."""
-        return self._machine.assignment
+        """The partitions this member may work on now: handed out by `poll`, and not taken away."""
+        return self._machine.holdings.known(self._machine.assignment)
 
     @property
     def generation(self) -> int:
@@ -139,13 +151,29 @@ class GroupMember:
         """True if this member computed the assignment of its generation."""
         return self._machine.is_leader
 
+    def holding(self, partition: TopicPartition) -> Holding:
+        """The partition as the last `poll` handed it out, for a handler that does not poll itself.
+
+        Take it when the work is handed to the handler, in the thread or task that polls, and
+        commit with `holdings=[holding]`: it is refused if the partition has been away meanwhile,
+        even if this member has it again.
+
+        Raises:
+            StaleMember: the member does not hold it, as far as `poll` has told.
+        """
+        return self._machine.holdings.of(partition)
+
+    def holds(self, holding: Holding) -> bool:
+        """False once the partition was given back or lost. It may be asked in any thread."""
+        return self._machine.holdings.lasts(holding)
+
     # --- Life ---
 
     async def start(self) -> None:
         """Begin to join. It goes on in the background; `poll` tells how."""
         if self._task is None:
             self._last_poll_ms = self._clock()
-            loop = asyncio.get_running_loop()
+            self._loop = loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._run())
             if self._log_ends is not None:
                 self._reporting = loop.create_task(
@@ -157,13 +185,19 @@ class GroupMember:
     async def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group so that it rebalances at once.
 
-        A static member does not leave: its place is kept for the process that comes back
-        under its instance id, until the session ends.
+        Commits that are on the way have two seconds to be answered; none is begun any more. A
+        static member does not leave: its place is kept for the process that comes back under its
+        instance id, until the session ends.
 
         Args:
             reason: told to the coordinator.
             leave: do, or do not, whatever the kind of member.
         """
+        self._machine.stop(reason)
+        self._told.set()
+        self._turn_over()
+        if self._commits:
+            await asyncio.wait(self._commits, timeout=LEAVE_TIMEOUT_S)
         running = [task for task in (self._task, self._reporting) if task is not None]
         self._task = self._reporting = None
         for task in running:
@@ -175,8 +209,6 @@ class GroupMember:
         if leave and request is not None and self._connection.is_open:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await self._connection.call("LeaveGroup", request, LEAVE_TIMEOUT_S)
-        self._machine.stop(reason)
-        self._told.set()
         await self._connection.close()
 
     async def __aenter__(self) -> GroupMember:
@@ -197,34 +229,45 @@ class GroupMember:
     ) -> list[RebalanceEvent]:
         """What happened to the partitions since the last call.
 
-        Calling it counts as progress, and says that what the last call announced as
-        `Revoking` has been finished with.
+        Calling it counts as progress, as does standing in it, and says that what the last call
+        announced as `Revoking` has been finished with. A partition is held from the call that
+        returns it in `Assigned` on: commits count for what the last call told.
 
         Args:
             timeout: seconds to wait if nothing has happened.
         Raises:
             FatalError: the group will not have this member.
         """
+        self._own_loop()
         self._last_poll_ms = self._clock()
-        if self._handed_out is not None:
-            self._handed_out = None
-            self._machine.revoked()
+        if self._machine.polled(self._clock()):
             self._wake.set()
-        if self._machine.phase is Phase.IDLE:
-            self._machine.resume()
-            self._wake.set()
-        if not self._machine.events and timeout > 0:
-            self._told.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._told.wait()
-        self._last_poll_ms = self._clock()
-        events, self._machine.events = self._machine.events, []
-        revoking = [event for event in events if isinstance(event, Revoking)]
-        self._handed_out = revoking[-1] if revoking else None
+        self._standing_polls += 1
+        try:
+            await self._wait_for_events(timeout)
+        finally:
+            self._standing_polls -= 1
+            self._last_poll_ms = self._clock()
+        events = self._machine.hand_out(self._clock())
         if not events:
             self._raise_failure()
         return events
+
+    async def _wait_for_events(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._machine.events and self._machine.phase is not Phase.STOPPED:
+                    self._told.clear()
+                    await self._told.wait()
+
+    def alive(self) -> None:
+        """Show progress without polling: the work on a long piece goes on. Any thread may call it.
+
+        It hears nothing, and gives nothing back.
+        """
+        self._last_poll_ms = self._clock()
 
     async def events(self) -> AsyncIterator[RebalanceEvent]:
         """`poll` as an endless iterator; it ends after `Stopping`."""
@@ -243,36 +286,63 @@ class GroupMember:
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
+        holdings: Collection[Holding] | None = None,
     ) -> None:
         """Store progress; returns when it is durable.
+
+        It counts for the partitions as the last `poll` handed them out, or as `holdings` say. If
+        one of them has been given back or lost since, nothing is sent, though the partition may
+        have come back. While a cooperative round goes on it may wait for the new generation.
 
         Args:
             offsets: the next offset to read, by partition.
             atomic: all partitions or none.
             expected: offsets that must be the ones stored now; -1: none.
             manifest: stored with the group; at most 64 KiB.
+            holdings: of all these partitions, where a handler commits that does not poll.
         Raises:
             RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
             Unavailable: nobody answered for 30 s, with retries.
         """
         machine = self._machine
-        request = pb.OffsetCommitRequest(
-            group_id=machine.config.group_id,
-            generation_id=machine.generation,
-            member_id=machine.member_id,
-            group_instance_id=machine.config.instance_id,
-            topics=commit_topics(offsets, expected or {}),
-            atomic=atomic,
-            manifest=manifest,
-        )
-        response, repeated = await self._connection.ask("OffsetCommit", request, commit_codes)
+        commit = Commit(partitions_of(offsets), expected or {}, atomic=atomic, manifest=manifest)
+        done = self._own_loop().create_future()
+        self._commits.add(done)
+        phase = machine.phase
         try:
-            judge_commit(response, offsets, repeated=repeated)
-        except RebalanceInProgress:
-            machine.rebalance_noticed(self._clock())
-            self._tell()
+            await self._carry_out(commit, machine.begin_commit(commit, holdings, self._clock()))
+        finally:
+            self._commits.discard(done)
+            done.set_result(None)
+            if machine.phase is not phase:
+                self._tell()
+                self._wake.set()
+
+    async def _carry_out(self, commit: Commit, claimed: frozenset[Holding]) -> None:
+        """Ask, with the newest generation, while the holdings last."""
+        machine, give_up_ms = self._machine, self._clock() + int(GIVE_UP_S * 1000)
+        sent = pb.OffsetCommitRequest()
+        repeated = False
+
+        def make_request() -> pb.OffsetCommitRequest:
+            nonlocal sent
+            sent = machine.commit_request(commit, claimed, self._clock())
+            return sent
+
+        while True:
+            response, again = await self._connection.ask("OffsetCommit", make_request, commit_codes)
+            repeated = repeated or again
+            if machine.commit_answered(
+                commit, claimed, sent, response, repeated=repeated, now_ms=self._clock()
+            ):
+                return
             self._wake.set()
-            raise
+            while machine.is_between_assignments:
+                try:
+                    async with asyncio.timeout((give_up_ms - self._clock()) / 1000):
+                        await self._turned.wait()
+                except TimeoutError:
+                    raise RebalanceInProgress("the group is still between assignments") from None
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -284,6 +354,7 @@ class GroupMember:
         Raises:
             Unavailable: nobody answered for 30 s, with retries.
         """
+        self._own_loop()
         topics = [] if partitions is None else fetch_topics(partitions)
         if partitions is not None and not topics:
             return {}
@@ -291,7 +362,7 @@ class GroupMember:
             group_id=self._machine.config.group_id, topics=topics, require_stable=True
         )
         response, _ = await self._connection.ask(
-            "OffsetFetch", request, lambda response: {response.error_code}
+            "OffsetFetch", lambda: request, lambda response: {response.error_code}
         )
         return fetched(response)
 
@@ -302,12 +373,14 @@ class GroupMember:
             while self._machine.phase is not Phase.STOPPED:
                 await self._turn()
                 self._tell()
+                self._turn_over()
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  # Ours or an assignor's: the owner must hear.
             self._crash = error
             self._machine.stop(f"failed: {error}")
             self._tell()
+            self._turn_over()
 
     async def _turn(self) -> None:
         try:
@@ -388,13 +461,20 @@ class GroupMember:
         if self._machine.phase is Phase.REVOKING:
             pause_ms = min(pause_ms, self._machine.revoke_until_ms - now_ms)
         if config.max_poll_interval_ms is not None:
-            pause_ms = min(pause_ms, self._last_poll_ms + config.max_poll_interval_ms + 1 - now_ms)
+            until_ms = self._progress_ms(now_ms) + config.max_poll_interval_ms + 1
+            pause_ms = min(pause_ms, until_ms - now_ms)
         return max(0.0, pause_ms / 1000)
 
     async def _look_at_the_clock(self) -> bool:
         """True if the machine has moved on, so that there is nothing to beat for."""
-        reason = self._machine.tick(self._clock(), self._last_poll_ms)
+        now_ms = self._clock()
+        reason = self._machine.tick(now_ms, self._progress_ms(now_ms))
         if reason is not None:
+            config = self._machine.config
+            LOGGER.warning(
+                "member %s leaves group %s, and joins again with the next poll: %s",
+                self.member_id, config.group_id, reason,
+            )  # fmt: skip
             self._tell()
             request = self._machine.leave_request(reason)
             if request is not None:
@@ -409,6 +489,23 @@ class GroupMember:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise RuntimeError(
+                "a GroupMember is called on the event loop that started it; BlockingMember may be "
+                "called from any thread"
+            )
+        return loop
+
+    def _progress_ms(self, now_ms: int) -> int:
+        return now_ms if self._standing_polls else self._last_poll_ms
+
+    def _turn_over(self) -> None:
+        """Wake the commits that wait for the member to have its assignment."""
+        self._turned.set()
+        self._turned.clear()
 
     def _tell(self) -> None:
         if self._machine.events or self._machine.phase is Phase.STOPPED:

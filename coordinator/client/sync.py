@@ -9,13 +9,16 @@ in forked worker processes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent
+from coordinator.client.holdings import Holding
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.offsets import Offsets
 from coordinator.client.session import GroupMember
@@ -24,10 +27,14 @@ T = TypeVar("T")
 
 
 class BlockingMember:
-    """The same as `GroupMember`, method by method, for one calling thread.
+    """The same as `GroupMember`, method by method, in plain code.
+
+    One thread polls. Others may commit for it, with the holdings that it gave them, ask for
+    `committed` and `holds`, and call `alive` and `close`.
 
     Raises:
-        RuntimeError: a method is called before `start` or after `close`.
+        RuntimeError: a method is called before `start` or after `close`; `commit` raises
+            StaleMember after it.
     """
 
     def __init__(
@@ -42,6 +49,10 @@ class BlockingMember:
         )
         self._member: GroupMember | None = None
         self._on: LoopThread | None = None
+        # Held while a call is put on the loop, so that none comes after the one that closes.
+        # Reentrant: a signal handler may close the member in the middle of a call.
+        self._lock = threading.RLock()
+        self._calls: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
         """Begin to join, in the background."""
@@ -53,13 +64,15 @@ class BlockingMember:
 
     def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group (a static member keeps its place)."""
-        if self._on is None or self._member is None:
-            return
+        with self._lock:
+            on, self._on = self._on, None
+            if on is None:
+                return
+            closing = asyncio.run_coroutine_threadsafe(self._close(reason, leave), on.loop)
         try:
-            self._call(self._member.close(reason, leave=leave))
+            closing.result()
         finally:
-            self._on.release()
-            self._on = None
+            on.release()
 
     def __enter__(self) -> BlockingMember:
         self.start()
@@ -93,6 +106,18 @@ class BlockingMember:
         """True if this member computed the assignment of its generation."""
         return self._started.is_leader
 
+    def holding(self, partition: TopicPartition) -> Holding:
+        """See `GroupMember.holding`; for the thread that polls."""
+        return self._started.holding(partition)
+
+    def holds(self, holding: Holding) -> bool:
+        """See `GroupMember.holds`."""
+        return self._started.holds(holding)
+
+    def alive(self) -> None:
+        """See `GroupMember.alive`."""
+        self._started.alive()
+
     def poll(self, timeout: float = 0.0) -> list[RebalanceEvent]:
         """See `GroupMember.poll`."""
         return self._call(self._started.poll(timeout))
@@ -104,11 +129,24 @@ class BlockingMember:
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
+        holdings: Collection[Holding] | None = None,
     ) -> None:
         """See `GroupMember.commit`."""
-        self._call(
-            self._started.commit(offsets, atomic=atomic, expected=expected, manifest=manifest)
-        )
+        member = self._started
+        try:
+            self._call(
+                member.commit(
+                    offsets,
+                    atomic=atomic,
+                    expected=expected,
+                    manifest=manifest,
+                    holdings=holdings,
+                )
+            )
+        except RuntimeError as error:
+            if self._on is not None:
+                raise
+            raise StaleMember(str(error)) from error
 
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -125,9 +163,30 @@ class BlockingMember:
     async def _build(self) -> GroupMember:
         return self._make()
 
+    async def _close(self, reason: str, leave: bool | None) -> None:
+        """Close it, and end what other threads wait for: the loop may be about to stop."""
+        if self._member is not None:
+            await self._member.close(reason, leave=leave)
+        for task in self._calls:
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            return await work
+        finally:
+            self._calls.discard(task)
+
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._on is None:
-            work.close()
-            raise RuntimeError("the member is closed, or was never started")
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._on.loop)
-        return future.result()
+        with self._lock:
+            if self._on is None:
+                work.close()
+                raise RuntimeError("the member is closed, or was never started")
+            future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), self._on.loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise RuntimeError("the member was closed meanwhile") from None

@@ -1,0 +1,376 @@
+"""Commits count for the holding that the owner knows: slow handlers, slow polls, fast heirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import Assigned, CommitFailed, Lost, Revoking, StaleMember
+from coordinator.client.machine import Phase
+from coordinator.client.offsets import Commit
+from coordinator.v1 import group_pb2 as pb
+from tests.client.kit import Player, World, t
+
+ASSIGNORS = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+
+
+@pytest.fixture(params=ASSIGNORS)
+def world(request) -> World:
+    return World(request.param)
+
+
+def is_refused(world: World, player: Player, offsets: dict[int, int], **more) -> bool:
+    """True if nothing was sent, and nothing is stored."""
+    sent, stored = len(world.commits_sent), [world.stored(n) for n in offsets]
+    with pytest.raises(StaleMember):
+        player.commit(offsets, **more)
+    assert len(world.commits_sent) == sent, "refused before any call"
+    assert [world.stored(n) for n in offsets] == stored
+    return True
+
+
+def kinds(events: list) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def taken_from(slow: Player, quick: Player) -> int:
+    """The number of a partition that the quick one holds and the slow one held."""
+    return min(p.partition for p in quick.assignment)
+
+
+def commit_from_outside():
+    topic = {"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 0}]}
+    return pb.OffsetCommitRequest(group_id="g", generation_id=-1, topics=[topic])
+
+
+def play_slow_handler(world: World) -> tuple[Player, Player, int]:
+    """A handler runs through two members' rebalance; the second one has committed 500 already."""
+    slow = world.member()
+    world.share(slow)
+    world.advance(50)
+    quick = world.member()
+    for _ in range(800):
+        world.advance(10)
+        quick.poll()
+    moved = taken_from(slow, quick)
+    quick.commit({moved: 500})
+    return slow, quick, moved
+
+
+def test_a_slow_handlers_late_commit_does_not_move_its_successors_offset_back(world):
+    slow, _, moved = play_slow_handler(world)
+    assert is_refused(world, slow, {moved: 10})
+    assert world.stored(moved) == 500
+
+
+def test_what_was_not_given_back_in_time_is_heard_as_lost(world):
+    slow, _, moved = play_slow_handler(world)
+    events = slow.poll()
+    assert "Revoking" not in kinds(events)
+    assert events[0] == Lost(events[0].partitions, events[0].reason)
+    assert t(moved) <= events[0].partitions
+    assert "deadline" in events[0].reason
+    assert is_refused(world, slow, {moved: 10})
+
+
+def test_having_heard_of_the_revocation_does_not_help_once_its_deadline_has_passed(world):
+    slow = world.member()
+    world.share(slow)
+    quick = world.member()
+    while not (events := slow.poll()):
+        world.advance(10)
+        quick.poll()
+    (revoking,) = events
+    assert isinstance(revoking, Revoking)
+    world.advance(revoking.deadline_ms - world.now_ms - 10)
+    assert slow.commit({min(revoking.partitions).partition: 7}) == 1, "before the deadline"
+    slow.paused = True  # Its clock is looked at when it commits, not when the library ticks.
+    world.advance(10)
+    assert is_refused(world, slow, {min(revoking.partitions).partition: 8})
+    slow.paused = False
+    assert kinds(slow.poll())[0] == "Lost"
+
+
+def test_a_commit_in_each_phase_of_a_revocation():
+    """Eager: told; given back; joined again; handed out again."""
+    world = World(EAGER)
+    one = world.member()
+    world.share(one)
+    held = one.holding(0)
+    two = world.member()
+    world.advance(200)
+    assert one.machine.phase is Phase.REVOKING
+    assert one.commit({0: 1}) == 1, "not told yet"
+    assert kinds(one.poll()) == ["Revoking"]
+    assert one.commit({0: 2}) == 1, "told"
+    assert one.poll() == [], "it has given back itself: nothing is lost"
+    assert is_refused(world, one, {0: 3})
+    world.share(one, two)
+    assert t(0) <= one.assignment
+    assert one.commit({0: 4}) == 1, "a new holding"
+    assert is_refused(world, one, {0: 5}, holdings=[held])
+    assert one.commit({0: 6}, holdings=[one.holding(0)]) == 1
+
+
+def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holding(world):
+    slow = world.member()
+    world.share(slow)
+    quick = world.member()
+    for _ in range(800):
+        world.advance(10)
+        quick.poll()
+    moved = taken_from(slow, quick)
+    quick.commit({moved: 500})
+    quick.leave()
+    world.advance(8_000)
+    assert slow.machine.assignment == t(0, 1), "it has both again, and has not polled since"
+    assert is_refused(world, slow, {moved: 10})
+    held = slow.holding(moved)
+    events = slow.poll()
+    assert kinds(events) == ["Lost", "Assigned"]
+    assert t(moved) <= events[0].partitions & events[1].partitions
+    assert is_refused(world, slow, {moved: 10}, holdings=[held])
+    assert slow.commit({moved: 501}) == 1
+
+
+def test_a_cooperative_round_that_leaves_a_partition_here_costs_no_commit():
+    world = World(COOPERATIVE, partitions=4)
+    one = world.member()
+    world.share(one)
+    held = one.holding(0)
+    before = one.machine.generation
+    two = world.member()
+    world.share(one, two)
+    stays = min(p.partition for p in one.assignment)
+    assert one.machine.generation > before + 1
+    assert one.commit({stays: 9}) == 1
+    assert held.partition.partition == stays
+    assert one.commit({stays: 10}, holdings=[held]) == 1
+    assert world.commits_sent[-1].generation_id == one.machine.generation
+
+
+@pytest.mark.parametrize("has_heard", [False, True], ids=["join on the way", "syncing"])
+def test_a_commit_that_meets_a_cooperative_round_waits_for_its_end(has_heard):
+    """The group waits for its leader's SyncGroup when the follower commits."""
+    world = World(COOPERATIVE, partitions=4)
+    leader = world.member()
+    world.share(leader)
+    follower = world.member()
+    world.share(leader, follower)
+    kept = min(p.partition for p in follower.assignment)
+    before = follower.machine.generation
+    world.member()
+    while world.coordinator.generation("g") == before:
+        for player in world.players:
+            if world.coordinator.generation("g") == before:
+                player.turn()
+        world.coordinator.advance(10)
+    if has_heard:
+        follower.turn()
+    assert world.coordinator.state("g").value == "CompletingRebalance"
+    assert follower.machine.phase is (Phase.SYNCING if has_heard else Phase.JOINING)
+    assert follower.commit({kept: 3}) == 2
+    assert world.stored(kept) == 3
+    generations = [sent.generation_id for sent in world.commits_sent[-2:]]
+    assert generations == [before + has_heard, before + 1]
+
+
+def test_a_cooperative_round_that_changes_nothing_gives_no_event():
+    world = World(COOPERATIVE, partitions=1)
+    one = world.member()
+    world.share(one)
+    generation = one.machine.generation
+    idle = world.member()
+    world.advance(500)
+    assert one.machine.generation > generation
+    assert one.poll() == []
+    assert one.assignment == t(0)
+    assert idle.poll() == [Assigned(frozenset(), idle.machine.generation)], "a member, with nothing"
+
+
+def test_assigned_lists_what_is_new_and_the_assignment_is_all():
+    world = World(COOPERATIVE, partitions=4)
+    one, two = world.member(), world.member()
+    world.share(one, two)
+    had = one.assignment
+    two.leave()
+    world.advance(500)
+    (event,) = one.poll()
+    assert event == Assigned(t(0, 1, 2, 3) - had, one.machine.generation)
+    assert one.assignment == t(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_what_its_owner_was_never_told_of_is_given_back_at_once(assignor):
+    """Nobody works on it, so there is nothing to wait for, and nothing to tell."""
+    world = World(assignor)
+    asleep = world.member()
+    world.advance(100)
+    assert asleep.machine.assignment == t(0, 1)
+    assert asleep.assignment == frozenset()
+    awake = world.member()
+    world.advance(500)
+    assert awake.machine.assignment
+    assert len(asleep.machine.assignment) == 1
+    events = asleep.poll()
+    assert kinds(events) == ["Assigned"]
+    assert events[0].partitions == asleep.machine.assignment == asleep.assignment
+
+
+def test_two_partitions_of_which_one_is_held_are_refused_together(world):
+    one, two = world.member(), world.member()
+    world.share(one, two)
+    (mine,), (theirs,) = one.assignment, two.assignment
+    with pytest.raises(StaleMember, match=rf"t\[{theirs.partition}\]") as refused:
+        one.commit({mine.partition: 1, theirs.partition: 1})
+    assert f"t[{mine.partition}]" not in str(refused.value)
+    assert world.stored(mine.partition) == -1
+
+
+def test_commits_before_the_first_assignment_and_after_leaving_are_refused(world):
+    world.coordinator.send(commit_from_outside())  # The group is there, and Empty.
+    one = world.member()
+    assert is_refused(world, one, {0: 1})
+    assert is_refused(world, one, {}, manifest=b"m")
+    world.advance(100)
+    assert one.machine.assignment == t(0, 1)
+    assert is_refused(world, one, {0: 1}), "assigned, and not handed out"
+    one.poll()
+    assert one.commit({0: 1}) == 1
+    assert one.commit({}, manifest=b"m") == 1
+    one.leave()
+    assert is_refused(world, one, {0: 2})
+    assert is_refused(world, one, {}, manifest=b"n")
+    assert kinds(one.poll()) == ["Lost", "Stopping"]
+    assert is_refused(world, one, {0: 2})
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63)])
+def test_negative_offsets_are_refused_before_any_call(world, offset):
+    one = world.member()
+    world.share(one)
+    with pytest.raises(CommitFailed, match=r"negative.*t\[1\]") as refused:
+        one.commit({0: 5, 1: offset})
+    assert refused.value.code == "INVALID_ARGUMENT"
+    assert world.commits_sent == []
+
+
+@pytest.mark.parametrize("more", [{}, {"atomic": True}, {"expected": {}}, {"manifest": b"m"}])
+def test_every_kind_of_commit_is_refused_once_lost(world, more):
+    one = world.member()
+    world.share(one)
+    one.paused = True
+    world.advance(2_100)
+    assert is_refused(world, one, {0: 1}, **more)
+    assert kinds(one.poll())[0] == "Lost"
+    assert is_refused(world, one, {0: 1}, **more)
+
+
+def test_after_a_pause_longer_than_the_session_the_first_commit_is_refused_here(world):
+    """SIGSTOP, SIGCONT, and the handler goes on: the library has not had a turn yet."""
+    one = world.member()
+    world.share(one)
+    one.paused = True
+    world.advance(1_900)
+    assert one.commit({0: 1}) == 1, "the session lasts"
+    world.advance(300)
+    assert is_refused(world, one, {0: 2})
+
+
+def test_a_pause_after_which_it_has_joined_again_before_the_handler_commits(world):
+    one = world.member()
+    world.share(one)
+    held = one.holding(0)
+    one.paused = True
+    world.advance(2_500)
+    one.paused = False
+    world.advance(500)
+    assert one.machine.assignment == t(0, 1)
+    assert is_refused(world, one, {0: 1})
+    assert is_refused(world, one, {0: 1}, holdings=[held])
+    assert kinds(one.poll()) == ["Lost", "Assigned"]
+    assert is_refused(world, one, {0: 1}, holdings=[held])
+    assert one.commit({0: 2}) == 1
+
+
+def test_a_pause_in_the_middle_of_a_revocation_loses_what_stays_too():
+    """Both clocks have run out: the session's is the one that counts."""
+    world = World(COOPERATIVE, partitions=4)
+    one = world.member()
+    world.share(one)
+    world.member()
+    while one.machine.phase is not Phase.REVOKING:
+        world.advance(10)
+    one.paused = True
+    world.advance(4_000)
+    stays = min(p.partition for p in one.assignment)
+    assert is_refused(world, one, {stays: 1})
+
+
+def test_having_finished_with_one_revocation_says_nothing_of_the_next():
+    """Told of the first, it polls when the second is there: that poll is not for the second."""
+    world = World(EAGER)
+    one = world.member()
+    world.share(one)
+    two = world.member()
+    while not one.poll():
+        world.advance(10)
+        two.poll()
+    for _ in range(400):  # The first one's deadline passes; it is given something again.
+        world.advance(10)
+        two.poll()
+    assert kinds(one.poll()) == ["Lost", "Assigned"]
+    assert one.commit({min(one.assignment).partition: 1}) == 1
+    two.leave()
+    world.advance(200)
+    assert one.machine.phase is Phase.REVOKING
+    assert kinds(one.poll()) == ["Revoking"]
+    assert one.machine.phase is Phase.REVOKING, "until the next poll"
+
+
+def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world):
+    one = world.member()
+    world.share(one)
+    machine, commit = one.machine, Commit({TopicPartition("t", 0): 5}, {})
+    claimed = machine.begin_commit(commit, None, world.now_ms)
+    sent = machine.commit_request(commit, claimed, world.now_ms)
+    response = world.coordinator.send(sent).response
+    one.leave()
+    assert machine.commit_answered(commit, claimed, sent, response, repeated=False, now_ms=0)
+    with pytest.raises(StaleMember):  # It is not sent a second time.
+        machine.commit_request(commit, claimed, world.now_ms)
+
+
+def test_plain_tuples_are_partitions(world):
+    one = world.member()
+    world.share(one)
+    assert one.holding(0) == one.machine.holdings.of(("t", 0))
+
+
+def test_shown_holdings_cover_every_partition_of_the_commit(world):
+    one = world.member()
+    world.share(one)
+    assert is_refused(world, one, {0: 1, 1: 1}, holdings=[one.holding(0)])
+    assert is_refused(world, one, {0: 1}, holdings=[])
+    assert one.commit({0: 1, 1: 1}, holdings=[one.holding(0), one.holding(1)]) == 1
+
+
+def test_a_holding_that_was_not_handed_out_cannot_be_had(world):
+    one = world.member()
+    with pytest.raises(StaleMember, match="not assigned"):
+        one.holding(0)
+    world.advance(100)
+    with pytest.raises(StaleMember, match="no poll"):
+        one.holding(0)
+
+
+def test_one_that_stands_in_a_poll_hears_at_once_and_gives_back_with_the_next(world):
+    one = world.member()
+    world.share(one)
+    two = world.member()
+    began_ms = world.now_ms
+    assert kinds(one.stand_in_poll(10_000)) == ["Revoking"]
+    assert world.now_ms - began_ms <= 200, "with the heartbeat after"
+    assert kinds(one.stand_in_poll(10_000))[-1:] in (["Assigned"], [])
+    world.share(one, two)
