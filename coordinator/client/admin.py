@@ -11,6 +11,7 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.nodes import TIMEOUT_S, Nodes
+from coordinator.client.offsets import commit_topics
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -73,34 +74,26 @@ class GroupAdmin(Nodes):
         group_id: str,
         offsets: Mapping[TopicPartition, int],
         *,
-        expected: Mapping[TopicPartition, int],
+        expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
     ) -> dict[TopicPartition, str]:
-        """Commit from outside the group, all partitions or none, over the expected offsets.
+        """Commit from outside the group, all partitions or none.
+
+        Members never commit so: what theirs refuses is not to be tried again here.
 
         Args:
-            expected: offsets that must be the ones stored now; -1: none.
+            expected: offsets that must be the ones stored now; -1: none. Without them the group
+                must have no members.
             manifest: stored with the group; at most 64 KiB.
         Returns:
             The names of error codes by partition; empty if it is done.
         """
         request = group_pb2.OffsetCommitRequest(
             group_id=group_id,
+            generation_id=-1,
             atomic=True,
             manifest=manifest,
-            topics=[
-                group_pb2.OffsetCommitRequest.Topic(
-                    name=key.topic,
-                    partitions=[
-                        group_pb2.OffsetCommitRequest.Partition(
-                            partition_index=key.partition,
-                            committed_offset=offset,
-                            expected_committed_offset=expected[key],
-                        )
-                    ],
-                )
-                for key, offset in offsets.items()
-            ],
+            topics=commit_topics(offsets, expected or {}),
         )
         response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
         return {

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
-from coordinator.client.events import Assigned
+from coordinator.client.events import Assigned, handed_out_or_lost
 from coordinator.client.sync import BlockingMember
 from coordinator.sources.base import Source
 
@@ -69,6 +69,12 @@ def consume(
 
     A worker that has nothing left stays in the group, ready to take over from one that dies.
 
+    The calling thread polls, works and commits. Between polls each batch that `work` has taken
+    counts as progress, so that a member with many partitions, or with slow ones, is not taken for
+    hanging. A single batch may take the member's `max_poll_interval_ms` (five minutes unless it
+    was made with another): have the source give smaller ones, or allow for more, if it may take
+    longer.
+
     Args:
         rows_per_commit: the most that a sudden death costs to do again, per partition.
         pause_s: rest after each commit, for sources that are to be spared.
@@ -88,10 +94,11 @@ def consume(
     progress_at = done_check_at = clock()
     while True:
         todo = [p for p, offset in positions.items() if offset < ends[p]]
-        for event in member.poll(timeout=0.0 if todo else IDLE_POLL_S):
-            rebalances += isinstance(event, Assigned)
+        events = member.poll(timeout=0.0 if todo else IDLE_POLL_S)
+        rebalances += sum(isinstance(event, Assigned) for event in events)
         mine = member.assignment
-        positions = {p: offset for p, offset in positions.items() if p in mine}
+        kept = mine - handed_out_or_lost(events)
+        positions = {p: offset for p, offset in positions.items() if p in kept}
         new = [p for p in mine if p not in positions]
         if new:
             for partition, offset in member.committed(new).items():
@@ -117,6 +124,7 @@ def consume(
             for batch in source.read(partition.partition, before, after):
                 work.add(partition.partition, batch)
                 done += batch.num_rows
+                member.alive()
             work.store(partition.partition, after)
             # Refused, the batch is not ours to count: begin the partition again when it is.
             del positions[partition]
