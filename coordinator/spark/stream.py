@@ -38,8 +38,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.errors import CommitFailed, OffsetMismatch
-from coordinator.client.events import Assigned
+from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember
+from coordinator.client.events import Assigned, handed_out_or_lost
+from coordinator.client.holdings import Holding
 from coordinator.client.sync import BlockingMember
 from coordinator.sources import Source
 from coordinator.spark.options import StreamOptions
@@ -113,12 +114,14 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._member: BlockingMember | None = None
         self._positions: dict[int, Range] = {}
+        # The number of the batch that was planned last, and what it was planned for.
+        self._planned: tuple[int, dict[TopicPartition, Holding]] = (0, {})
         self._finished = 0
         self._knows_its_own = False
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
     def __getstate__(self) -> dict[str, Any]:  # Any: whatever a task needs of it.
-        return {**self.__dict__, "_member": None}
+        return {**self.__dict__, "_member": None, "_planned": (0, {})}
 
     # --- What Spark asks, in the source process ---
 
@@ -136,14 +139,17 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # The batch that ends at `start` is done; the last one is never told otherwise.
         self._finish(start)
-        owned = self._owned()
+        held = self._held()
+        owned = sorted(p.partition for p in held)
         source = self._options.source
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         ends = {p: self._until[p] if self._until else source.end_offset(p) for p in owned}
         ranges = plan({p: self._positions[p] for p in owned}, ends, most)
         if not ranges:
             return start
-        return BatchRanges(start["number"] + 1, ranges).to_offset()
+        number, keys = start["number"] + 1, map(self._options.key, ranges)
+        self._planned = number, {p: held[p] for p in keys}
+        return BatchRanges(number, ranges).to_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         if start == end:
@@ -175,18 +181,22 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = BatchRanges.from_offset(offset)
         if batch.number <= self._finished or not batch.ranges:
             return
-        member = self._joined()
+        member, held = self._planned_for(batch)
         key = self._options.key
         ends = {key(p): r.end for p, r in batch.ranges.items()}
         expected = {key(p): r.stored for p, r in batch.ranges.items()}
         try:
-            member.commit(ends, expected=expected, atomic=True)
+            member.commit(ends, expected=expected, atomic=True, holdings=held.values())
         except OffsetMismatch as error:
             if all(error.found.get(p) == end for p, end in ends.items()):
                 self._go_on_behind(batch)  # An exactly-once sink has stored it before us.
             else:
                 self._positions.clear()
-                self._finish_what_is_left(batch, error.found)
+                self._finish_what_is_left(member, batch, error.found, held)
+        except StaleMember as error:
+            LOGGER.warning("batch %d outlived its partitions: %s", batch.number, error)
+            self._positions.clear()
+            self._finish_what_is_left(member, batch, member.committed(ends), held)
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
             self._positions.clear()
@@ -194,36 +204,59 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._go_on_behind(batch)
         self._finished = batch.number
 
+    def _planned_for(
+        self, batch: BatchRanges
+    ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]]:
+        """The member, and the holdings that a batch counts for.
+
+        The member is not polled before its batch is stored, for that would give back what is
+        being revoked. After a restart the batch counts for what the member has been given now.
+        """
+        number, held = self._planned
+        if self._member is not None and number == batch.number:
+            return self._member, held
+        return self._joined(), self._held()
+
     def _go_on_behind(self, batch: BatchRanges) -> None:
         for partition, r in batch.ranges.items():
             self._positions[partition] = Range(r.end, r.end, r.end)
 
-    def _finish_what_is_left(self, batch: BatchRanges, found: Mapping[TopicPartition, int]) -> None:
-        """Somebody else has done some of the batch's partitions."""
-        member = self._joined()
+    def _finish_what_is_left(
+        self,
+        member: BlockingMember,
+        batch: BatchRanges,
+        found: Mapping[TopicPartition, int],
+        held: Mapping[TopicPartition, Holding],
+    ) -> None:
+        """Somebody else has done some of the batch's partitions, or has them now."""
         by_others = {p: o for p, o in found.items() if o != batch.ranges[p.partition].stored}
-        LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, by_others)
+        if by_others:
+            LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, by_others)
         if member.committed([MANIFESTS])[MANIFESTS] != NOTHING_STORED:
             return
-        left = [p for p in found if p not in by_others]
+        mine = {p: holding for p, holding in held.items() if member.holds(holding)}
+        left = [p for p in found if p not in by_others and p in mine]
+        if not left:
+            return
         ends = {p: batch.ranges[p.partition].end for p in left}
         expected = {p: batch.ranges[p.partition].stored for p in left}
         try:
-            member.commit(ends, expected=expected)
+            member.commit(ends, expected=expected, holdings=mine.values())
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
 
-    def _owned(self) -> list[int]:
+    def _held(self) -> dict[TopicPartition, Holding]:
         """The partitions this query has now, each with its position."""
         member = self._joined()
-        owned = sorted(p.partition for p in member.assignment)
+        held = {p: member.holding(p) for p in member.assignment}
+        owned = {p.partition for p in held}
         self._positions = {p: r for p, r in self._positions.items() if p in owned}
-        new = [self._options.key(p) for p in owned if p not in self._positions]
+        new = [p for p in held if p.partition not in self._positions]
         if new:
             stored = {p.partition: offset for p, offset in member.committed(new).items()}
             for p in new:
                 self._positions[p.partition] = self._options.position(p.partition, stored)
-        return owned
+        return held
 
     def _joined(self) -> BlockingMember:
         """The member, which has its place in the group.
@@ -239,6 +272,8 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Nothing is under way: what is to be given up is given up here.
             while events := member.poll(timeout=0.0):
                 self._knows_its_own |= any(isinstance(event, Assigned) for event in events)
+                for partition in handed_out_or_lost(events):
+                    self._positions.pop(partition.partition, None)
             if member.generation >= 0 and self._knows_its_own:
                 return member
             if time.monotonic() > until:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from coordinator.assignors import TopicPartition
+from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
+from coordinator.client.machine import Phase
 from coordinator.sources import write_log
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.stream import GroupStreamReader
+from tests.integration.waiting import until
 from tests.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+COOPERATIVE = ("cooperative-sticky",)
 ROWS = 100
 
 
@@ -103,3 +108,37 @@ async def test_a_batch_that_its_sink_has_stored_costs_no_look_at_the_offsets(ser
         assert server.server.rpc.calls["OffsetFetch", "OK"] == before
 
     await asyncio.to_thread(story)
+
+
+async def polls_until_it_has_some(member: GroupMember) -> None:
+    while not member.assignment:
+        await member.poll(timeout=0.05)
+
+
+async def test_a_batch_is_stored_before_its_partition_is_given_back(server, reader):
+    first = await asyncio.to_thread(next_batch, reader)
+    async with GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
+        # The query's member is told to give one back, and the batch is under way still.
+        machine = reader._member._member._machine
+        await until(lambda: machine.phase is Phase.REVOKING)
+        second = await asyncio.to_thread(next_batch, reader, first)
+        assert await asyncio.to_thread(stored, server) == {T0: 10, T1: 10}
+        assert len(second["ranges"]) == 1
+        await polls_until_it_has_some(other)
+
+
+async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
+    server, reader, caplog
+):
+    """The heir is where the batch began, which a compare-and-set alone would not see."""
+    reader._options = replace(reader._options, rebalance_timeout_ms=1_000)
+    first = await asyncio.to_thread(next_batch, reader)
+    async with GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as heir:
+        await polls_until_it_has_some(heir)
+        (moved,) = heir.assignment
+        (kept,) = {T0, T1} - heir.assignment
+        second = await asyncio.to_thread(next_batch, reader, first)
+        assert await asyncio.to_thread(stored, server) == {kept: 10}
+        assert "outlived its partitions" in caplog.text
+        assert moved.topic == "t"
+        assert ranges(second) == {str(kept.partition): (10, 30)}
