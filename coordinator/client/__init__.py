@@ -8,6 +8,10 @@
                 ...                               # work
             member.commit({partition: next_offset})
 
+A commit counts for what the last `poll` handed out, and is refused with StaleMember once that was
+given back or lost. Handlers in threads of their own show `member.holding(partition)`. Who does not
+poll for `max_poll_interval_ms` (five minutes) leaves the group.
+
 `GroupMember` is the same for asyncio. Needs grpcio and protobuf, nothing else.
 """
 

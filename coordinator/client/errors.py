@@ -45,7 +45,12 @@ class RebalanceInProgress(CommitFailed):
 
 
 class StaleMember(CommitFailed):
-    """The group has moved on without this member: the partitions are somebody else's by now."""
+    """The commit is for partitions that this member does not hold any more, or never did; if it
+    holds them again, the commit belongs to the time before.
+
+    The library says so before any call (the message begins with "nothing was sent"; an attempt
+    before it, which nobody answered, may have been stored), or the coordinator does.
+    """
 
 
 class OffsetMismatch(CommitFailed):
