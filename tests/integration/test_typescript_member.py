@@ -252,6 +252,72 @@ async def test_a_coordinator_that_comes_back_is_found_without_a_rebalance(built,
                     assert kinds == ["assigned", "revoked", "assigned"]
 
 
+SLOW = """
+import { Member } from "./dist/member.js";
+const say = (what) => console.log(JSON.stringify({ event: "tried", ...what }));
+const outcome = (work) => work.then(() => "stored", (error) => error.name);
+let first;
+const member = new Member(
+  {
+    bootstrap: [process.argv[1]], groupId: "g", topics: new Map([["rows", 6]]), clientId: "slow",
+    sessionTimeoutMs: 2000, rebalanceTimeoutMs: 5000, heartbeatIntervalMs: 50,
+  },
+  {
+    assigned(held) {
+      if (first === undefined) {
+        first = held[0];
+        void outcome(member.commit([{ holding: first, offset: -1n }])).then((negative) =>
+          say({ negative }),
+        );
+        return;
+      }
+      const now = held.find(({ partition }) => partition === first.partition);
+      if (now === undefined) return;
+      void (async () => {
+        const late = await outcome(member.commit([{ holding: first, offset: 10n }]));
+        const both = [{ holding: now, offset: 500n }, { holding: first, offset: 10n }];
+        const mixed = await outcome(member.commit(both));
+        const fresh = await outcome(member.commit([{ holding: now, offset: 500n }]));
+        say({ partition: now.partition, late, mixed, fresh });
+      })();
+    },
+    async revoked() {},
+    lost() {},
+  },
+);
+await member.run(AbortSignal.timeout(60_000));
+"""
+
+
+async def test_a_late_commit_for_a_partition_that_came_back_is_refused_before_any_call(built):
+    async with running() as server:
+        slow = TypeScriptMember(
+            await asyncio.create_subprocess_exec(
+                *["node", "--input-type=module", "-e", SLOW, server.address],
+                cwd=built,
+                stdout=subprocess.PIPE,
+            )
+        )
+        try:
+            await until(lambda: slow.said)
+            assert slow.said[0]["negative"] == "RangeError"
+            async with python(server.address) as other:
+                await until(lambda: other.assignment)
+            await until(lambda: len(slow.said) > 1)
+            tried = slow.said[-1]
+            assert (tried["late"], tried["mixed"], tried["fresh"]) == (
+                "NotHeld",
+                "NotHeld",
+                "stored",
+            )
+            async with python(server.address) as other:
+                partition = TopicPartition("rows", tried["partition"])
+                assert await other.committed([partition]) == {partition: 500}
+        finally:
+            slow.process.kill()
+            await slow.end()
+
+
 DIVIDE = """
 import { assignRanges } from "./dist/rangeAssignor.js";
 import { encodeAssignment, encodeSubscription } from "./dist/consumerProtocol.js";

@@ -6,7 +6,7 @@
 import { parseArgs } from "node:util";
 import { isServiceError, Refused } from "./coordinator.js";
 import { Member, type Work } from "./member.js";
-import type { PartitionOffset } from "./offsets.js";
+import { type Holding, NotHeld, type Progress } from "./offsets.js";
 
 const { values } = parseArgs({
   options: {
@@ -27,7 +27,7 @@ function say(event: string, details: object = {}): void {
   console.log(JSON.stringify({ event, ...details }));
 }
 
-type Rows = ReadonlyMap<number, bigint>;
+type Rows = ReadonlyMap<number, Progress>;
 
 /** Knows the next row of each partition. A row is worked on by counting it. */
 class Counting implements Work {
@@ -35,10 +35,13 @@ class Counting implements Work {
   private member: Member | undefined;
   private committing: Promise<void> | undefined;
 
-  assigned(partitions: readonly PartitionOffset[], member: Member): void {
+  assigned(partitions: readonly Holding[], member: Member): void {
     this.member = member;
     this.next = new Map(
-      partitions.map(({ partition, offset }) => [partition, offset < 0n ? 0n : offset]),
+      partitions.map((holding) => [
+        holding.partition,
+        { holding, offset: holding.offset < 0n ? 0n : holding.offset },
+      ]),
     );
     say("assigned", {
       generation: member.generationId,
@@ -63,18 +66,22 @@ class Counting implements Work {
   /** Work on one row of each partition and commit, if the last commit has come back. */
   step(): void {
     if (this.committing !== undefined || this.next.size === 0) return;
-    this.next = new Map([...this.next].map(([partition, offset]) => [partition, offset + 1n]));
+    this.next = new Map(
+      [...this.next].map(([partition, { holding, offset }]) => [
+        partition,
+        { holding, offset: offset + 1n },
+      ]),
+    );
     this.committing = this.commit(this.next).finally(() => (this.committing = undefined));
   }
 
   private async commit(rows: Rows): Promise<void> {
     if (rows.size === 0) return;
     try {
-      await this.member?.commit(
-        [...rows].map(([partition, offset]) => ({ topic: values.topic, partition, offset })),
-      );
+      await this.member?.commit([...rows.values()]);
     } catch (error) {
-      if (!(error instanceof Refused) && !isServiceError(error)) throw error;
+      const isAnswer = error instanceof Refused || error instanceof NotHeld;
+      if (!isAnswer && !isServiceError(error)) throw error;
       // The next heartbeat tells the member what this means. The rows are worked on again by
       // whoever has the partition then.
       say("not committed", { reason: error.message });
@@ -83,7 +90,7 @@ class Counting implements Work {
 }
 
 function printable(rows: Rows): Record<string, number> {
-  return Object.fromEntries([...rows].map(([partition, offset]) => [partition, Number(offset)]));
+  return Object.fromEntries([...rows].map(([partition, { offset }]) => [partition, Number(offset)]));
 }
 
 const work = new Counting();

@@ -28,13 +28,13 @@ import type {
   LeaveGroupResponse,
   SyncGroupResponse,
 } from "./generated/coordinator/v1/group.js";
-import { type Identity, type PartitionOffset, Offsets } from "./offsets.js";
+import { Holding, type Identity, NotHeld, Offsets, type Progress } from "./offsets.js";
 import { assignRanges } from "./rangeAssignor.js";
 
 /** What the owner of a member does with its partitions. */
 export interface Work {
   /** These are the member's, to be worked on from these offsets. */
-  assigned(partitions: readonly PartitionOffset[], member: Member): void;
+  assigned(partitions: readonly Holding[], member: Member): void;
   /** They will be somebody else's: stop, and commit what is done while it is still accepted. */
   revoked(): Promise<void>;
   /** They may be somebody else's already: stop, and forget what is not committed. */
@@ -78,6 +78,7 @@ export class Member {
   private generation = -1;
   private joined: JoinGroupResponse | undefined;
   private holdsPartitions = false;
+  private held: ReadonlySet<Holding> = new Set();
   private lastHeardMs = 0;
   private failures = 0;
 
@@ -113,14 +114,31 @@ export class Member {
       }
       if (this.holdsPartitions) await this.handOver();
     } finally {
+      this.held = new Set();
       await this.leave();
       this.coordinator.hangUp();
     }
   }
 
-  /** Store progress; returns when it is durable. Throws Refused: the group has moved on. */
-  async commit(offsets: readonly PartitionOffset[]): Promise<void> {
-    await this.offsets.commit(this.identity(), offsets);
+  /**
+   * Store progress; returns when it is durable.
+   *
+   * It counts for the holdings that `assigned` handed out. The generation that is sent is the
+   * newest one, so the coordinator cannot tell that a holding has ended and its partition has
+   * come back: that is refused here, before each call.
+   *
+   * @throws NotHeld: one was given back or lost. Refused: the group has moved on. RangeError: an
+   *   offset is negative.
+   */
+  async commit(progress: readonly Progress[]): Promise<void> {
+    const negative = progress.find(({ offset }) => offset < 0n);
+    if (negative !== undefined) throw new RangeError(`an offset is negative: ${negative.offset}`);
+    const offsets = progress.map(({ holding: { topic, partition }, offset }) => ({
+      topic,
+      partition,
+      offset,
+    }));
+    await this.offsets.commit(() => this.identityFor(progress), offsets);
   }
 
   // --- The phases ---
@@ -174,13 +192,15 @@ export class Member {
     const partitions = await this.offsets.fetch(this.options.groupId, given);
     this.phase = "stable";
     this.holdsPartitions = true;
-    this.work.assigned(partitions, this);
+    const held = partitions.map((p) => new Holding(p.topic, p.partition, p.offset));
+    this.held = new Set(held);
+    this.work.assigned(held, this);
   }
 
   private async beat(signal: AbortSignal): Promise<void> {
     if (this.failures === 0) await sleep(this.options.heartbeatIntervalMs, undefined, { signal });
     // Counted from when the last answered beat was sent, so that it ends here first.
-    if (performance.now() - this.lastHeardMs >= this.options.sessionTimeoutMs) {
+    if (this.sessionHasEnded) {
       this.lose("no answer for a whole session");
       this.memberId = "";
     } else if ((await this.sendBeat(signal)) === ErrorCode.REBALANCE_IN_PROGRESS) {
@@ -210,6 +230,7 @@ export class Member {
       await this.sendBeat();
     }
     this.holdsPartitions = false;
+    this.held = new Set();
   }
 
   private async leave(): Promise<void> {
@@ -259,13 +280,27 @@ export class Member {
   }
 
   private lose(reason: string): void {
+    this.held = new Set();
     if (this.holdsPartitions) this.work.lost(reason);
     this.holdsPartitions = false;
     this.generation = -1;
     this.phase = "joining";
   }
 
+  private get sessionHasEnded(): boolean {
+    return performance.now() - this.lastHeardMs >= this.options.sessionTimeoutMs;
+  }
+
   // --- Calls ---
+
+  private identityFor(progress: readonly Progress[]): Identity {
+    const ended = progress.filter(({ holding }) => !this.held.has(holding) || this.sessionHasEnded);
+    if (progress.length === 0 || ended.length > 0) {
+      const named = ended.map(({ holding }) => `${holding.topic}[${holding.partition}]`);
+      throw new NotHeld(`nothing was sent, for this is not held: ${named.join(", ")}`);
+    }
+    return this.identity();
+  }
 
   private identity(): Identity {
     const { groupId, instanceId } = this.options;

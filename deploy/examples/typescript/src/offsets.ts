@@ -18,6 +18,31 @@ export interface Identity {
   readonly groupInstanceId: string | undefined;
 }
 
+/**
+ * A partition from when it is handed to the owner until it is given back or lost. The same
+ * partition handed out again is another holding: an object of its own.
+ */
+export class Holding {
+  constructor(
+    readonly topic: string,
+    readonly partition: number,
+    /** Where to begin; -1n if nothing was ever committed. */
+    readonly offset: bigint,
+  ) {}
+}
+
+/** How far a holding has come. */
+export interface Progress {
+  readonly holding: Holding;
+  /** The next offset to read. */
+  readonly offset: bigint;
+}
+
+/** Nothing was sent: these partitions are not, or no longer, the committer's. */
+export class NotHeld extends Error {
+  override readonly name = "NotHeld";
+}
+
 const CALL_TIMEOUT_MS = 10_000;
 
 const RETRIABLE: ReadonlySet<ErrorCode> = new Set([
@@ -34,16 +59,22 @@ export class Offsets {
     private readonly patienceMs: number,
   ) {}
 
-  /** Store; returns when it is durable. Throws Refused if the group has moved on. */
-  async commit(identity: Identity, offsets: readonly PartitionOffset[]): Promise<void> {
+  /**
+   * Store; returns when it is durable. Throws Refused if the group has moved on.
+   *
+   * @param identify asked before each attempt; what it throws ends the asking.
+   */
+  async commit(identify: () => Identity, offsets: readonly PartitionOffset[]): Promise<void> {
     const topics = byTopic(offsets, ({ partition, offset }) => ({
       partitionIndex: partition,
       committedOffset: offset,
       committedMetadata: "",
     })).map(([name, partitions]) => ({ name, partitions }));
-    const request = { ...identity, topics, atomic: false, manifest: Buffer.alloc(0) };
     await this.ask<OffsetCommitResponse>(
-      (client, ...rest) => client.offsetCommit(request, ...rest),
+      () => {
+        const request = { ...identify(), topics, atomic: false, manifest: Buffer.alloc(0) };
+        return (client, ...rest) => client.offsetCommit(request, ...rest);
+      },
       (response) => response.topics.flatMap((t) => t.partitions.map((p) => p.errorCode)),
     );
   }
@@ -55,7 +86,8 @@ export class Offsets {
       ([name, partitionIndexes]) => ({ name, partitionIndexes }),
     );
     const response = await this.ask<OffsetFetchResponse>(
-      (client, ...rest) => client.offsetFetch({ groupId, topics, requireStable: true }, ...rest),
+      () =>
+        (client, ...rest) => client.offsetFetch({ groupId, topics, requireStable: true }, ...rest),
       ({ errorCode, topics }) => [
         errorCode,
         ...topics.flatMap((t) => t.partitions.map((p) => p.errorCode)),
@@ -72,12 +104,13 @@ export class Offsets {
 
   /** An answer that is final, however often the coordinator moves meanwhile. */
   private async ask<Response extends { errorMessage: string }>(
-    start: Call<Response>,
+    prepare: () => Call<Response>,
     codesOf: (response: Response) => ErrorCode[],
   ): Promise<Response> {
     const giveUpMs = performance.now() + this.patienceMs;
     for (let attempt = 0; ; attempt++) {
       let failure: unknown;
+      const start = prepare();
       try {
         const response = await this.coordinator.call(start, CALL_TIMEOUT_MS);
         const code = codesOf(response).find((each) => each !== ErrorCode.NONE);
