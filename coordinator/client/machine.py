@@ -216,10 +216,7 @@ class MemberMachine:
     # --- Commits ---
 
     def begin_commit(
-        self,
-        commit: Commit,
-        holdings: Collection[Holding] | None,
-        now_ms: int,
+        self, commit: Commit, holdings: Collection[Holding] | None
     ) -> frozenset[Holding]:
         """What a commit counts for, from now until it is answered.
 
@@ -228,7 +225,6 @@ class MemberMachine:
         Raises:
             StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
         """
-        self.pass_deadlines(now_ms)
         commit.check()
         return self.holdings.claim(commit.offsets.keys(), holdings)
 

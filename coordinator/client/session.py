@@ -310,7 +310,7 @@ class GroupMember:
         self._commits.add(done)
         phase = machine.phase
         try:
-            await self._carry_out(commit, machine.begin_commit(commit, holdings, self._clock()))
+            await self._carry_out(commit, machine.begin_commit(commit, holdings))
         finally:
             self._commits.discard(done)
             done.set_result(None)

@@ -71,7 +71,7 @@ class Player:
         """Offsets by number of partition; returns how many calls it took. Raises as `commit`."""
         commit = Commit({TopicPartition("t", n): o for n, o in offsets.items()}, **more)
         machine, world = self.machine, self.world
-        claimed = machine.begin_commit(commit, holdings, world.now_ms)
+        claimed = machine.begin_commit(commit, holdings)
         for calls in range(1, TURNS_MAX):
             sent = machine.commit_request(commit, claimed, world.now_ms)
             world.commits_sent.append(sent)

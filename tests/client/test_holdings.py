@@ -333,7 +333,7 @@ def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world
     one = world.member()
     world.share(one)
     machine, commit = one.machine, Commit({TopicPartition("t", 0): 5}, {})
-    claimed = machine.begin_commit(commit, None, world.now_ms)
+    claimed = machine.begin_commit(commit, None)
     sent = machine.commit_request(commit, claimed, world.now_ms)
     response = world.coordinator.send(sent).response
     one.leave()
