@@ -78,7 +78,12 @@ async def test_trouble_with_the_logs_ends_is_not_the_members():
     def log_ends(_):
         raise OSError("the disk is away")
 
-    told = {"log_ends": log_ends, "log_ends_interval_s": 0.05, "session_timeout_ms": 500}
+    told = {
+        "log_ends": log_ends,
+        "log_ends_interval_s": 0.05,
+        "session_timeout_ms": 500,
+        "heartbeat_interval_ms": 50,
+    }
     async with running() as server, group_with_a_member(server, **told) as member:
         await asyncio.sleep(1.0)
         assert member.assignment == {T0, T1}

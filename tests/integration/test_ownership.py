@@ -225,6 +225,7 @@ async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
             ahead_ms += 200_000
             now_ms = epoch_ms() + ahead_ms  # The member looks at its clock before each beat.
             wait_until(lambda: machines[0]._last_heard_ms > now_ms or not machines[0].assignment)
+            assert machines[0].assignment, "it was taken for hanging"
 
         def work():
             rows = SlowRows(pass_time)
