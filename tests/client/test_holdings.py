@@ -114,14 +114,7 @@ def test_a_commit_in_each_phase_of_a_revocation():
 
 
 def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holding(world):
-    slow = world.member()
-    world.share(slow)
-    quick = world.member()
-    for _ in range(800):
-        world.advance(10)
-        quick.poll()
-    moved = taken_from(slow, quick)
-    quick.commit({moved: 500})
+    slow, quick, moved = play_slow_handler(world)
     quick.leave()
     world.advance(8_000)
     assert slow.machine.assignment == t(0, 1), "it has both again, and has not polled since"
