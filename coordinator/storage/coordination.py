@@ -5,6 +5,10 @@ nodes holds a term as the controller; terms are numbered, and a shard's state is
 only under the newest term and only over the version it was made from. Sessions decide when
 somebody tries; the two comparisons decide who is right.
 
+A term belongs to the session that campaigned for it, not to the node: a node that joins again
+has lost it. A store may go on naming the old session for a while, or for ever. Such a key names
+nobody, and whoever campaigns replaces exactly the key that was read.
+
 It fails as a log does: `Unavailable` and `Ambiguous`, and with what is below.
 """
 
@@ -103,7 +107,10 @@ class ShardState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All of it, as of one moment at which it was true."""
+    """All of it, as of one moment at which it was true.
+
+    `controller` is `NOBODY` too while the store names a session that has ended.
+    """
 
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
     controller: int = NOBODY
@@ -127,6 +134,7 @@ class Session:
     def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float | None = None) -> None:
         self.node = node
         self.timeout_s = timeout_s
+        """As the store has granted it."""
         self.renewed_at = time.monotonic() if renewed_at is None else renewed_at
         self.lost = asyncio.Event()
 
@@ -135,17 +143,20 @@ class Coordination(Protocol):
     """What a shared store does for the nodes of one cluster."""
 
     async def join(self, node: NodeInfo) -> Session:
-        """Be seen. A session of an earlier start of the same node ends at once."""
+        """Be seen. An earlier session of the same node ends at once, and its term with it."""
         ...
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
-        """Say something else of a session's node."""
+        """Say something else of a session's node. If its place was taken, the session is lost."""
         ...
 
     async def campaign(self, session: Session) -> int | None:
-        """Become the controller if there is none: the new term's number, one more than the last.
+        """Become the controller if no living session is: the new term's number, one more than the
+        last.
 
-        None: somebody else is. The term ends with the session.
+        A session that holds the term already is told its number: the answer to an earlier
+        campaign may have been lost. None: somebody else is the controller, or was faster, or
+        this session has ended. The term ends with the session.
         """
         ...
 

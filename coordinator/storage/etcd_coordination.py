@@ -1,8 +1,8 @@
 """Coordination in etcd: a key a node that is written again and again, and a watch for changes.
 
-PREFIX/alive/ID              the node's incarnation; its session lasts while it keeps writing this
+PREFIX/alive/ID              the session's token; it lasts while its node keeps writing this
 PREFIX/cluster/node/ID       the node
-PREFIX/cluster/controller    number and incarnation of the node that is the controller
+PREFIX/cluster/controller    number of the node that is the controller, and its session's token
 PREFIX/cluster/epoch         the number of the newest term
 PREFIX/cluster/shard/N       the shard's state; its version is the key's revision
 
@@ -11,15 +11,21 @@ Every node looks at the others. One that has not been seen to write its key for 
 session is taken out, by a transaction that fails if it has written after all. Whoever takes
 out has to have been in touch with the store all that time itself: when the store hangs,
 nobody is to blame.
+
+No two sessions have the same token, not even those of one node. So the controller's key is that
+of a living session only if the node that it names has the token that it names; any other key is
+left over from a session that has ended (its node was killed and started again, or joined again
+after the store had hung), and whoever campaigns puts its own over it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import grpc
 
@@ -36,7 +42,7 @@ from coordinator.storage.coordination import (
 )
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
-from coordinator.storage.etcd_txn import delete, equal, get, put, unchanged, within
+from coordinator.storage.etcd_txn import delete, differs, equal, get, put, unchanged, within
 from coordinator.storage.log import Ambiguous, Unavailable
 
 RENEWALS = 4
@@ -60,19 +66,20 @@ class EtcdCoordination:
         self._alive = f"{prefix}/alive"
         self._timeout_s = timeout_s
         self._work: dict[Session, list[asyncio.Task[None]]] = {}
+        self._joins = itertools.count(1)
 
     async def join(self, node: NodeInfo) -> Session:
         sent_at = time.monotonic()
-        # Put over keys of an earlier start: that one finds out.
+        session = _Session(node, self._timeout_s, sent_at, next(self._joins))
+        # Put over keys of an earlier session: that one finds out.
         await self._client.repeatable(
             pb.TxnRequest(
                 success=[
-                    put(self._alive_key(node), node.incarnation.encode()),
+                    put(self._alive_key(node.node_id), session.token),
                     put(self._node_key(node), node.to_bytes()),
                 ]
             )
         )
-        session = Session(node, self._timeout_s, sent_at)
         work = (self._renew(session), self._judge_others(session))
         self._work[session] = [asyncio.create_task(part) for part in work]
         return session
@@ -88,48 +95,40 @@ class EtcdCoordination:
             session.lost.set()
 
     async def campaign(self, session: Session) -> int | None:
-        epochs = (await self._client.range(pb.RangeRequest(key=self._key("epoch")))).kvs
-        epoch = int(epochs[0].value) + 1 if epochs else 1
+        known = await self._read_keys()
+        if known.alive.get(session.node.node_id) != _token(session):
+            session.lost.set()
+            return None
+        if known.is_held_by(session):
+            return known.epoch
+        if known.controller != NOBODY:
+            return None
+        replaced = [unchanged(self._key("controller"), known.named_revision)]
+        if known.named is not None:
+            replaced.append(self._has_ended(known))
         response = await self._client.txn(
             pb.TxnRequest(
                 compare=[
                     self._holds(session),
-                    unchanged(self._key("controller"), 0),
-                    unchanged(self._key("epoch"), epochs[0].mod_revision if epochs else 0),
+                    unchanged(self._key("epoch"), known.epoch_revision),
+                    *replaced,
                 ],
                 success=[
-                    put(
-                        self._key("controller"),
-                        _signature(session.node.node_id, session.node.incarnation.encode()),
-                    ),
-                    put(self._key("epoch"), b"%d" % epoch),
+                    put(self._key("controller"), _signature(session)),
+                    put(self._key("epoch"), b"%d" % (known.epoch + 1)),
                 ],
             )
         )
-        return epoch if response.succeeded else None
+        return known.epoch + 1 if response.succeeded else None
 
     async def resign(self, session: Session) -> None:
-        held = equal(
-            self._key("controller"),
-            _signature(session.node.node_id, session.node.incarnation.encode()),
-        )
+        held = equal(self._key("controller"), _signature(session))
         gone = delete(self._key("controller"))
         await self._client.txn(pb.TxnRequest(compare=[held], success=[gone]))
 
     async def read(self) -> ClusterView:
-        found = await self._client.range(_all_below(self._prefix))
-        nodes: dict[int, NodeInfo] = {}
-        shards: dict[ShardId, ShardState] = {}
-        single: dict[str, int] = {}
-        for kv in found.kvs:
-            kind, _, number = kv.key.decode().removeprefix(f"{self._prefix}/").partition("/")
-            if kind == "node":
-                nodes[int(number)] = NodeInfo.from_bytes(kv.value)
-            elif kind == "shard":
-                shards[ShardId(int(number))] = ShardState.from_bytes(kv.value, kv.mod_revision)
-            else:
-                single[kind] = int(kv.value.partition(b" ")[0])
-        return ClusterView(nodes, single.get("controller", NOBODY), single.get("epoch", 0), shards)
+        known = await self._read_keys()
+        return ClusterView(known.nodes, known.controller, known.epoch, known.shards)
 
     async def write(self, term: int, state: ShardState) -> ShardState:
         key = self._key("shard", state.shard)
@@ -165,8 +164,7 @@ class EtcdCoordination:
             task.cancel()
         session.lost.set()
         with contextlib.suppress(Unavailable, Ambiguous):  # Then it ends by itself.
-            node = session.node
-            await self._take_out(node.node_id, node.incarnation.encode(), self._holds(session))
+            await self._take_out(session.node.node_id, _token(session), self._holds(session))
 
     async def close(self) -> None:
         for tasks in self._work.values():
@@ -182,18 +180,47 @@ class EtcdCoordination:
     def _node_key(self, node: NodeInfo) -> bytes:
         return self._key("node", node.node_id)
 
-    def _alive_key(self, node: NodeInfo) -> bytes:
-        return f"{self._alive}/{node.node_id}".encode()
+    def _alive_key(self, number: int) -> bytes:
+        return f"{self._alive}/{number}".encode()
 
     def _holds(self, session: Session) -> pb.Compare:
         """The session has not ended."""
-        return equal(self._alive_key(session.node), session.node.incarnation.encode())
+        return equal(self._alive_key(session.node.node_id), _token(session))
+
+    def _has_ended(self, known: _Keys) -> pb.Compare:
+        """The session that the controller's key names has ended; no token comes back."""
+        assert known.named is not None
+        number, token = known.named
+        key = self._alive_key(number)
+        return differs(key, token) if number in known.alive else unchanged(key, 0)
+
+    async def _read_keys(self) -> _Keys:
+        """Everything, as of one revision."""
+        folders = [_all_below(self._prefix), _all_below(self._alive)]
+        found = await self._client.repeatable(
+            pb.TxnRequest(success=[pb.RequestOp(request_range=folder) for folder in folders])
+        )
+        cluster, alive = (part.response_range.kvs for part in found.responses)
+        known = _Keys({int(kv.key.rpartition(b"/")[2]): kv.value for kv in alive})
+        for kv in cluster:
+            kind, _, number = kv.key.decode().removeprefix(f"{self._prefix}/").partition("/")
+            match kind:
+                case "node":
+                    known.nodes[int(number)] = NodeInfo.from_bytes(kv.value)
+                case "shard":
+                    state = ShardState.from_bytes(kv.value, kv.mod_revision)
+                    known.shards[ShardId(int(number))] = state
+                case "controller":
+                    known.named, known.named_revision = _named(kv.value), kv.mod_revision
+                case "epoch":
+                    known.epoch, known.epoch_revision = int(kv.value), kv.mod_revision
+        return known
 
     async def _renew(self, session: Session) -> None:
         """Until the place was taken, or nobody has answered in time."""
         renewal = pb.TxnRequest(
             compare=[self._holds(session)],
-            success=[put(self._alive_key(session.node), session.node.incarnation.encode())],
+            success=[put(self._alive_key(session.node.node_id), _token(session))],
         )
         while not session.lost.is_set():
             await asyncio.sleep(session.timeout_s / RENEWALS)
@@ -224,15 +251,15 @@ class EtcdCoordination:
                         number = int(kv.key.rpartition(b"/")[2])
                         await self._take_out(number, kv.value, unchanged(kv.key, kv.mod_revision))
 
-    async def _take_out(self, number: int, incarnation: bytes, condition: pb.Compare) -> None:
+    async def _take_out(self, number: int, token: bytes, condition: pb.Compare) -> None:
         """End a node's session on a condition, and its term if it is the controller."""
         controller = self._key("controller")
         resign = pb.TxnRequest(
-            compare=[equal(controller, _signature(number, incarnation))],
+            compare=[equal(controller, b"%d %b" % (number, token))],
             success=[delete(controller)],
         )
         gone = [
-            delete(f"{self._alive}/{number}".encode()),
+            delete(self._alive_key(number)),
             delete(self._key("node", number)),
             within(resign),
         ]
@@ -250,9 +277,56 @@ class EtcdCoordination:
             changed.set()
 
 
-def _signature(number: int, incarnation: bytes) -> bytes:
-    """Of one start of a node: the next one has another."""
-    return b"%d %b" % (number, incarnation)
+class _Session(Session):
+    """A session by a token that no other has."""
+
+    def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float, count: int) -> None:
+        super().__init__(node, timeout_s, renewed_at)
+        self.token = f"{node.incarnation}.{count}".encode()
+
+
+@dataclass(slots=True)
+class _Keys:
+    """What the keys hold; a revision of 0: the key is not there."""
+
+    alive: dict[int, bytes]
+    nodes: dict[int, NodeInfo] = field(default_factory=dict)
+    shards: dict[ShardId, ShardState] = field(default_factory=dict)
+    named: tuple[int, bytes] | None = None
+    """The node and the session that the controller's key names."""
+    named_revision: int = 0
+    epoch: int = 0
+    epoch_revision: int = 0
+
+    @property
+    def controller(self) -> int:
+        """The node whose living session holds the newest term."""
+        if self.named is None:
+            return NOBODY
+        number, token = self.named
+        # A campaign writes both keys at once. Any other pair was not made by one.
+        made_together = self.named_revision == self.epoch_revision
+        return number if made_together and self.alive.get(number) == token else NOBODY
+
+    def is_held_by(self, session: Session) -> bool:
+        """True if that session is this one."""
+        number = session.node.node_id
+        return self.controller == number and self.named == (number, _token(session))
+
+
+def _token(session: Session) -> bytes:
+    assert isinstance(session, _Session), "a session of another store"
+    return session.token
+
+
+def _signature(session: Session) -> bytes:
+    return b"%d %b" % (session.node.node_id, _token(session))
+
+
+def _named(value: bytes) -> tuple[int, bytes]:
+    """What `_signature` has made; whatever else the key holds names nobody."""
+    number, _, token = value.partition(b" ")
+    return (int(number), token) if number.isdigit() else (NOBODY, b"")
 
 
 def _all_below(folder: str) -> pb.RangeRequest:

@@ -25,6 +25,16 @@ def equal(key: bytes, value: bytes) -> pb.Compare:
     )
 
 
+def differs(key: bytes, value: bytes) -> pb.Compare:
+    """The key is there, with another value."""
+    return pb.Compare(
+        result=pb.Compare.CompareResult.NOT_EQUAL,
+        target=pb.Compare.CompareTarget.VALUE,
+        key=key,
+        value=value,
+    )
+
+
 def exists(key: bytes) -> pb.Compare:
     """The key is there."""
     return pb.Compare(

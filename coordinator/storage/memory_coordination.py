@@ -25,7 +25,7 @@ class MemoryCoordination:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
-        self._controller: Session | None = None
+        self._controller: Session | None = None  # It may have ended: see `_holder`.
         self._epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
@@ -41,12 +41,19 @@ class MemoryCoordination:
         return session
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
-        session.node = node
-        self._tell()
+        if self._is_living(session):
+            session.node = node
+            self._tell()
+        else:
+            session.lost.set()
 
     async def campaign(self, session: Session) -> int | None:
-        if self._controller is not None or session.lost.is_set():
+        if not self._is_living(session):
+            session.lost.set()
             return None
+        holder = self._holder()
+        if holder is not None:
+            return self._epoch if holder is session else None
         self._controller = session
         self._epoch += 1
         self._tell()
@@ -58,9 +65,10 @@ class MemoryCoordination:
             self._tell()
 
     async def read(self) -> ClusterView:
+        holder = self._holder()
         return ClusterView(
             {number: session.node for number, session in self._sessions.items()},
-            NOBODY if self._controller is None else self._controller.node.node_id,
+            NOBODY if holder is None else holder.node.node_id,
             self._epoch,
             dict(self._shards),
         )
@@ -98,11 +106,28 @@ class MemoryCoordination:
     def expire(self, session: Session) -> None:
         """The session ends, as if its node had fallen silent."""
         session.lost.set()
+        self.take_out(session)
+
+    def take_out(self, session: Session) -> None:
+        """The session ends, and its node does not hear of it."""
         if self._sessions.get(session.node.node_id) is session:
             del self._sessions[session.node.node_id]
         if self._controller is session:
             self._controller = None
         self._tell()
+
+    def depose(self, *, left_behind: Session | None = None) -> None:
+        """The controller's key is deleted by hand, or names a session from now on."""
+        self._controller = left_behind
+        self._tell()
+
+    def _is_living(self, session: Session) -> bool:
+        return self._sessions.get(session.node.node_id) is session
+
+    def _holder(self) -> Session | None:
+        """The living session that holds the term."""
+        holder = self._controller
+        return holder if holder is not None and self._is_living(holder) else None
 
     def _tell(self) -> None:
         for changed in self._listeners:

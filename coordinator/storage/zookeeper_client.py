@@ -35,7 +35,7 @@ class ZooKeeperClient:
     """One session with an ensemble.
 
     Args:
-        session_timeout_s: how long the servers wait for a silent client.
+        session_timeout_s: how long the servers are asked to wait for a silent client.
     """
 
     def __init__(self, access: StoreAccess, session_timeout_s: float) -> None:
@@ -54,6 +54,9 @@ class ZooKeeperClient:
             keyfile=str(access.key_file) if access.key_file else None,
             verify_certs=access.ca_file is not None,
         )
+        self.granted_s = session_timeout_s
+        """How long they do wait, once there is a connection."""
+        self._note_what_is_granted()
 
     async def start(self, prepare: Callable[[KazooClient], None]) -> None:
         """Connect, and prepare what has to be there; that may wait, in another thread.
@@ -107,6 +110,18 @@ class ZooKeeperClient:
         except Ambiguous as error:
             raise Unavailable(str(error)) from error  # A read has changed nothing.
         return found
+
+    def _note_what_is_granted(self) -> None:
+        """kazoo keeps what the servers grant to itself; two thirds of it come out of `_connect`."""
+        connection: Any = self.kazoo._connection  # Nothing public tells it.
+        connect = connection._connect
+
+        def noting(*where: Any) -> tuple[float, float]:
+            read_timeout_ms, connect_timeout_ms = connect(*where)
+            self.granted_s = read_timeout_ms * 1.5 / 1000
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = noting
 
     async def _answer_of(self, method: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         if self.kazoo.state != KazooState.CONNECTED:

@@ -4,6 +4,15 @@
 /PREFIX/cluster/controller    the node that is the controller, ephemeral
 /PREFIX/cluster/epoch         its version is the number of the newest term
 /PREFIX/cluster/shard/N       the shard's state; its version is the node's, plus one
+
+Ephemeral nodes belong to the session of a connection, which outlives a join: a node may join
+again on the session that it had, and one that was killed has its session kept for a while after
+it has started again. So joining removes, in one transaction, what the store still holds of the
+same node. The controller is who owns both its node and /controller; a /controller with another
+owner is left over, and whoever campaigns replaces it.
+
+Servers grant no session shorter than two of their ticks (4 s as they are delivered) and none
+longer than twenty. What they have granted is what counts.
 """
 
 from __future__ import annotations
@@ -11,11 +20,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.access import StoreAccess
@@ -34,71 +50,106 @@ from coordinator.storage.zookeeper_client import ZooKeeperClient
 RENEWALS = 4
 """In the time of one session, so that one may be lost."""
 
+_RACED = (NodeExistsError, NoNodeError, BadVersionError)
+"""Somebody else was faster."""
+_CARRIED_ALONG = (RolledBackError, RuntimeInconsistency)
+"""Another part of the transaction has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """/controller, as it was read."""
+
+    number: int
+    stat: Any
+
 
 class ZooKeeperCoordination:
     """`Coordination` in a ZooKeeper ensemble. One session at a time: it is the connection's.
 
     Args:
-        timeout_s: of the session.
+        timeout_s: of the session; the servers may grant another.
     """
 
     def __init__(self, access: StoreAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
         self._client = ZooKeeperClient(access, timeout_s)
         self._root = "/" + prefix.strip("/") + "/cluster"
-        self._timeout_s = timeout_s
+        self._controller = f"{self._root}/controller"
+        self._epoch = f"{self._root}/epoch"
         self._starting: asyncio.Task[None] | None = None
         self._listeners: set[asyncio.Event] = set()
         self._renewing: dict[Session, asyncio.Task[None]] = {}
 
     async def join(self, node: NodeInfo) -> Session:
         await self._start()
-        path = f"{self._root}/node/{node.node_id}"
+        path = self._path_of(node.node_id)
         while True:
             sent_at = time.monotonic()
-            try:
-                await self._client.ask("create", path, node.to_bytes(), ephemeral=True)
-            except NodeExistsError:
-                # Of an earlier start, whose session has not ended yet: its place is ours.
-                with contextlib.suppress(NoNodeError):
-                    await self._client.ask("delete", path)
-            else:
+            await self._client.ask("sync", self._root)
+            transaction = self._client.kazoo.transaction()
+            if await self._stat(path) is not None:
+                transaction.delete(path)
+            named = await self._named()
+            if named is not None and named.number == node.node_id:
+                transaction.delete(self._controller)
+            transaction.create(path, node.to_bytes(), ephemeral=True)
+            if _succeeded(await self._client.commit(transaction)):
                 break
-        session = Session(node, self._timeout_s, sent_at)
+        session = Session(node, self._client.granted_s, sent_at)
         self._renewing[session] = asyncio.create_task(self._renew(session, path))
         return session
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
-        await self._client.ask("set", f"{self._root}/node/{node.node_id}", node.to_bytes())
-        session.node = node
+        path = self._path_of(node.node_id)
+        await self._client.ask("sync", path)
+        stat = await self._stat(path)
+        if not self._is_ours(stat):
+            session.lost.set()
+            return
+        try:
+            await self._client.ask("set", path, node.to_bytes(), version=stat.version)
+        except (NoNodeError, BadVersionError):
+            session.lost.set()
+        else:
+            session.node = node
 
     async def campaign(self, session: Session) -> int | None:
         await self._start()
-        _, stat = await self._client.read(f"{self._root}/epoch")
+        # First of all: whoever campaigns meanwhile changes it, and the transaction fails.
+        _, epoch = await self._client.read(self._epoch)
+        named = await self._named()
+        if not await self._is_seen(session):
+            session.lost.set()
+            return None
         transaction = self._client.kazoo.transaction()
-        transaction.create(f"{self._root}/controller", b"%d" % session.node.node_id, ephemeral=True)
-        transaction.set_data(f"{self._root}/epoch", b"", version=stat.version)
-        results = await self._client.commit(transaction)
-        won = not any(isinstance(result, KazooException) for result in results)
-        return int(stat.version) + 1 if won else None
+        if named is not None:
+            # A campaign writes both at once. Any other pair was not made by one.
+            if self._is_ours(named.stat) and named.stat.czxid == epoch.mzxid:
+                return int(epoch.version)
+            if not self._is_ours(named.stat) and await self._is_living(named):
+                return None
+            transaction.delete(self._controller)
+        transaction.create(self._controller, b"%d" % session.node.node_id, ephemeral=True)
+        transaction.set_data(self._epoch, b"", version=epoch.version)
+        won = _succeeded(await self._client.commit(transaction))
+        return int(epoch.version) + 1 if won else None
 
     async def resign(self, session: Session) -> None:
-        path = f"{self._root}/controller"
+        if session.lost.is_set():
+            return  # What the connection owns may be a later session's.
         with contextlib.suppress(NoNodeError):
-            _, stat = await self._client.read(path)
-            # The node belongs to the session that made it, which is the connection's.
-            if stat.ephemeralOwner == self._client.kazoo.client_id[0]:
-                await self._client.ask("delete", path, version=stat.version)
+            _, stat = await self._client.read(self._controller)
+            if self._is_ours(stat):
+                await self._client.ask("delete", self._controller, version=stat.version)
 
     async def read(self) -> ClusterView:
         await self._start()
         nodes = await self._read_folder(f"{self._root}/node")
         shards = await self._read_folder(f"{self._root}/shard")
-        controller = NOBODY
-        watch = self._tell
-        if await self._client.ask("exists", f"{self._root}/controller", watch=watch) is not None:
-            with contextlib.suppress(NoNodeError):
-                controller = int((await self._client.ask("get", f"{self._root}/controller"))[0])
-        epoch = (await self._client.ask("get", f"{self._root}/epoch"))[1].version
+        named = await self._named(watch=self._tell)
+        is_living = named is not None and await self._is_living(named)
+        controller = named.number if named is not None and is_living else NOBODY
+        epoch = (await self._client.ask("get", self._epoch))[1].version
         return ClusterView(
             {int(name): NodeInfo.from_bytes(data) for name, data, _ in nodes},
             controller,
@@ -113,7 +164,7 @@ class ZooKeeperCoordination:
         await self._start()
         path = f"{self._root}/shard/{state.shard}"
         transaction = self._client.kazoo.transaction()
-        transaction.check(f"{self._root}/epoch", term)
+        transaction.check(self._epoch, term)
         if state.version == 0:
             transaction.create(path, state.to_bytes())
         else:
@@ -143,7 +194,7 @@ class ZooKeeperCoordination:
             renewing.cancel()
             await self.resign(session)
             with contextlib.suppress(NoNodeError, Unavailable):
-                path = f"{self._root}/node/{session.node.node_id}"
+                path = self._path_of(session.node.node_id)
                 data, _ = await self._client.read(path)
                 if data == session.node.to_bytes():
                     await self._client.ask("delete", path)
@@ -174,6 +225,37 @@ class ZooKeeperCoordination:
             self._starting = asyncio.create_task(self._client.start(prepare))
         await asyncio.shield(self._starting)
 
+    def _path_of(self, number: int) -> str:
+        return f"{self._root}/node/{number}"
+
+    async def _stat(self, path: str) -> Any:
+        """What there is to know of a node, None: it is not there; as of the last `sync`."""
+        return await self._client.ask("exists", path)
+
+    def _is_ours(self, stat: Any) -> bool:
+        """The node is there, and belongs to the session of this connection."""
+        return stat is not None and stat.ephemeralOwner == self._client.kazoo.client_id[0]
+
+    async def _is_seen(self, session: Session) -> bool:
+        """The session has not ended, and its place was not taken."""
+        stat = await self._stat(self._path_of(session.node.node_id))
+        return not session.lost.is_set() and self._is_ours(stat)
+
+    async def _named(self, watch: Callable[[Any], None] | None = None) -> _Named | None:
+        """Whom /controller names; None: it is not there."""
+        # "exists" has a watch set even on what is not there.
+        if await self._client.ask("exists", self._controller, watch=watch) is None:
+            return None
+        try:
+            data, stat = await self._client.ask("get", self._controller)
+        except NoNodeError:
+            return None
+        return _Named(int(data) if data.isdigit() else NOBODY, stat)
+
+    async def _is_living(self, named: _Named) -> bool:
+        stat = await self._stat(self._path_of(named.number))
+        return stat is not None and stat.ephemeralOwner == named.stat.ephemeralOwner
+
     async def _read_folder(self, folder: str) -> list[tuple[str, bytes, int]]:
         """Name, data and version of each child; every change from now on is told."""
         await self._client.ask("sync", folder)
@@ -200,6 +282,7 @@ class ZooKeeperCoordination:
             sent_at = time.monotonic()
             try:
                 data, _ = await self._client.read(path)
+                session.timeout_s = self._client.granted_s  # Another server may grant another.
                 if NodeInfo.from_bytes(data).incarnation == session.node.incarnation:
                     session.renewed_at = sent_at
                     continue
@@ -209,3 +292,16 @@ class ZooKeeperCoordination:
             except (Unavailable, Ambiguous):
                 if time.monotonic() - session.renewed_at >= session.timeout_s:
                     session.lost.set()
+
+
+def _succeeded(results: list[Any]) -> bool:
+    """False: nothing was written, because somebody else was faster.
+
+    Raises:
+        KazooException: ZooKeeper said no, for another reason.
+    """
+    failures = [result for result in results if isinstance(result, KazooException)]
+    for failure in failures:
+        if not isinstance(failure, _RACED + _CARRIED_ALONG):
+            raise failure
+    return not failures

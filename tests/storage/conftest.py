@@ -10,18 +10,16 @@ import pytest
 
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.memory import MemoryLog
-from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.zookeeper import ZooKeeperLog
-from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import (
     EtcdCluster,
     ZooKeeperCluster,
     missing_etcd,
     missing_zookeeper,
 )
+from tests.storage.meetings import EtcdMeeting, MemoryMeeting, ZooKeeperMeeting
 
 SHARDS = 4
 
@@ -75,27 +73,13 @@ SLOW = [pytest.param(name, marks=pytest.mark.integration) for name in ("etcd", "
 @pytest.fixture(params=["memory", *SLOW])
 async def meeting(request):
     """Makes as many `Coordination`s of one cluster as are asked for."""
-    prefix, made = uuid.uuid4().hex, []
-    one = MemoryCoordination()
-
-    def make():
-        match request.param:
-            case "etcd":
-                endpoints = request.getfixturevalue("etcd").endpoints
-                made.append(EtcdCoordination(StoreAccess(endpoints), prefix=prefix, timeout_s=1))
-            case "zookeeper":
-                endpoints = request.getfixturevalue("zookeeper").endpoints
-                access = StoreAccess(endpoints)
-                made.append(ZooKeeperCoordination(access, prefix=prefix, timeout_s=1))
-            case _:
-                made.append(one)
-        return made[-1]
-
-    if request.param != "memory":
-        request.getfixturevalue(request.param)
-    yield make
-    for coordination in made:
-        await coordination.close()
+    if request.param == "memory":
+        meeting = MemoryMeeting()
+    else:
+        kind = {"etcd": EtcdMeeting, "zookeeper": ZooKeeperMeeting}[request.param]
+        meeting = kind(request.getfixturevalue(request.param).endpoints)
+    yield meeting
+    await meeting.close()
 
 
 @pytest.fixture(params=["memory", "sqlite", *SLOW])

@@ -145,3 +145,103 @@ async def test_every_change_is_told(meeting):
         state = await one.write(term, replace(state, epoch=epoch))
         view = await watching
         assert view.shards[S0] == state
+
+
+async def test_a_node_that_starts_anew_is_not_the_controller_it_was(meeting):
+    """Killed and started again within its session: nothing has told the store of its end."""
+    one, again, other = meeting(), meeting(), meeting()
+    first, session = await one.join(node(1)), await other.join(node(2))
+    assert await one.campaign(first) == 1
+    await again.join(node(1, "second"))
+    assert (await other.read()).controller == NOBODY
+    assert await other.campaign(session) == 2
+    view = await again.read()
+    assert (view.controller, view.controller_epoch) == (2, 2)
+    with pytest.raises(Deposed):
+        await one.write(1, LED_BY_1)
+
+
+async def test_a_node_that_starts_anew_may_be_the_controller_again(meeting):
+    one, again = meeting(), meeting()
+    assert await one.campaign(await one.join(node(1))) == 1
+    new = await again.join(node(1, "second"))
+    assert await again.campaign(new) == 2
+    assert (await again.read()).controller == 1
+    with pytest.raises(Deposed):
+        await one.write(1, LED_BY_1)
+    assert (await again.write(2, LED_BY_1)).leader == 1
+
+
+async def test_a_node_that_joins_again_has_lost_its_term(meeting):
+    """Its session is thought lost, after a pause of the store: it joins as the one it was."""
+    one, two = meeting(), meeting()
+    session, other = await one.join(node(1)), await two.join(node(2))
+    assert await one.campaign(session) == 1
+    session.lost.set()
+    new = await one.join(node(1))
+    assert (await two.read()).controller == NOBODY
+    assert await one.campaign(session) is None
+    terms = await asyncio.gather(one.campaign(new), two.campaign(other))
+    assert sorted(terms, key=str) == [2, None]
+    view = await two.read()
+    assert (view.controller, view.controller_epoch) == (1 if terms[0] else 2, 2)
+    with pytest.raises(Deposed):
+        await one.write(1, LED_BY_1)
+    await one.resign(session)  # It has nothing to give up.
+    assert (await two.read()).controller == view.controller
+
+
+@pytest.mark.parametrize("number", [1, 2, 9], ids=["itself", "another", "nobody"])
+async def test_a_controller_key_left_by_a_dead_session_is_taken_over(meeting, number):
+    one, two = meeting(), meeting()
+    first, second = await one.join(node(1)), await two.join(node(2))
+    assert await two.campaign(second) == 1
+    await meeting.name_controller(number)
+    assert (await one.read()).controller == NOBODY
+    terms = await asyncio.gather(one.campaign(first), two.campaign(second))
+    assert sorted(terms, key=str) == [2, None]
+    view = await one.read()
+    assert (view.controller, view.controller_epoch) == (1 if terms[0] else 2, 2)
+
+
+async def test_a_controller_key_deleted_by_hand_starts_a_new_term(meeting):
+    one, two = meeting(), meeting()
+    first, second = await one.join(node(1)), await two.join(node(2))
+    assert await one.campaign(first) == 1
+    await meeting.delete_controller()
+    assert (await two.read()).controller == NOBODY
+    assert await two.campaign(second) == 2
+    assert await one.campaign(first) is None
+    with pytest.raises(Deposed):
+        await one.write(1, LED_BY_1)
+
+
+async def test_who_holds_the_term_is_told_its_number_again(meeting):
+    """The answer to its campaign was lost: nobody else can campaign while it does not know."""
+    one, two = meeting(), meeting()
+    first, second = await one.join(node(1)), await two.join(node(2))
+    assert await one.campaign(first) == 1
+    assert await two.campaign(second) is None
+    assert await one.campaign(first) == 1
+    assert (await two.read()).controller_epoch == 1
+
+
+async def test_a_session_whose_place_was_taken_neither_campaigns_nor_announces(meeting):
+    one, again = meeting(), meeting()
+    old = await one.join(node(1))
+    new = await again.join(node(1, "second"))
+    assert await one.campaign(old) is None
+    await one.announce(old, replace(node(1), stopping=True))
+    assert old.lost.is_set()
+    assert (await again.read()).nodes == {1: node(1, "second")}
+    assert await again.campaign(new) == 1
+
+
+async def test_many_who_find_a_dead_controller_make_one(meeting):
+    some = [meeting() for _ in range(4)]
+    sessions = [await one.join(node(n)) for n, one in enumerate(some, 1)]
+    for epoch in range(1, 6):
+        await meeting.name_controller(epoch % 5)
+        campaigns = (one.campaign(session) for one, session in zip(some, sessions, strict=True))
+        terms = await asyncio.gather(*campaigns)
+        assert sorted(terms, key=str) == [epoch, None, None, None]

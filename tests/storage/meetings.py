@@ -1,0 +1,110 @@
+"""Stores in which nodes of one cluster meet, and what operators and bugs do to them by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from coordinator.storage.access import StoreAccess
+from coordinator.storage.coordination import Coordination, NodeInfo, Session
+from coordinator.storage.etcd_api import rpc_pb2 as pb
+from coordinator.storage.etcd_client import EtcdClient
+from coordinator.storage.etcd_coordination import EtcdCoordination
+from coordinator.storage.etcd_txn import delete, put
+from coordinator.storage.memory_coordination import MemoryCoordination
+from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+
+
+class Meeting:
+    """Called, it makes one more `Coordination` of the cluster."""
+
+    def __init__(self) -> None:
+        self._made: list[Coordination] = []
+
+    def __call__(self) -> Coordination:
+        self._made.append(self._make())
+        return self._made[-1]
+
+    async def close(self) -> None:
+        for coordination in self._made:
+            await coordination.close()
+
+    def _make(self) -> Coordination:
+        raise NotImplementedError
+
+    async def name_controller(self, number: int) -> None:
+        """Have the controller's key name a node, in a session that nobody has."""
+        raise NotImplementedError
+
+    async def delete_controller(self) -> None:
+        """As an operator does."""
+        raise NotImplementedError
+
+
+class MemoryMeeting(Meeting):
+    def __init__(self) -> None:
+        super().__init__()
+        self._one = MemoryCoordination()
+
+    def _make(self) -> Coordination:
+        return self._one
+
+    async def name_controller(self, number: int) -> None:
+        self._one.depose(left_behind=Session(NodeInfo(number, "h", 1, "long gone"), 1.0))
+
+    async def delete_controller(self) -> None:
+        self._one.depose()
+
+
+class EtcdMeeting(Meeting):
+    def __init__(self, endpoints) -> None:
+        super().__init__()
+        self._access = StoreAccess(endpoints)
+        self._prefix = uuid.uuid4().hex
+        self._key = f"{self._prefix}/cluster/controller".encode()
+
+    def _make(self) -> Coordination:
+        return EtcdCoordination(self._access, prefix=self._prefix, timeout_s=1)
+
+    async def name_controller(self, number: int) -> None:
+        await self._carry_out(put(self._key, b"%d long gone" % number))
+
+    async def delete_controller(self) -> None:
+        await self._carry_out(delete(self._key))
+
+    async def _carry_out(self, request: pb.RequestOp) -> None:
+        client = EtcdClient(self._access)
+        await client.txn(pb.TxnRequest(success=[request]))
+        await client.close()
+
+
+class ZooKeeperMeeting(Meeting):
+    def __init__(self, endpoints) -> None:
+        super().__init__()
+        self._access = StoreAccess(endpoints)
+        self._prefix = uuid.uuid4().hex
+        self._path = f"/{self._prefix}/cluster/controller"
+        self._others: list[KazooClient] = []
+
+    def _make(self) -> Coordination:
+        return ZooKeeperCoordination(self._access, prefix=self._prefix, timeout_s=1)
+
+    async def close(self) -> None:
+        await super().close()
+        for other in self._others:
+            await asyncio.to_thread(other.stop)
+
+    async def name_controller(self, number: int) -> None:
+        await self.delete_controller()
+        # As of a node that was killed: its session lasts for a while.
+        await asyncio.to_thread(self._others[-1].create, self._path, b"%d" % number, ephemeral=True)
+
+    async def delete_controller(self) -> None:
+        self._others.append(KazooClient(",".join(self._access.endpoints)))
+        await asyncio.to_thread(self._others[-1].start)
+        with contextlib.suppress(NoNodeError):
+            await asyncio.to_thread(self._others[-1].delete, self._path)
