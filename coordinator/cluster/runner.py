@@ -41,6 +41,7 @@ SELF_FENCE = 0.8
 others may have taken over soon after."""
 RETRY_S = 0.3
 LOOK_S = 0.02
+LOOKS_A_SESSION = 2
 BALANCE_EVERY_S = 300.0
 BALANCE_SOON_S = 2.0
 """After nodes have come or gone, and while moves are under way."""
@@ -101,6 +102,7 @@ class ClusterRunner:
         self._controller: Controller | None = None
         self._term = 0
         self._balance_at = 0.0
+        self._decided_at = time.monotonic()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -115,6 +117,21 @@ class ClusterRunner:
     def is_controller(self) -> bool:
         """True if this node decides, as far as it knows."""
         return self._controller is not None
+
+    @property
+    def is_deciding(self) -> bool:
+        """True if it is the controller, and has carried that out within the last session."""
+        return self.is_controller and self.undecided_s <= self.session_timeout_s
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long the others wait for this node, as the store has granted it."""
+        return 0.0 if self._session is None else self._session.timeout_s
+
+    @property
+    def undecided_s(self) -> float:
+        """How long ago this node last decided itself, or saw a living one that is to."""
+        return time.monotonic() - self._decided_at
 
     async def decide(self, event: Event) -> None:
         """Have an operator's wish carried out; returns when it is written.
@@ -153,8 +170,17 @@ class ClusterRunner:
         Raises:
             Unavailable, Ambiguous: the store does not answer.
         """
-        self._session = await self._coordination.join(self.node)
+        await self.join()
         self._tasks = [asyncio.create_task(work()) for work in (self._listen, self._follow)]
+
+    async def join(self) -> None:
+        """Be seen, and no more; `start` does it.
+
+        Raises:
+            Unavailable, Ambiguous: the store does not answer.
+        """
+        self._session = await self._coordination.join(self.node)
+        self._announced = self.node
 
     async def stop(self, patience_s: float) -> None:
         """Have the shards led elsewhere, if there are others; then leave.
@@ -180,6 +206,44 @@ class ClusterRunner:
                 await self._coordination.leave(session)
         await self._coordination.close()
 
+    async def look(self) -> None:
+        """Read what there is, and do what follows from it: once. After `start` it comes by itself.
+
+        Raises:
+            Unavailable, Ambiguous: the store does not answer.
+        """
+        assert self._session is not None
+        if self._session.lost.is_set():
+            self._duties.report("this node's session has ended; it joins again")
+            self.begin_anew()
+            await self.join()
+        elif self._announced != self.node:
+            node = self.node
+            await self._coordination.announce(self._session, node)
+            self._announced = node
+        self.view = view = await self._coordination.read()
+        if self.node.node_id not in view.nodes:
+            # It was taken out, and hears of it here first.
+            self._session.lost.set()
+            self.begin_anew()
+            self._wake.set()
+            return
+        self._obey(view)
+        if (view.controller, view.controller_epoch) != (self.node.node_id, self._term):
+            self._controller = None
+        # Named and not deciding: the answer to a campaign was lost, or a decision's was.
+        if self._controller is None and view.controller in (NOBODY, self.node.node_id):
+            await self._campaign()
+        if self._controller is not None:
+            await self._decide(self._controller)
+        self._refuse_requests()
+        if self._controller is not None or self.view.controller not in (NOBODY, self.node.node_id):
+            self._decided_at = time.monotonic()
+
+    def begin_anew(self) -> None:
+        """Decide nothing more from what was known: it may have been written or not."""
+        self._controller = None
+
     # --- Inside ---
 
     async def _hand_over(self) -> None:
@@ -199,10 +263,17 @@ class ClusterRunner:
         """Look at what is there whenever it may have changed, and every now and then."""
         while True:
             try:
-                await self._look()
-                pause_s = BALANCE_SOON_S
+                await self.look()
+                assert self._session is not None
+                # So that who has decided nothing for a session can be told from who waits.
+                pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)
             except (Unavailable, Ambiguous) as error:
+                self.begin_anew()
                 self._duties.report(f"the cluster's store does not answer: {error}")
+                pause_s = RETRY_S
+            except Exception as error:  # noqa: BLE001  # A bug must not leave a cluster unled.
+                self.begin_anew()
+                self._duties.report(f"looking at the cluster failed: {error!r}")
                 pause_s = RETRY_S
             if not self.may_answer():
                 for shard in tuple(self._mine):
@@ -211,27 +282,6 @@ class ClusterRunner:
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             self._wake.clear()
-
-    async def _look(self) -> None:
-        assert self._session is not None
-        if self._session.lost.is_set():
-            self._duties.report("this node's session has ended; it joins again")
-            self._controller = None
-            self._session = await self._coordination.join(self.node)
-            self._announced = self.node
-        elif self._announced != self.node:
-            node = self.node
-            await self._coordination.announce(self._session, node)
-            self._announced = node
-        self.view = view = await self._coordination.read()
-        self._obey(view)
-        if view.controller == NOBODY:
-            await self._campaign()
-        elif view.controller != self.node.node_id or view.controller_epoch != self._term:
-            self._controller = None
-        if self._controller is not None:
-            await self._decide(self._controller)
-        self._refuse_requests()
 
     def _obey(self, view: ClusterView) -> None:
         """Lead what this node is to lead, and nothing else."""
@@ -271,9 +321,9 @@ class ClusterRunner:
     async def _campaign(self) -> None:
         assert self._session is not None
         term = await self._coordination.campaign(self._session)
-        self._wake.set()  # Whoever has won: look again.
         if term is None:
-            return
+            return  # Whatever the reason is, it changes, and that is told.
+        self._wake.set()
         self._term = term
         # A new controller knows only what is written.
         self.view = view = await self._coordination.read()
@@ -326,8 +376,11 @@ class ClusterRunner:
         """Carry an event's decisions out; True if there were any."""
         changed = controller.step(event)
         writes = (self._coordination.write(self._term, state) for state in changed)
-        for state in await asyncio.gather(*writes):
-            controller.written(state)
+        # All have an end before anything else is read or written.
+        for written in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(written, BaseException):
+                raise written
+            controller.written(written)
         if changed:
             self._wake.set()
         return bool(changed)
