@@ -111,7 +111,8 @@ class Settings(GroupConfig):
     store shared by several nodes, etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://…"""
 
     store_session_timeout_ms: int = 2_000
-    """How long the nodes of a shared store wait for a silent one before they take over."""
+    """How long the nodes of a shared store wait for a silent one before they take over. ZooKeeper
+    grants no less than two of its ticks, 4 s as it is delivered; the node says so at start."""
 
     store_ca_file: str = ""
     """PEM file of the authority that signed the shared store's certificates; empty: no TLS."""

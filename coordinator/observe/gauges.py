@@ -85,6 +85,10 @@ class Cluster(Protocol):
     def controller_epoch(self) -> int: ...
     @property
     def is_controller(self) -> bool: ...
+    @property
+    def undecided_s(self) -> float: ...
+    @property
+    def session_timeout_s(self) -> float: ...
 
 
 class ShardGauges(Collector):
@@ -222,8 +226,20 @@ class ClusterGauges(Collector):
         )
         yield GaugeMetricFamily(
             "coordinator_is_controller",
-            "1 on the node that decides who leads which shard.",
+            "1 on the node that decides who leads which shard, and has done so within a session.",
             value=cluster.is_controller,
+        )
+        yield GaugeMetricFamily(
+            "coordinator_undecided_seconds",
+            "Since this node last decided as the controller, or last read that a living one is to; "
+            "0 on a node of its own.",
+            value=cluster.undecided_s,
+        )
+        yield GaugeMetricFamily(
+            "coordinator_store_session_seconds",
+            "How long other nodes wait for this one when it is silent, as the store has granted "
+            "it; 0 on a node of its own.",
+            value=cluster.session_timeout_s,
         )
 
 

@@ -65,6 +65,8 @@ class ClusterStats:
     configured_shards: int
     controller_epoch: int
     is_controller: bool
+    undecided_s: float = 0.0
+    session_timeout_s: float = 0.0
 
 
 class Node:
@@ -142,6 +144,7 @@ class Node:
             replicas=self.settings.replicas if self._has_followers else 1,
         )
         await self.cluster.start()
+        self._compare_session(self.cluster.session_timeout_s)
 
     async def stop(self) -> None:
         """Hand the shards over, answer every parked call so that its client looks elsewhere."""
@@ -283,7 +286,9 @@ class Node:
             },
             self.settings.shards,
             view.controller_epoch,
-            self.cluster is not None and view.controller == self.settings.node_id,
+            self.cluster is not None and self.cluster.is_deciding,
+            0.0 if self.cluster is None else self.cluster.undecided_s,
+            0.0 if self.cluster is None else self.cluster.session_timeout_s,
         )
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
@@ -292,6 +297,17 @@ class Node:
         return [stats for runner in runners for stats in runner.group_stats(is_wanted)]
 
     # --- Inside ---
+
+    def _compare_session(self, granted_s: float) -> None:
+        """Say so if the store does not grant the session that it was asked for."""
+        asked_s = self.settings.store_session_timeout_ms / 1000
+        if granted_s != asked_s:
+            self._watchers.failure(
+                f"the store grants sessions of {granted_s:g} s, not the {asked_s:g} s of "
+                "store_session_timeout_ms: that is how long a node that dies is waited for "
+                "(ZooKeeper: two of its ticks at least, see tickTime and minSessionTimeout)",
+                None,
+            )
 
     def _tell(self, events: Sequence[Event], now_ms: int) -> None:
         for listener in self._listeners:

@@ -88,6 +88,13 @@ FIRES = {
         ],
         "5m",
     ),
+    "CoordinatorUndecided": (
+        [
+            (f"coordinator_undecided_seconds{{{ON}}}", "0.4 0.9 3 63"),
+            (f"coordinator_store_session_seconds{{{ON}}}", "2x10"),
+        ],
+        "2m",
+    ),
     "CoordinatorGroupLagGrows": (
         [
             (f'coordinator_group_lag{{group="g",topic="t",partition="0",{ON}}}', "0+500x60"),
@@ -142,29 +149,55 @@ def test_every_alert_has_a_runbook_with_all_its_parts():
     assert links == [name.lower() for name in alerts()]
 
 
-@pytest.mark.parametrize("alert", FIRES)
-def test_an_alert_fires_when_it_should_and_not_before(alert, tmp_path):
-    series, at = FIRES[alert]
-    listed = [{"series": name, "values": values} for name, values in series]
-    count = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
+def tried(folder: Path, series, expected) -> subprocess.CompletedProcess[str]:
+    """promtool's verdict on how many alerts of a name fire at some times."""
     tests = {
         "rule_files": [str(RULES)],
         "evaluation_interval": "15s",
         "tests": [
             {
                 "interval": "1m",
-                "input_series": listed,
+                "input_series": [{"series": name, "values": values} for name, values in series],
                 "promql_expr_test": [
-                    {"expr": count, "eval_time": when, "exp_samples": [
-                        {"labels": "{}", "value": value}]}
-                    for when, value in (("0m", 0), (at, 1))
+                    {
+                        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) '
+                        "or vector(0)",
+                        "eval_time": when,
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for when, alert, value in expected
                 ],
             }
         ],
-    }  # fmt: skip
-    path = tmp_path / "tests.yml"
+    }
+    path = folder / "tests.yml"
     path.write_text(json.dumps(tests))
-    done = promtool("test", "rules", str(path))
+    return promtool("test", "rules", str(path))
+
+
+@pytest.mark.parametrize("alert", FIRES)
+def test_an_alert_fires_when_it_should_and_not_before(alert, tmp_path):
+    series, at = FIRES[alert]
+    done = tried(tmp_path, series, [("0m", alert, 0), (at, alert, 1)])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+QUIET = {
+    "another node decides": [
+        (f"coordinator_undecided_seconds{{{ON}}}", "0.4 60 120 180"),
+        ('coordinator_undecided_seconds{instance="b:1",job="coordinator"}', "0.5x10"),
+        (f"coordinator_store_session_seconds{{{ON}}}", "2x10"),
+    ],
+    "a node of its own": [
+        (f"coordinator_undecided_seconds{{{ON}}}", "0x10"),
+        (f"coordinator_store_session_seconds{{{ON}}}", "0x10"),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", QUIET)
+def test_nobody_is_called_while_somebody_decides(case, tmp_path):
+    done = tried(tmp_path, QUIET[case], [("3m", "CoordinatorUndecided", 0)])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
