@@ -34,6 +34,11 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks)
 
+    @property
+    def is_used(self) -> bool:
+        """Somebody is connected."""
+        return bool(self._writers)
+
     def hang_up(self) -> None:
         """End every connection; new ones may be made."""
         for writer in list(self._writers):

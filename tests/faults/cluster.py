@@ -42,7 +42,14 @@ def _profile(part: float) -> Profile:
     """A part of the profile of CI, whose faults are divided between the stores."""
     whole = {"node kills": 50, "node stops": 20, "store kills": 20, "partitions": 10}
     faults = {name: round(count * part) for name, count in whole.items()}
-    more = {"node restarts": 4, "store majority kills": 2, "controllers deposed": 3}
+    more = {
+        "node restarts": 4,
+        "store majority kills": 2,
+        "store majority losses": 2,
+        "store stops": 3,
+        "controllers deposed": 3,
+        "controllers restarted": 3,
+    }
     return Profile({**faults, **more}, quiet=30, busy=20, members=3, pause_s=0.3)
 
 
@@ -58,7 +65,10 @@ PROFILES = {
                 "partitions": 100,
                 "node restarts": 50,
                 "store majority kills": 20,
+                "store majority losses": 20,
+                "store stops": 50,
                 "controllers deposed": 50,
+                "controllers restarted": 50,
             },
             quiet=120,
             busy=80,

@@ -8,14 +8,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from coordinator.storage.access import StoreAccess
+from coordinator.storage.coordination import ClusterView
+from coordinator.storage.etcd_coordination import EtcdCoordination
+from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.stores import Cluster, EtcdCluster, ZooKeeperCluster
 from tests.proxy import Proxy
 from tests.serving import Process, free_port
 
+COORDINATIONS: dict[str, Any] = {"etcd": EtcdCoordination, "zookeeper": ZooKeeperCoordination}
 STORES: dict[str, type[Cluster]] = {"etcd": EtcdCluster, "zookeeper": ZooKeeperCluster}
 NODES = (1, 2, 3)
+LOOK_S = 0.1
 SHARDS = 8
+SESSION_MS = 2_000
+"""As it is by default: a process is started again within it."""
 NAME = "faults"
 """What everything in the store begins with."""
 
@@ -26,12 +36,13 @@ class Deployment:
     Args:
         kind: of the store, one of `STORES`.
         flags: more for every coordinator.
+        store: another than the usual one of its kind.
     """
 
-    def __init__(self, kind: str, *flags: str) -> None:
+    def __init__(self, kind: str, *flags: str, store: Cluster | None = None) -> None:
         self.kind = kind
         self._flags = flags
-        self.store = STORES[kind]()
+        self.store = store or STORES[kind]()
         self.nodes: dict[int, Process] = {}
         self.fronts: dict[int, Proxy] = {}
         """Between a node and everybody who calls it: clients and other nodes."""
@@ -76,7 +87,7 @@ class Deployment:
             "--listen", f"127.0.0.1:{self._ports[number]}", "--metrics-listen", "",
             "--console-listen", "",
             "--advertised-port", self.fronts[number].address.rpartition(":")[2],
-            "--shards", str(SHARDS), "--store-session-timeout-ms", "1000",
+            "--shards", str(SHARDS), "--store-session-timeout-ms", str(SESSION_MS),
             "--group-initial-rebalance-delay-ms", "50", "--group-min-session-timeout-ms", "100",
             "--replica-lag-time-max-ms", "1000", "--drain-timeout-ms", "3000", *self._flags,
         )  # fmt: skip
@@ -90,6 +101,27 @@ class Deployment:
         process = self.nodes.pop(number)
         process.signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait)
+
+    async def view(self) -> ClusterView:
+        """What the store says of the cluster.
+
+        Raises:
+            Unavailable, Ambiguous, CannotOpen: it does not answer.
+        """
+        access = StoreAccess(self.store.endpoints)
+        coordination = COORDINATIONS[self.kind](access, prefix=NAME)
+        try:
+            return await coordination.read()
+        finally:
+            await coordination.close()
+
+    async def controller(self) -> int:
+        """The node that decides, as soon as there is one."""
+        while True:
+            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+                if (number := (await self.view()).controller) in self.nodes:
+                    return number
+            await asyncio.sleep(LOOK_S)
 
     def dump(self, path: Path) -> None:
         """Write what the store holds, as lines."""

@@ -16,7 +16,7 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import delete
 from coordinator.storage.log import Ambiguous
-from tests.faults.deployment import NAME, NODES, Deployment
+from tests.faults.deployment import NAME, NODES, SESSION_MS, Deployment
 from tests.proxy import Proxy
 
 Injection = Callable[[Deployment, random.Random], Awaitable[str]]
@@ -31,6 +31,14 @@ async def kill_a_node(deployment: Deployment, dice: random.Random) -> str:
     number = dice.choice(NODES)
     await deployment.kill(number)
     await asyncio.sleep(_while_s(dice, 2.0))
+    await deployment.start(number)
+    return f"node {number}"
+
+
+async def restart_the_controller(deployment: Deployment, dice: random.Random) -> str:
+    """SIGKILL, and started again at once, as systemd and Kubernetes do: within its session."""
+    number = await deployment.controller()
+    await deployment.kill(number)
     await deployment.start(number)
     return f"node {number}"
 
@@ -70,6 +78,27 @@ async def kill_the_majority_of_the_store(deployment: Deployment, dice: random.Ra
     for number in some:
         await asyncio.to_thread(store.start, number)
     return f"servers {some}"
+
+
+async def lose_the_majority_of_the_store(deployment: Deployment, dice: random.Random) -> str:
+    """For longer than the sessions of the nodes."""
+    store = deployment.store
+    some = dice.sample(range(len(store.endpoints)), 2)
+    for number in some:
+        await asyncio.to_thread(store.kill, number)
+    await asyncio.sleep(SESSION_MS / 1000 * (1.2 + dice.random()))
+    for number in some:
+        await asyncio.to_thread(store.start, number)
+    return f"servers {some}"
+
+
+async def stop_a_server_of_the_store(deployment: Deployment, dice: random.Random) -> str:
+    """SIGSTOP: those who are connected to it wait, and their sessions may or may not end."""
+    store, number = deployment.store, dice.randrange(len(deployment.store.endpoints))
+    store.signal(number, signal.SIGSTOP)
+    await asyncio.sleep(_while_s(dice, 2 * SESSION_MS / 1000))
+    store.signal(number, signal.SIGCONT)
+    return f"server {number}"
 
 
 async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
@@ -115,5 +144,8 @@ KINDS: dict[str, Injection] = {
     "store majority kills": kill_the_majority_of_the_store,
     "partitions": cut_a_node_off,
     "controllers deposed": depose_the_controller,
+    "controllers restarted": restart_the_controller,
+    "store stops": stop_a_server_of_the_store,
+    "store majority losses": lose_the_majority_of_the_store,
 }
 """By the names that reports use."""

@@ -135,12 +135,17 @@ class EtcdCluster(Cluster):
 
 
 class ZooKeeperCluster(Cluster):
-    """Three ZooKeeper servers."""
+    """Three ZooKeeper servers.
+
+    Args:
+        tick_ms: with 2,000, as they are delivered, they grant sessions of 4 s and more.
+    """
 
     name = "zookeeper"
 
-    def __init__(self) -> None:
+    def __init__(self, *, tick_ms: int = 200) -> None:
         super().__init__()
+        self._tick_ms = tick_ms
         self._elections = [free_port() for _ in range(NODES)]
 
     def _command(self, number: int) -> list:
@@ -152,9 +157,9 @@ class ZooKeeperCluster(Cluster):
             for n, (peer, election) in enumerate(zip(self._peers, self._elections, strict=True))
         ]
         lines = [
-            "tickTime=200", "initLimit=50", "syncLimit=20", f"dataDir={data}",
+            f"tickTime={self._tick_ms}", "initLimit=50", "syncLimit=20", f"dataDir={data}",
             f"clientPort={self._clients[number]}", "clientPortAddress=127.0.0.1",
-            "admin.enableServer=false", "minSessionTimeout=400", "maxSessionTimeout=60000",
+            "admin.enableServer=false", "maxSessionTimeout=60000",
             "4lw.commands.whitelist=*", *servers,
         ]  # fmt: skip
         configuration = self.folder / f"n{number}.cfg"
