@@ -144,7 +144,8 @@ class Settings(GroupConfig):
     """With acks all: so many replicas, the leader among them, must be in sync for a write."""
 
     replica_lag_time_max_ms: int = 10_000
-    """A replica that has not been at the end of its leader's log for so long is not in sync."""
+    """A replica that has not been at the end of its leader's log for so long is not in sync; one
+    whose session with the store has ended is not either, at once."""
 
     otel_endpoint: str = ""
     """http://HOST:PORT (or https) of an OpenTelemetry collector that takes OTLP over gRPC; empty:

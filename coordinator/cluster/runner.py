@@ -62,6 +62,8 @@ class Duties:
         follow: be ready to lead a shard; with who leads it now, None: nobody, and the term.
         unfollow: somebody else is to be ready.
         report: what does not work, in words.
+        expect: which nodes may follow a shard that is led here: its live replicas; told when it
+            is taken, and when that changes.
     """
 
     take: Callable[[ShardId, int], None]
@@ -69,6 +71,7 @@ class Duties:
     follow: Callable[[ShardId, NodeInfo | None, int], None]
     unfollow: Callable[[ShardId], None]
     report: Callable[[str], None]
+    expect: Callable[[ShardId, tuple[int, ...]], None] = lambda shard, followers: None
 
 
 class ClusterRunner:
@@ -97,6 +100,7 @@ class ClusterRunner:
         self._session: Session | None = None
         self._mine: dict[ShardId, int] = {}
         self._followed: set[ShardId] = set()
+        self._followers: dict[ShardId, tuple[int, ...]] = {}
         self._announced = node
         self._requests: deque[tuple[Event, asyncio.Future[None]]] = deque()
         self._controller: Controller | None = None
@@ -302,7 +306,17 @@ class ClusterRunner:
                 self._mine[shard] = epoch
                 self._followed.discard(shard)  # What it has gathered goes to who takes.
                 self._duties.take(shard, epoch)
+        self._expect_followers(view)
         self._follow_only(standing_by)
+
+    def _expect_followers(self, view: ClusterView) -> None:
+        """Have no shard wait for a node that has gone, or is no replica of it any more."""
+        for shard in self._mine:
+            replicas = view.shards[shard].replicas
+            live = tuple(n for n in replicas if n in view.nodes and n != self.node.node_id)
+            if self._followers.get(shard) != live:
+                self._followers[shard] = live
+                self._duties.expect(shard, live)
 
     def _follow_only(self, shards: set[ShardId]) -> None:
         for shard in self._followed - shards:
@@ -314,6 +328,7 @@ class ClusterRunner:
 
     def _give_up(self, shard: ShardId) -> None:
         del self._mine[shard]
+        self._followers.pop(shard, None)
         kept = tuple(said for said in self.node.in_sync if said[0] != shard)
         self.node = replace(self.node, in_sync=kept)
         self._duties.release(shard)

@@ -12,7 +12,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
 from coordinator.shapes import made
 from coordinator.shard import outbox as o
-from coordinator.shard.replicas import FetchEntries
+from coordinator.shard.replicas import FetchEntries, FollowersChanged
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -28,6 +28,7 @@ _KINDS: dict[str, Any] = {
         o.Unload,
         FetchEntries,
         Pause,
+        FollowersChanged,
     )
 }
 _ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}

@@ -134,6 +134,7 @@ class Node:
             release=self._release,
             follow=self._follow,
             unfollow=self._unfollow,
+            expect=self._expect,
             report=lambda what: self._watchers.failure(what, None),
         )
         self.cluster = ClusterRunner(
@@ -393,6 +394,9 @@ class Node:
 
     def _release(self, shard: ShardId) -> None:
         self._begin(self._let_go(self._runners.pop(shard)))
+
+    def _expect(self, shard: ShardId, followers: tuple[int, ...]) -> None:
+        self._runners[shard].expect_followers(followers)
 
     async def _let_go(self, runner: ShardRunner) -> None:
         groups = runner.group_count

@@ -42,7 +42,7 @@ from coordinator.shard.outbox import (
     Tick,
     Unload,
 )
-from coordinator.shard.replicas import FetchedEntries, FetchEntries
+from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersChanged
 from coordinator.shard.shard import Shard
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.log import (
@@ -116,6 +116,7 @@ class ShardRunner:
         self._bugs = 0  # In a row, with no long time of service in between.
         self._told_bugs: set[tuple[object, ...]] = set()  # By where they were: once each.
         self._serves_since_ms = 0
+        self._followers: tuple[int, ...] | None = None
         self.term = 0
         """In which the shard was granted."""
         self._started = False
@@ -200,6 +201,8 @@ class ShardRunner:
         self._shard, self._snapshots = warm.shard, warm.policy
         self._serves_since_ms = self._clock.now_ms()
         self._take(outbox)
+        if self._followers is not None:
+            self._step(FollowersChanged(self._followers))
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
@@ -253,6 +256,11 @@ class ShardRunner:
             return await future
         finally:
             del self._fetches[fetch.call_id]
+
+    def expect_followers(self, nodes: tuple[int, ...]) -> None:
+        """Tell the shard which nodes may follow it from now on."""
+        self._followers = nodes
+        self._step(FollowersChanged(nodes))
 
     def cancel(self, call_id: CallId) -> None:
         """The client of a parked call has gone away."""

@@ -12,7 +12,7 @@ from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
-from coordinator.shard.replicas import FetchedEntries, FetchEntries
+from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersChanged
 
 
 class AppendFailure(Enum):
@@ -68,7 +68,7 @@ class Unload:
     error: ErrorCode = ErrorCode.NOT_COORDINATOR
 
 
-Input = Command | FetchEntries | Tick | Appended | AppendFailed | Revive | Unload
+Input = Command | FetchEntries | FollowersChanged | Tick | Appended | AppendFailed | Revive | Unload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Source: Kafka `Partition` (maybeExpandIsr, maybeShrinkIsr), `Replica.updateFetch
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode, Refused
@@ -73,6 +73,17 @@ class FetchEntries:
 
     def refusal(self, refused: Refused) -> FetchedEntries:
         return FetchedEntries(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowersChanged:
+    """These nodes may follow the shard: those of its replicas that the cluster knows to be live.
+
+    Nobody waits for another one any longer, however lately it asked. Until this is first told,
+    whoever asks may follow.
+    """
+
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,13 @@ class Replicas:
         self.in_sync: frozenset[int] = frozenset({policy.node})
         """The leader among them."""
         self._followers: dict[int, _Follower] = {}
+        self._expected: frozenset[int] | None = None  # None: anybody.
+
+    def expect(self, nodes: Iterable[int]) -> None:
+        """Have nobody but these nodes follow. Settle with `look` who is in sync then."""
+        self._expected = frozenset(nodes)
+        for node in self._followers.keys() - self._expected:
+            del self._followers[node]
 
     def fetched(self, follower: int, offset: int, end_offset: int, now_ms: int) -> None:
         """A follower has everything before `offset`.
@@ -168,7 +186,7 @@ class Replicas:
         Args:
             end_offset: where the leader's log ends now.
         """
-        if follower == ANYBODY:
+        if follower == ANYBODY or (self._expected is not None and follower not in self._expected):
             return
         known = self._followers.get(follower)
         if known is None:

@@ -63,6 +63,7 @@ from coordinator.shard.replicas import (
     AckPolicy,
     FetchedEntries,
     FetchEntries,
+    FollowersChanged,
     Replicas,
     TailEntry,
 )
@@ -195,6 +196,9 @@ class Shard:
                 self._appended(event)
             case FetchEntries():
                 self._fetch(event)
+            case FollowersChanged():
+                self.replicas.expect(event.nodes)
+                self._look_at_followers()
             case AppendFailed():
                 if self._writes.append_failed(event):
                     self._unload(ErrorCode.NOT_COORDINATOR, outbox)

@@ -76,16 +76,17 @@ class Wire:
 class Process:
     """A node between its start and its end."""
 
-    def __init__(self, cluster: Cluster, number: int, start: int) -> None:
+    def __init__(self, cluster: Cluster, number: int, start: int, replicas: int) -> None:
         self.wire = Wire(cluster, cluster.store)
         self.wire.process = self
         nothing = lambda *_: None  # noqa: E731
+        self.followers: dict[int, tuple[int, ...]] = {}
         self.runner = ClusterRunner(
             self.wire,
             NodeInfo(number, "h", number, f"start {start}"),
             [ShardId(n) for n in range(SHARDS)],
-            Duties(nothing, nothing, nothing, nothing, nothing),
-            replicas=1,
+            Duties(nothing, nothing, nothing, nothing, nothing, self.followers.__setitem__),
+            replicas=replicas,
         )
         self.has_joined = False
         self.is_overtaken = False
@@ -101,6 +102,7 @@ class Process:
     async def join(self) -> None:
         if not self.has_joined:
             await self.runner.join()
+            self.session.timeout_s = 1e6  # Whatever this machine is slow at, it may answer.
             self.has_joined = True
 
     async def look(self) -> None:
@@ -115,8 +117,9 @@ class Process:
 class Cluster:
     """All that happens to a cluster, and the laws."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicas: int = 1) -> None:
         self.store = MemoryCoordination()
+        self._replicas = replicas
         self.processes: dict[int, Process] = {}
         self._starts = 0
         self._writers: dict[int, set[Process]] = defaultdict(set)
@@ -131,7 +134,7 @@ class Cluster:
     def start(self, number: int) -> Process:
         """Again, if it runs: it was killed, and nobody has told the store."""
         self._starts += 1
-        self.processes[number] = process = Process(self, number, self._starts)
+        self.processes[number] = process = Process(self, number, self._starts, self._replicas)
         return process
 
     def sessions(self) -> dict[int, Session]:
@@ -256,8 +259,8 @@ TestAnyTrouble = AnyTrouble.TestCase
 TestAnyTrouble.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 
 
-async def cluster_of(*numbers: int) -> Cluster:
-    cluster = Cluster()
+async def cluster_of(*numbers: int, replicas: int = 1) -> Cluster:
+    cluster = Cluster(replicas)
     await cluster.begin(*numbers)
     await cluster.check_all_is_well()
     return cluster
@@ -338,3 +341,17 @@ async def test_without_anybody_who_decides_a_node_says_for_how_long():
     assert one.undecided_s > before, "it has decided nothing since"
     assert (await cluster.store.read()).controller == 1 != NOBODY
     assert two.undecided_s >= 0
+
+
+async def test_a_leader_hears_which_of_its_followers_are_live():
+    cluster = await cluster_of(1, 2, replicas=2)
+    one, two = cluster.processes[1], cluster.processes.pop(2)
+    led = {shard for shard, state in one.runner.view.shards.items() if state.leader == 1}
+    assert led
+    assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, (2,))
+    cluster.store.take_out(two.session)
+    await one.look()
+    assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, ())
+    await cluster.start(2).look()
+    await one.look()
+    assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, (2,))

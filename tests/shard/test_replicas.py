@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.core.errors import ErrorCode
 from coordinator.shard.outbox import Unload
-from coordinator.shard.replicas import ANYBODY, AckPolicy, Tail, TailEntry
+from coordinator.shard.replicas import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
 from tests.shard.desk import LEADER, Desk
 
 LAG_MS = 10_000
@@ -136,6 +136,24 @@ def test_onlookers_are_never_in_sync():
     assert desk.in_sync == []
 
 
+# --- Who may follow ------------------------------------------------------------------------------
+
+
+def test_nobody_is_in_sync_whom_the_cluster_has_dropped():
+    desk = Desk()
+    desk.fetch(2, 0, max_wait_ms=0)
+    desk.fetch(3, 0, max_wait_ms=0)
+    assert desk.in_sync[-1] == [1, 2, 3]
+    desk.step(FollowersChanged((3,)))
+    assert desk.in_sync[-1] == [1, 3]
+    desk.fetch(2, 0, max_wait_ms=0)
+    assert desk.in_sync[-1] == [1, 3], "it stood still, and has not joined again yet"
+    desk.step(FollowersChanged((2, 3)))
+    assert desk.in_sync[-1] == [1, 3], "what it said before it was dropped is not remembered"
+    desk.fetch(2, 0, max_wait_ms=0)
+    assert desk.in_sync[-1] == [1, 2, 3]
+
+
 # --- acks=all -----------------------------------------------------------------------------------
 
 
@@ -173,6 +191,51 @@ def test_with_acks_all_a_follower_that_falls_silent_is_waited_for_no_longer_than
     # The commit's own time was over before that: nobody knew, but it is not lost.
     assert desk.error(call) == "COORDINATOR_NOT_AVAILABLE"
     assert [found.offset for found in desk.answers[desk.committed()].offsets] == [1]
+
+
+@pytest.mark.parametrize("others", [(), (3,)], ids=["it was the only one", "another keeps up"])
+def test_with_acks_all_a_follower_that_the_cluster_has_dropped_is_not_waited_for(others):
+    desk = Desk(ALL)
+    for follower in (2, *others):
+        desk.fetch(follower, 0, max_wait_ms=0)
+    call = desk.commit(1)
+    desk.store()
+    for other in others:
+        desk.fetch(other, 1, max_wait_ms=0)
+    assert desk.error(call) is None
+    desk.step(FollowersChanged(others))
+    assert desk.error(call) == "NONE", "at once: no time has passed"
+    assert desk.now_ms == 0
+
+
+def test_with_acks_all_one_that_comes_back_is_waited_for_again_once_it_has_everything():
+    desk = Desk(ALL)
+    desk.fetch(2, 0, max_wait_ms=0)
+    desk.step(FollowersChanged(()))
+    desk.commit(1)
+    desk.store()
+    desk.step(FollowersChanged((2,)))
+    desk.fetch(2, 0, max_wait_ms=0)
+    call = desk.commit(2)
+    desk.store()
+    assert desk.error(call) == "NONE", "it is behind: nobody waits for it"
+    desk.fetch(2, 2, max_wait_ms=0)
+    call = desk.commit(3)
+    desk.store()
+    assert desk.error(call) is None
+    desk.fetch(2, 3, max_wait_ms=0)
+    assert desk.error(call) == "NONE"
+
+
+def test_too_few_are_left_when_the_cluster_drops_one():
+    desk = Desk(AckPolicy(node=LEADER, all_in_sync=True, min_in_sync=2, lag_time_max_ms=LAG_MS))
+    desk.fetch(2, 0, max_wait_ms=0)
+    stored = desk.commit(1)
+    desk.store()
+    desk.step(FollowersChanged(()))
+    assert desk.error(stored) == "COORDINATOR_NOT_AVAILABLE"
+    assert [found.offset for found in desk.answers[desk.committed()].offsets] == [1]
+    assert desk.error(desk.commit(2)) == "COORDINATOR_NOT_AVAILABLE"
 
 
 def test_too_few_in_sync_refuse_a_write_before_it_is_written():

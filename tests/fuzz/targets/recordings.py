@@ -13,7 +13,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.outbox import Appended, Tick, Unload
-from coordinator.shard.replicas import AckPolicy, FetchEntries
+from coordinator.shard.replicas import AckPolicy, FetchEntries, FollowersChanged
 
 
 def target(data: bytes) -> None:
@@ -84,6 +84,7 @@ def _life():
     partitions = (c.PartitionCommit("t", 0, 7, expected=5),)
     yield c.CommitOffsets(call_id=5, generation=5, partitions=partitions, atomic=True, **me)
     yield FetchEntries(call_id=6, follower=2, offset=0, min_bytes=1, max_wait_ms=5)
+    yield FollowersChanged((2, 3))
     yield c.CallCancelled(6)
     leaving = (c.LeavingMember("c-1", None, "over"),)
     yield c.LeaveGroup(call_id=7, group_id="g", members=leaving)
