@@ -180,20 +180,21 @@ class EtcdLog:
         """A transaction that may be sent twice: its second answer tells what the first did.
 
         Raises:
-            Ambiguous: no answer came, several times over.
+            Ambiguous: no answer came, several times over. Unavailable, TooLarge: it was refused,
+                and was not carried out by an earlier attempt either.
         """
+        doubt: Ambiguous | None = None
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
             try:
-                return await self._client.txn(request)
-            except Ambiguous:
-                if attempt == RESOLVE_ATTEMPTS:
-                    raise
+                return await self._client.resolvable(request)
+            except Ambiguous as error:
+                doubt = error
             except (Unavailable, TooLarge) as error:
-                if attempt > 1:  # This attempt has written nothing; one before it may have.
-                    raise Ambiguous(str(error)) from error
-                raise
-            await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
-        raise AssertionError  # The last attempt has raised.
+                raise doubt or error from error
+            if attempt < RESOLVE_ATTEMPTS:
+                await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
+        assert doubt is not None
+        raise doubt
 
     async def _keep_house_for_ever(self) -> None:
         while True:

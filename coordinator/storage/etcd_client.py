@@ -2,11 +2,19 @@
 
 Reads are linearizable and repeated at another endpoint when one does not answer. A write is
 sent once: whether it was carried out when no answer comes is for the caller to find out,
-who is told `Ambiguous`.
+who is told `Ambiguous`. A write whose second answer tells what the first did may be sent twice.
+
+etcd drops what is under way when its leader dies, and answers it after seconds or never, though
+a new leader is there after one. So what may be sent twice is not waited for until its time is
+over: when no call has been answered for a while, the next endpoint is asked as well, and the
+first answer counts. While others are answered, a slow call is left alone: a store that has too
+much to do is not given more.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +34,8 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
+SILENCES = 6
+"""In the time of one call: nothing was answered for so long, so another endpoint is asked too."""
 _RETRIED = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -37,16 +47,40 @@ _RETRIED = frozenset(
 )
 
 
+class _NoAnswer(Exception):
+    """All calls have failed.
+
+    Args:
+        failures: one at least.
+        is_open: others were under way still.
+    """
+
+    def __init__(self, failures: Sequence[grpc.aio.AioRpcError], is_open: bool) -> None:
+        super().__init__(failures[-1].details())
+        self.failures = failures
+        self._is_open = is_open
+
+    def verdict(self) -> LogError:
+        """Of a write: whatever the last one says of itself, another may have been carried out."""
+        found = [failure_of(failure) for failure in self.failures]
+        in_doubt = next((failure for failure in found if isinstance(failure, Ambiguous)), None)
+        if in_doubt is None and self._is_open:
+            in_doubt = Ambiguous(str(self))
+        return in_doubt or found[-1]
+
+
 class EtcdClient:
     """Calls to whichever endpoint answered last.
 
     Args:
-        call_timeout_s: after so long another endpoint is asked.
+        call_timeout_s: after so long a call has failed.
     """
 
     def __init__(self, access: StoreAccess, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._access = access
         self._call_timeout_s = call_timeout_s
+        self._silence_s = call_timeout_s / SILENCES
+        self._answered_at = time.monotonic()
         self._current = 0
         # One each, kept: closing one would cancel the calls of others that are under way in it.
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -68,12 +102,26 @@ class EtcdClient:
         return response
 
     async def repeatable(self, request: pb.TxnRequest) -> pb.TxnResponse:
-        """A transaction that may be carried out twice, because it only reads, or sets.
+        """A transaction that may be carried out twice, because it only reads.
 
         Raises:
             Unavailable: no endpoint answers.
         """
         response: pb.TxnResponse = await self._repeat("KV", "Txn", request)
+        return response
+
+    async def resolvable(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """A transaction that may be sent several times: it compares what it changes.
+
+        If it was carried out already, the answer is that of a transaction that did not succeed.
+
+        Raises:
+            Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
+        """
+        try:
+            response: pb.TxnResponse = await self._ask_around("KV", "Txn", request)
+        except _NoAnswer as error:
+            raise error.verdict() from error
         return response
 
     async def txn(self, request: pb.TxnRequest) -> pb.TxnResponse:
@@ -152,19 +200,50 @@ class EtcdClient:
         return (("token", await self._log_in(self._connect())),)
 
     async def _repeat(self, service: str, method: str, request: Any) -> Any:
-        """A call that may be made twice: every endpoint is asked in turn."""
-        failure: Exception | None = None
-        for _ in range(2 * len(self._access.endpoints)):
-            asked = self._current
-            try:
-                return await self._call(service, method, request)
-            except grpc.aio.AioRpcError as error:
-                failure = error
-                if error.code() not in _RETRIED:
-                    break
-                self._go_on_from(asked)
-        assert isinstance(failure, grpc.aio.AioRpcError)
-        raise Unavailable(f"etcd: {failure.details()}") from failure
+        """A call that changes nothing, or nothing more when it is made twice."""
+        try:
+            return await self._ask_around(service, method, request)
+        except _NoAnswer as error:
+            raise Unavailable(f"etcd: {error.failures[-1].details()}") from error
+
+    async def _ask_around(self, service: str, method: str, request: Any) -> Any:
+        """The first answer of any endpoint. So many failures as two of each are the last word.
+
+        Raises:
+            _NoAnswer: there is none.
+        """
+        calls: set[asyncio.Task[Any]] = set()
+        failures: list[grpc.aio.AioRpcError] = []
+        most = 2 * len(self._access.endpoints)
+        asked, is_due, is_refused = self._current, True, False
+        try:
+            while len(failures) < most and (calls or not is_refused):
+                if is_due:
+                    asked = self._current
+                    calls.add(asyncio.create_task(self._call(service, method, request)))
+                done, calls = await asyncio.wait(
+                    calls, timeout=self._silence_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                for call in done:
+                    failure = call.exception()
+                    if failure is None:
+                        return call.result()
+                    if not isinstance(failure, grpc.aio.AioRpcError):
+                        raise failure
+                    failures.append(failure)
+                    # What is under way elsewhere may be carried out all the same.
+                    is_refused = is_refused or failure.code() not in _RETRIED
+                is_due = not is_refused and (bool(done) or self._is_silent(asked))
+                if is_due:
+                    self._go_on_from(asked)
+        finally:
+            for call in calls:
+                call.cancel()
+        raise _NoAnswer(failures, bool(calls))
+
+    def _is_silent(self, asked: int) -> bool:
+        """Nothing was answered for a while, or others have gone on to another endpoint since."""
+        return asked != self._current or time.monotonic() - self._answered_at >= self._silence_s
 
     async def _call(self, service: str, method: str, request: Any) -> Any:
         try:
@@ -181,7 +260,10 @@ class EtcdClient:
         channel = self._connect()
         metadata = await self._metadata()
         stub = getattr(rpc_pb2_grpc, f"{service}Stub")(channel)
-        return await getattr(stub, method)(request, timeout=self._call_timeout_s, metadata=metadata)
+        call = getattr(stub, method)
+        answer = await call(request, timeout=self._call_timeout_s, metadata=metadata)
+        self._answered_at = time.monotonic()
+        return answer
 
     async def _log_in(self, channel: grpc.aio.Channel) -> str:
         if not self._token:

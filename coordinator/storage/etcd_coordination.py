@@ -69,17 +69,24 @@ class EtcdCoordination:
         self._joins = itertools.count(1)
 
     async def join(self, node: NodeInfo) -> Session:
-        sent_at = time.monotonic()
-        session = _Session(node, self._timeout_s, sent_at, next(self._joins))
-        # Put over keys of an earlier session: that one finds out.
-        await self._client.repeatable(
-            pb.TxnRequest(
-                success=[
-                    put(self._alive_key(node.node_id), session.token),
-                    put(self._node_key(node), node.to_bytes()),
-                ]
+        key = self._alive_key(node.node_id)
+        while True:
+            sent_at = time.monotonic()
+            session = _Session(node, self._timeout_s, sent_at, next(self._joins))
+            found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+            # Put over keys of an earlier session: that one finds out.
+            response = await self._client.resolvable(
+                pb.TxnRequest(
+                    compare=[unchanged(key, found[0].mod_revision if found else 0)],
+                    success=[put(key, session.token), put(self._node_key(node), node.to_bytes())],
+                    failure=[get(key)],
+                )
             )
-        )
+            if response.succeeded:
+                break
+            # Either an earlier attempt of this very transaction was, or somebody else came.
+            if [kv.value for kv in response.responses[0].response_range.kvs] == [session.token]:
+                break
         work = (self._renew(session), self._judge_others(session))
         self._work[session] = [asyncio.create_task(part) for part in work]
         return session
@@ -223,10 +230,13 @@ class EtcdCoordination:
             success=[put(self._alive_key(session.node.node_id), _token(session))],
         )
         while not session.lost.is_set():
-            await asyncio.sleep(session.timeout_s / RENEWALS)
+            due_at = session.renewed_at + session.timeout_s / RENEWALS
+            # After a failure at once, but for a moment.
+            pause_s = session.timeout_s / LOOKS
+            await asyncio.sleep(max(due_at - time.monotonic(), pause_s))
             sent_at = time.monotonic()
             with contextlib.suppress(Unavailable, Ambiguous):
-                if (await self._client.txn(renewal)).succeeded:
+                if (await self._client.resolvable(renewal)).succeeded:
                     session.renewed_at = sent_at
                 else:
                     session.lost.set()
