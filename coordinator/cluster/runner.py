@@ -39,7 +39,7 @@ from coordinator.storage.log import Ambiguous, Unavailable
 SELF_FENCE = 0.8
 """Of a session's timeout after its last renewal nothing is answered from memory any more:
 others may have taken over soon after."""
-RETRY_S = 0.3
+RETRY_S = 0.15
 LOOK_S = 0.02
 LOOKS_A_SESSION = 2
 BALANCE_EVERY_S = 300.0
@@ -107,6 +107,7 @@ class ClusterRunner:
         self._term = 0
         self._balance_at = 0.0
         self._decided_at = time.monotonic()
+        self._told: set[str] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -218,7 +219,7 @@ class ClusterRunner:
         """
         assert self._session is not None
         if self._session.lost.is_set():
-            self._duties.report("this node's session has ended; it joins again")
+            self._report("this node's session has ended; it joins again")
             self.begin_anew()
             await self.join()
         elif self._announced != self.node:
@@ -250,6 +251,12 @@ class ClusterRunner:
 
     # --- Inside ---
 
+    def _report(self, trouble: str) -> None:
+        """Once, until a look succeeds."""
+        if trouble not in self._told:
+            self._told.add(trouble)
+            self._duties.report(trouble)
+
     async def _hand_over(self) -> None:
         """Until this node leads nothing, or there is nobody to lead it instead."""
         while True:
@@ -268,16 +275,17 @@ class ClusterRunner:
         while True:
             try:
                 await self.look()
+                self._told.clear()
                 assert self._session is not None
                 # So that who has decided nothing for a session can be told from who waits.
                 pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)
             except (Unavailable, Ambiguous) as error:
                 self.begin_anew()
-                self._duties.report(f"the cluster's store does not answer: {error}")
+                self._report(f"the cluster's store does not answer: {error}")
                 pause_s = RETRY_S
             except Exception as error:  # noqa: BLE001  # A bug must not leave a cluster unled.
                 self.begin_anew()
-                self._duties.report(f"looking at the cluster failed: {error!r}")
+                self._report(f"looking at the cluster failed: {error!r}")
                 pause_s = RETRY_S
             if not self.may_answer():
                 for shard in tuple(self._mine):

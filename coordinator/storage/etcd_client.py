@@ -213,6 +213,7 @@ class EtcdClient:
             _NoAnswer: there is none.
         """
         calls: set[asyncio.Task[Any]] = set()
+        made: list[asyncio.Task[Any]] = []
         failures: list[grpc.aio.AioRpcError] = []
         most = 2 * len(self._access.endpoints)
         asked, is_due, is_refused = self._current, True, False
@@ -220,7 +221,8 @@ class EtcdClient:
             while len(failures) < most and (calls or not is_refused):
                 if is_due:
                     asked = self._current
-                    calls.add(asyncio.create_task(self._call(service, method, request)))
+                    made.append(asyncio.create_task(self._call(service, method, request)))
+                    calls.add(made[-1])
                 done, calls = await asyncio.wait(
                     calls, timeout=self._silence_s, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -237,8 +239,9 @@ class EtcdClient:
                 if is_due:
                     self._go_on_from(asked)
         finally:
-            for call in calls:
+            for call in made:
                 call.cancel()
+                call.add_done_callback(_disregard)
         raise _NoAnswer(failures, bool(calls))
 
     def _is_silent(self, asked: int) -> bool:
@@ -292,6 +295,12 @@ class EtcdClient:
         if self._current == asked:
             self._current = (asked + 1) % len(self._access.endpoints)
             self._token = ""
+
+
+def _disregard(call: asyncio.Task[Any]) -> None:
+    """Another call was answered first; asyncio would complain of what nobody has looked at."""
+    if not call.cancelled():
+        call.exception()
 
 
 def failure_of(error: grpc.aio.AioRpcError) -> LogError:
