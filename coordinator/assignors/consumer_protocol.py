@@ -35,6 +35,9 @@ from coordinator.assignors.base import NO_GENERATION, Subscription, TopicPartiti
 NEWEST_VERSION = 3
 """The newest version that we write and know all of."""
 
+NO_BOUND = 2**31
+"""More than any array can have."""
+
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _STRING_SIZE_BYTES_MIN = 2
@@ -111,16 +114,18 @@ def decode_subscription(metadata: bytes) -> Subscription:
     )
 
 
-def subscribed_topics(metadata: bytes) -> frozenset[str]:
+def subscribed_topics(metadata: bytes, most: int = NO_BOUND) -> frozenset[str]:
     """The topics in the `metadata` of a JoinGroup, from its version-0 part alone.
 
     All that the coordinator ever reads of it; what later versions append cannot break it.
 
+    Args:
+        most: topics that are read; more are not begun with.
     Raises:
-        ConsumerProtocolError: the version-0 part is malformed.
+        ConsumerProtocolError: the version-0 part is malformed, or names more topics.
     Source: KIP-211; Kafka `GroupMetadata.computeSubscribedTopics`.
     """
-    reader = _Reader(metadata)
+    reader = _Reader(metadata, most)
     reader.version()
     topics, _ = _read_subscription_prefix(reader)
     return frozenset(topics)
@@ -141,15 +146,17 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
     return out.to_bytes()
 
 
-def decode_assignment(data: bytes) -> Assignment:
+def decode_assignment(data: bytes, most: int = NO_BOUND) -> Assignment:
     """The partitions in a SyncGroup response, any version.
 
+    Args:
+        most: topics, and partitions in all, that are read.
     Raises:
         ConsumerProtocolError: as for `decode_subscription`. Empty bytes, which a coordinator
             sends to a member that the leader left out, are malformed too: test for them first.
     Source: Kafka `ConsumerProtocolAssignment`.
     """
-    reader = _Reader(data)
+    reader = _Reader(data, most)
     reader.version()
     return Assignment(partitions=reader.topic_partitions(), user_data=reader.nullable_bytes())
 
@@ -259,8 +266,9 @@ class _Writer:
 class _Reader:
     """Takes the format's primitives off the front; never reads past the end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most: int = NO_BOUND) -> None:
         self._data = data
+        self._most = most
         self._position = 0
 
     def remaining(self) -> int:
@@ -281,6 +289,8 @@ class _Reader:
         length = self.int32()
         if not 0 <= length <= self.remaining() // element_size_bytes_min:
             raise self._malformed(f"an array of {length} elements")
+        if length > self._most:
+            raise self._malformed(f"{length} elements, more than {self._most}")
         return length
 
     def string(self) -> str:
@@ -325,7 +335,7 @@ class _Reader:
                 raise self._malformed("a topic that is not UTF-8") from error
             length = int32_at(data, position)[0]
             position = numbers_start + 4 * length
-            if length < 0 or position > end:
+            if length < 0 or position > end or len(partitions) + length > self._most:
                 raise self._malformed(f"{length} partitions of a topic")
             for number_start in range(numbers_start, position, 4):
                 partitions.append(TopicPartition(topic, int32_at(data, number_start)[0]))

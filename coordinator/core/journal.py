@@ -44,6 +44,9 @@ NO_COUNT = -1
 """Partitions moved, where that is not known."""
 MEMBERS_MAX = 64
 """Members that a record names: of larger groups those who joined last."""
+OWNED_MAX = 50_000
+"""Partitions of a group that are compared with those of the generation before, in 70 ms. Of a
+larger group it is not known how many have moved."""
 TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
 REFUSED_MAX = 16
 """Clients that are remembered for having been refused."""
@@ -256,6 +259,9 @@ def _owners(
     for member in record.members if record is not None else ():
         partitions = read_assignment(member.assignment)
         if partitions is None:
+            return None
+        partitions = tuple(partitions)
+        if len(owners) + len(partitions) > OWNED_MAX:
             return None
         owner = (member.instance_id or member.member_id, member.member_id)
         for partition in partitions:

@@ -9,45 +9,52 @@ from coordinator.assignors.consumer_protocol import (
     decode_assignment,
     subscribed_topics,
 )
+from coordinator.core.journal import OWNED_MAX
 from coordinator.core.subscriptions import PayloadReader
 
+TOPICS_MAX = 10_000
+"""Topics of one subscription that are read, in 10 ms. What names more is as one that cannot be
+read: its offsets are kept."""
 REMEMBERED_BYTES = 4_096
 """Longer payloads are read again each time: kept, thousands of them would fill the memory."""
 
 
 def read_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topics named in a consumer's subscription; None if it is not one.
+    """Topics named in a consumer's subscription; None if it is not one, or names too many.
 
     Members of one group, and of many groups, say the same: they share the answer.
     """
-    return (_topics if len(metadata) > REMEMBERED_BYTES else _remembered_topics)(metadata)
+    read = _remembered_topics if len(metadata) <= REMEMBERED_BYTES else _topics
+    return read(metadata)
 
 
 def read_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
-    """Partitions in a consumer's assignment; None if it is not one.
+    """Partitions in a consumer's assignment; None if it is not one, or holds too many.
 
     What a generation was given is asked for again when the next one is compared with it.
     """
-    if not assignment:
-        return ()
-    is_long = len(assignment) > REMEMBERED_BYTES
-    return (_partitions if is_long else _remembered_partitions)(assignment)
+    read = _remembered_partitions if len(assignment) <= REMEMBERED_BYTES else _partitions
+    return read(assignment)
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:
     try:
-        return subscribed_topics(metadata)
+        return subscribed_topics(metadata, TOPICS_MAX)
     except ConsumerProtocolError:
         return None
 
 
 def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
+    if not assignment:
+        return ()
     try:
-        return tuple((p.topic, p.partition) for p in decode_assignment(assignment).partitions)
+        found = decode_assignment(assignment, OWNED_MAX).partitions
     except ConsumerProtocolError:
         return None
+    return tuple((p.topic, p.partition) for p in found)
 
 
 _remembered_topics = lru_cache(maxsize=1024)(_topics)
 _remembered_partitions = lru_cache(maxsize=4096)(_partitions)
+
 PAYLOADS = PayloadReader(read_topics, read_partitions)

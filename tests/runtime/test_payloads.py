@@ -1,14 +1,39 @@
-"""What is remembered of consumers' payloads has a bound in bytes."""
+"""What members send is read up to a bound: a step that reads it all has others wait."""
 
 from __future__ import annotations
 
 import sys
 
+from coordinator.assignors.base import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import (
-    Subscription,
+    Assignment,
+    encode_assignment,
     encode_subscription,
 )
-from coordinator.runtime.payloads import REMEMBERED_BYTES, read_topics
+from coordinator.core.journal import OWNED_MAX
+from coordinator.runtime.payloads import REMEMBERED_BYTES, TOPICS_MAX, read_partitions, read_topics
+
+
+def test_a_subscription_of_too_many_topics_is_as_one_that_cannot_be_read():
+    names = tuple(f"{n}" for n in range(TOPICS_MAX + 1))
+    assert read_topics(encode_subscription(Subscription(names))) is None
+    found = read_topics(encode_subscription(Subscription(names[1:])))
+    assert found is not None
+    assert len(found) == TOPICS_MAX
+
+
+def test_an_assignment_of_too_many_partitions_is_as_one_that_cannot_be_read():
+    everything = [TopicPartition("t", n) for n in range(OWNED_MAX + 1)]
+    assert read_partitions(encode_assignment(Assignment(tuple(everything)))) is None
+    found = read_partitions(encode_assignment(Assignment(tuple(everything[1:]))))
+    assert found is not None
+    assert len(found) == OWNED_MAX
+
+
+def test_many_empty_topics_in_an_assignment_are_not_read_either():
+    topics = b"".join(b"\0\1a\0\0\0\0" for _ in range(OWNED_MAX + 1))
+    data = b"\0\0" + (OWNED_MAX + 1).to_bytes(4, "big") + topics + b"\xff\xff\xff\xff"
+    assert read_partitions(data) is None
 
 
 def subscription(topic: str) -> bytes:
