@@ -20,6 +20,11 @@ from coordinator.core.events import (
     RebalanceFailed,
 )
 
+VALUE_MAX = 256
+"""Characters that a line shows of any value: whoever calls chooses group ids, reasons and names."""
+TRACEBACK_MAX = 16_384
+"""Of a traceback the end, which says what happened."""
+
 _DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent)
 _WARNINGS = (MemberEvicted, RebalanceFailed)
 
@@ -40,6 +45,7 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        shorten,
     ]
     _adopt_libraries(common, renderer, log_level)
     structlog.configure(
@@ -66,6 +72,25 @@ def _adopt_libraries(
     handler.addFilter(is_trouble)
     level = max(logging.WARNING, logging.getLevelNamesMapping()[log_level.upper()])
     logging.basicConfig(handlers=[handler], level=level, force=True)
+
+
+def shorten(
+    logger: object, method: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Cut what is too long in a line. A processor of structlog's."""
+    for name, value in line.items():
+        if name == "exception":
+            line[name] = str(value)[-TRACEBACK_MAX:]
+        elif isinstance(value, str) and len(value) > VALUE_MAX:
+            line[name] = _cut(value)
+        elif isinstance(value, list | tuple | set | frozenset | dict | Exception):
+            text = str(value)
+            line[name] = value if len(text) <= VALUE_MAX else _cut(text)
+    return line
+
+
+def _cut(text: str) -> str:
+    return f"{text[:VALUE_MAX]}… ({len(text)} characters)"
 
 
 def is_trouble(record: logging.LogRecord) -> bool:

@@ -10,13 +10,24 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.rules import Decision, Operation, Rules
 
 REMEMBER_MOST = 100_000
+"""Decisions that are remembered,"""
+REMEMBER_BYTES = 16 * 1024 * 1024
+"""with so many bytes of names, as far as those can be had for nothing: a character is one."""
+ENTRY_BYTES = 200
+LONGEST_GROUP = 4_096
+"""Group ids beyond it are decided about, and not remembered: no group has one."""
+SHOWN = 100
+"""Characters of a group id, and of a principal, that a refusal shows."""
 UNKNOWN = "unknown"
 DENIED, UNAUTHENTICATED = "denied", "unauthenticated"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Somebody was turned away: one log line. `rule` is the one that decided, in words."""
+    """Somebody was turned away: one log line. `rule` is the one that decided, in words.
+
+    `group` and `principal` are cut, see `shown`.
+    """
 
     reason: str
     where: str
@@ -30,6 +41,11 @@ class Refusal:
 RefusalSink = Callable[[Refusal], None]
 
 
+def shown(name: str) -> str:
+    """A name as refusals show it: whole, or its beginning and how long it is."""
+    return name if len(name) <= SHOWN else f"{name[:SHOWN]}… ({len(name)} characters)"
+
+
 class Guard:
     """Who may do what. Everything but `tell` may be called from any thread.
 
@@ -41,6 +57,7 @@ class Guard:
         self.authenticator = authenticator
         self._rules = rules
         self._decided: dict[tuple[str, tuple[Operation, ...], str | None], Decision] = {}
+        self._decided_bytes = 0
         self.refusals: Counter[str] = Counter()
         """Those turned away, by reason."""
         self.on_refusal: RefusalSink = lambda _: None
@@ -55,6 +72,7 @@ class Guard:
             self._rules = rules
         # A new table, not an empty one: another thread may be about to write into the old one.
         self._decided = {}
+        self._decided_bytes = 0
 
     def decide(
         self, principal: str, operations: tuple[Operation, ...], group: str | None
@@ -65,13 +83,19 @@ class Guard:
             operations: any of them will do; none: being recognised will do.
             group: None: what concerns no group.
         """
+        if group is not None and len(group) > LONGEST_GROUP:
+            return self._decide(principal, operations, group)
         decided = self._decided
         key = (principal, operations, group)
         found = decided.get(key)
         if found is None:
-            if len(decided) >= REMEMBER_MOST:
+            found = self._decide(principal, operations, group)
+            size = ENTRY_BYTES + len(principal) + len(group or "")
+            if len(decided) >= REMEMBER_MOST or self._decided_bytes + size > REMEMBER_BYTES:
                 decided.clear()
-            found = decided[key] = self._decide(principal, operations, group)
+                self._decided_bytes = 0
+            self._decided_bytes += size
+            decided[key] = found
         return found
 
     def may_read_everything(self, principal: str) -> bool:

@@ -68,12 +68,17 @@ class Decision:
     rule: str
 
 
+_DENIED = Decision(False, DENIED_BY_DEFAULT)
+
+
 class Rules:
     """All rules of a node."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         # Those that deny come first: whichever is found first has decided.
         self._rules = sorted(rules, key=lambda rule: not rule.deny)
+        # Made once: whoever remembers decisions holds on to these.
+        self._decisions = [Decision(not rule.deny, str(rule)) for rule in self._rules]
 
     def decide(self, principal: str, operation: Operation, group: str | None) -> Decision:
         """Whether a principal may, and by which rule.
@@ -81,10 +86,10 @@ class Rules:
         Args:
             group: None: what concerns no group.
         """
-        for rule in self._rules:
+        for rule, decision in zip(self._rules, self._decisions, strict=True):
             if rule.concerns(principal, operation, group):
-                return Decision(not rule.deny, str(rule))
-        return Decision(False, DENIED_BY_DEFAULT)
+                return decision
+        return _DENIED
 
     def is_unlimited(self, principal: str, operation: Operation) -> bool:
         """True if a principal may do it to every group, without exception."""
