@@ -204,8 +204,19 @@ class Settings(GroupConfig):
 
     max_pending_requests: int = 10_000
     """Calls that gRPC may hold before they are taken up, in each of its queues: what a core answers
-    in a heartbeat interval, and a burst of joins. Those beyond get CANCELLED, and may be repeated. As
-    many joins, syncs, commits and questions may then wait for their turn."""
+    in a heartbeat interval, and a burst of joins. Those beyond get CANCELLED, and may be repeated.
+    As many joins, syncs, commits and questions may then wait for their turn."""
+
+    max_partitions_per_call: int = 10_000
+    """Topics, and partitions of all of them, that one call may name to commit, fetch or delete
+    offsets or to report log ends. One step of a shard takes them all: others wait that long."""
+
+    max_members_per_call: int = 20_000
+    """Members that one call may name: heartbeats of a batch, assignments of a group, members that
+    leave."""
+
+    max_groups_per_call: int = 1_000
+    """Groups that one call may describe, delete or watch."""
 
     drain_timeout_ms: int = 10_000
     """How long a stop waits for the last answers to leave."""
@@ -306,6 +317,9 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "max_memory_mib": (0, _MAX),
     "max_metadata_bytes": (1024, 1_048_576),
     "max_calls_per_connection": (1, _MAX),
+    "max_partitions_per_call": (1, 1_000_000),
+    "max_members_per_call": (1, 1_000_000),
+    "max_groups_per_call": (1, 1_000_000),
     "max_pending_requests": (1, _MAX),
     "drain_timeout_ms": (0, _MAX),
 }

@@ -34,7 +34,7 @@ def report(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> N
 
 
 def list_all(group: Group | None, command: ListLogEnds, out: Outcome) -> None:
-    """Every end that is known, in order.
+    """Every end that is known.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND.
@@ -42,4 +42,4 @@ def list_all(group: Group | None, command: ListLogEnds, out: Outcome) -> None:
     if group is None or group.state is GroupState.DEAD:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     ends = group.log_ends or {}
-    out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends[key] for key in sorted(ends))))
+    out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends.values())))

@@ -208,17 +208,19 @@ def fetch_offsets(group: Group | None, command: FetchOffsets, out: Outcome) -> N
     if command.require_stable:
         pending = group.pending_offsets if command.partitions is None else command.partitions
         _wait_for_pending(group, pending)
-    wanted = sorted(group.offsets) if command.partitions is None else command.partitions
-    fetched = []
-    for topic, partition in wanted:
-        stored = group.offsets.get((topic, partition))
-        if stored is None:
-            fetched.append(FetchedOffset(topic, partition))
-        else:
-            fetched.append(
-                FetchedOffset(topic, partition, stored.offset, stored.leader_epoch, stored.metadata)
-            )
-    out.reply(command.call_id, FetchReply(offsets=tuple(fetched), manifest=group.manifest))
+    if command.partitions is None:
+        stored = tuple(group.offsets.values())
+        out.reply(command.call_id, FetchReply(offsets=stored, manifest=group.manifest))
+        return
+    fetched = tuple(_fetched(group, partition) for partition in command.partitions)
+    out.reply(command.call_id, FetchReply(offsets=fetched, manifest=group.manifest))
+
+
+def _fetched(group: Group, partition: TopicPartition) -> FetchedOffset:
+    stored = group.offsets.get(partition)
+    if stored is None:
+        return FetchedOffset(*partition)
+    return FetchedOffset(*partition, stored.offset, stored.leader_epoch, stored.metadata)
 
 
 # --- Delete -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.records import OffsetCommitted, RebalanceRecord
 
 NONE = ErrorCode.NONE
 
@@ -97,7 +97,9 @@ class FetchedOffset:
 class FetchReply:
     error: ErrorCode = NONE
     message: str = ""
-    offsets: tuple[FetchedOffset, ...] = ()
+    offsets: tuple[FetchedOffset, ...] | tuple[OffsetCommitted, ...] = ()
+    """The partitions asked for, in that order; where all were asked for what is stored, in no
+    order: a group may have a million, and sorting them is left to whoever can do it in slices."""
     manifest: bytes = b""
 
 
@@ -181,6 +183,7 @@ class ListLogEndsReply:
     error: ErrorCode = NONE
     message: str = ""
     ends: tuple[LogEnd, ...] = ()
+    """In no order, as those of `FetchReply`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from coordinator.runtime.loop_probe import LoopProbe
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.slices import Slices
 from coordinator.runtime.standby import Fetch, Standby, Warm
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
@@ -191,30 +192,35 @@ class Node:
     ) -> list[Reply]:
         """The answers to requests, in their order. A ListGroups is answered by every shard.
 
-        Given up while it waits, it tells the groups that their client has gone.
+        Many requests are handed over in slices, and others have their turn between. Given up while
+        it waits, it tells the groups that their client has gone.
 
         Args:
             on_wait: called if an answer has to be waited for.
         """
         calls: list[tuple[ShardRunner, Request, Reply | asyncio.Future[Reply]]] = []
         answers: list[Reply | asyncio.Future[Reply]] = []
-        for request in requests:
-            if isinstance(request, ListGroups):
-                for runner in self._runners.values():
-                    part = replace(request, call_id=self.new_call_id())
-                    answers.append(runner.submit(part))
-                    calls.append((runner, part, answers[-1]))
-                continue
-            here = self._runners.get(self._shard_of(request.group_id))
-            if here is None:
-                answers.append(self._elsewhere(request))
-            else:
-                answers.append(here.submit(request))
-                calls.append((here, request, answers[-1]))
         replies: list[Reply] = []
-        if any(isinstance(answer, asyncio.Future) for answer in answers):
-            on_wait()
+        slices = Slices()
         try:
+            for request in requests:
+                if answers:
+                    await slices.pause()
+                if isinstance(request, ListGroups):
+                    for runner in list(self._runners.values()):
+                        part = replace(request, call_id=self.new_call_id())
+                        answers.append(runner.submit(part))
+                        calls.append((runner, part, answers[-1]))
+                        await slices.pause()
+                    continue
+                here = self._runners.get(self._shard_of(request.group_id))
+                if here is None:
+                    answers.append(self._elsewhere(request))
+                else:
+                    answers.append(here.submit(request))
+                    calls.append((here, request, answers[-1]))
+            if any(isinstance(answer, asyncio.Future) for answer in answers):
+                on_wait()
             for answer in answers:
                 replies.append(await answer if isinstance(answer, asyncio.Future) else answer)
         except asyncio.CancelledError:

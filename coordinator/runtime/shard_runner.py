@@ -16,7 +16,7 @@ import contextvars
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -27,9 +27,11 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.pauses import Pause
+from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
 from coordinator.runtime.failures import append_failed
+from coordinator.runtime.slices import Work, in_slices
 from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
 from coordinator.runtime.standby import Warm
 from coordinator.runtime.watchers import Watchers
@@ -64,6 +66,8 @@ RELEASE_SLICE = 200
 """Parked calls answered in one turn of the loop. Each costs some 50 us of it, so that the
 release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 
+PART = 50
+"""Records that are encoded between two chances to let others in."""
 AMBIGUOUS_BACKOFF_S = 0.05
 RELOAD_BACKOFF_S = 1.0
 RELOAD_BACKOFF_S_MAX = 60.0
@@ -392,7 +396,9 @@ class ShardRunner:
         assert self._fence is not None
         if append.attempt > 1:
             await asyncio.sleep(AMBIGUOUS_BACKOFF_S * append.attempt)
-        records = tuple(map(codec.encode, append.records))
+        records = await in_slices(_encoded(append.records))
+        if self._shard is not shard:
+            return  # It was given up meanwhile, and those who waited have been told.
         entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
         began = time.monotonic()
         try:
@@ -514,3 +520,12 @@ class ShardRunner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _encoded(records: Iterable[Record]) -> Work[tuple[bytes, ...]]:
+    encoded = []
+    for number, record in enumerate(records, 1):
+        encoded.append(codec.encode(record))
+        if number % PART == 0:
+            yield
+    return tuple(encoded)

@@ -4,6 +4,10 @@ Requests whose bytes are no message of their kind: by itself grpc.aio answers UN
 traceback, as if the server had failed, for every such call that anybody cares to send. Here it is
 INVALID_ARGUMENT.
 
+Requests that hold more than `message_limits` lets them: their items are counted before they are
+parsed, and nothing else has looked at them. Only a caller that may not make the call at all is
+told so instead, where what is wrong with the message is the length of a text.
+
 Metadata beyond a limit: gRPC tells its limit to clients, and those that do not care get a megabyte
 through. Here it is RESOURCE_EXHAUSTED.
 """
@@ -11,14 +15,19 @@ through. Here it is RESOURCE_EXHAUSTED.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from grpc_status import rpc_status
 from structlog.contextvars import bind_contextvars
 
+from coordinator.service import statuses, wire_counts
 from coordinator.service.accept_queue import OWN_QUEUE
+from coordinator.service.malformed import Malformed
+from coordinator.service.message_limits import MessageLimits
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 RefusalSink = Callable[[str, str, str], None]
@@ -27,10 +36,20 @@ REQUEST_ID = "x-request-id"
 """Metadata by which a client finds its call in our log."""
 REQUEST_ID_MAX = 100
 WHAT = "the request is not what this call takes"
+Admit = Callable[[str, Message, Any], Awaitable[None]]  # Any: the context of any RPC.
+"""Ends a call that its caller may not make: the method's full name, the request, the context."""
 
 
 class _Undecodable:
     """Stands for a request that could not be parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Excessive:
+    """Stands for a request beyond its limits. `message`: the request, if it was parsed."""
+
+    error: Malformed
+    message: Message | None = None
 
 
 class CheckedServer(grpc.aio.Server):
@@ -38,24 +57,30 @@ class CheckedServer(grpc.aio.Server):
 
     Args:
         metadata_bytes: names and values, of all metadata of a call together.
+        limits: what a request may hold.
     """
 
     def __init__(
-        self, server: grpc.aio.Server, refused: RefusalSink, *, metadata_bytes: int
+        self,
+        server: grpc.aio.Server,
+        refused: RefusalSink,
+        *,
+        metadata_bytes: int,
+        limits: MessageLimits,
     ) -> None:
         self._server = server
-        self._refused = refused
-        self._metadata_bytes = metadata_bytes
+        self._checks = _Checks(refused, metadata_bytes, limits)
+
+    def ask_first(self, admit: Admit) -> None:
+        """Have a gate asked before anybody is told what is too long in a request."""
+        self._checks.admit = admit
 
     def add_generic_rpc_handlers(
         self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]
     ) -> None:
         """See `grpc.aio.Server`."""
         self._server.add_generic_rpc_handlers(
-            tuple(
-                _Checked(handler, self._refused, self._metadata_bytes)
-                for handler in generic_rpc_handlers
-            )
+            tuple(_Checked(handler, self._checks) for handler in generic_rpc_handlers)
         )
 
     def add_registered_method_handlers(
@@ -96,12 +121,9 @@ class CheckedServer(grpc.aio.Server):
 class _Checked(grpc.GenericRpcHandler):
     """The handlers of one service."""
 
-    def __init__(
-        self, inner: grpc.GenericRpcHandler, refused: RefusalSink, metadata_bytes: int
-    ) -> None:
+    def __init__(self, inner: grpc.GenericRpcHandler, checks: _Checks) -> None:
         self._inner = inner
-        self._refused = refused
-        self._metadata_bytes = metadata_bytes
+        self._checks = checks
         self._known: dict[str, Handler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
@@ -114,7 +136,7 @@ class _Checked(grpc.GenericRpcHandler):
             if name == REQUEST_ID:
                 # What is logged of this call, in the task that answers it, has the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
-        if size > self._metadata_bytes:
+        if size > self._checks.metadata_bytes:
             return self._too_large(method)
         if method in self._known:
             return self._known[method]
@@ -125,34 +147,33 @@ class _Checked(grpc.GenericRpcHandler):
         return checked
 
     def _too_large(self, method: str) -> Handler:
-        what = f"more than {self._metadata_bytes} bytes of metadata"
+        what = f"more than {self._checks.metadata_bytes} bytes of metadata"
 
         async def refuse(_: bytes, context: Any) -> None:
-            self._refused(method, context.peer(), what)
+            self._checks.refused(method, context.peer(), what)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
 
         behaviour: Any = refuse  # Any: gRPC's types know no aio.
         return grpc.unary_unary_rpc_method_handler(behaviour)
 
     def _check(self, method: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
-        async def refuse(context: Any) -> None:
-            self._refused(method, context.peer(), WHAT)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, WHAT)
+        async def refuse(request: Any, context: Any) -> None:
+            await self._checks.refuse(method, request, context)
 
         async def each(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
             async for request in requests:
-                if isinstance(request, _Undecodable):
-                    await refuse(context)
+                if isinstance(request, _REFUSED):
+                    await refuse(request, context)
                 yield request
 
         async def answer(request: Any, context: Any) -> Any:
-            if isinstance(request, _Undecodable):  # A beat passes here: nothing is awaited.
-                await refuse(context)
+            if isinstance(request, _REFUSED):  # A beat passes here: nothing is awaited.
+                await refuse(request, context)
             return await (inner.unary_unary or inner.unary_stream)(request, context)
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-            if isinstance(request, _Undecodable):
-                await refuse(context)
+            if isinstance(request, _REFUSED):
+                await refuse(request, context)
             async for message in inner.unary_stream(request, context):
                 yield message
 
@@ -160,7 +181,8 @@ class _Checked(grpc.GenericRpcHandler):
             async for message in inner.stream_stream(each(requests, context), context):
                 yield message
 
-        parse, write = _forgiving(inner.request_deserializer), inner.response_serializer
+        parse = self._checks.parser(inner.request_deserializer)
+        write = inner.response_serializer
         if inner.unary_unary:
             return grpc.unary_unary_rpc_method_handler(answer, parse, write)
         if inner.unary_stream:
@@ -173,11 +195,49 @@ class _Checked(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(both, parse, write)
 
 
-def _forgiving(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    def forgiving(data: bytes) -> Any:
-        try:
-            return parse(data)
-        except DecodeError:
-            return _Undecodable()
+_REFUSED = (_Undecodable, _Excessive)
 
-    return forgiving
+
+class _Checks:
+    """What is asked of every request, and how it is refused."""
+
+    def __init__(self, refused: RefusalSink, metadata_bytes: int, limits: MessageLimits) -> None:
+        self.refused = refused
+        self.metadata_bytes = metadata_bytes
+        self.admit: Admit | None = None
+        self._limits = limits
+
+    def parser(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+        """As `parse`, the `FromString` of a message; what may not be becomes a stand-in."""
+        kind: type[Message] = parse.__self__  # type: ignore[attr-defined]  # A class method.
+        limits, plan = self._limits, self._limits.plan(kind.DESCRIPTOR)
+
+        def checked(data: bytes) -> Any:
+            size = len(data)
+            if size > wire_counts.SMALL_BYTES and (found := wire_counts.excess(data, plan)):
+                return _Excessive(Malformed([found]))
+            try:
+                message = parse(data)
+            except DecodeError:
+                return _Undecodable()
+            if size <= plan.free_bytes:  # As nearly all heartbeats.
+                return message
+            if wrong := limits.counts(message):
+                return _Excessive(Malformed(wrong))
+            if wrong := limits.texts(message):
+                return _Excessive(Malformed(wrong), message)
+            return message
+
+        return checked
+
+    async def refuse(self, method: str, request: Any, context: Any) -> NoReturn:
+        """End a call for its request."""
+        if isinstance(request, _Undecodable):
+            self.refused(method, context.peer(), WHAT)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, WHAT)
+            raise AssertionError("abort raises")
+        if request.message is not None and self.admit is not None:
+            await self.admit(method, request.message, context)
+        self.refused(method, context.peer(), str(request.error))
+        await context.abort_with_status(rpc_status.to_status(statuses.malformed(request.error)))
+        raise AssertionError("abort_with_status raises")

@@ -58,7 +58,8 @@ class ClusterService(cluster_pb2_grpc.ClusterAdminServicer):
         self, request: pb.ElectLeadersRequest, context: Context
     ) -> pb.ElectLeadersResponse:
         view = self._node.cluster_view()
-        wanted = [ShardId(shard) for shard in request.shards] or sorted(view.shards)
+        named = dict.fromkeys(ShardId(shard) for shard in request.shards)
+        wanted = list(named) or sorted(view.shards)
         error, message = _check(view, wanted)
         if error is ErrorCode.NONE:
             error, message = await self._decide(ElectRequested(shard) for shard in wanted)

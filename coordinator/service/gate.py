@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import grpc
 
+from coordinator.runtime.slices import Slices, in_slices
 from coordinator.security.authenticator import (
     WHAT_TO_DO,
     Caller,
@@ -26,10 +27,10 @@ from coordinator.security.authenticator import (
     principal_of_certificate,
 )
 from coordinator.security.errors import KeysUnavailable, Unauthenticated
-from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal
+from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal, shown
 from coordinator.security.rules import Operation
 from coordinator.service.callers import CALLER
-from coordinator.service.permissions import PERMISSIONS, Permission, hide, lift_limit
+from coordinator.service.permissions import PART, PERMISSIONS, Permission, hiding, lift_limit
 
 Context = grpc.aio.ServicerContext[Any, Any]  # Any: the message types of the RPC.
 THREADS = 2
@@ -53,6 +54,12 @@ class GatedServer:
         """As grpc.aio's server has it."""
         gated = tuple(_Handlers(handler, self._gate) for handler in handlers)
         self._server.add_generic_rpc_handlers(gated)
+
+    async def admit(self, method: str, request: Any, context: Context) -> None:
+        """End a call that its caller may not make; see `CheckedServer.ask_first`."""
+        permission = PERMISSIONS.get(method)
+        if permission is None or not permission.is_open:
+            await _Check(self._gate, method, permission).admit(request, context)
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
         """See `CheckedServer`: which methods have queues of their own; none is handled past us."""
@@ -140,20 +147,22 @@ class _Gate:
         groups: Iterable[str | None],
     ) -> None:
         """Nothing if the caller may; else the call ends here."""
-        for group in groups:
+        slices = Slices()
+        for number, group in enumerate(groups, 1):
+            if number % PART == 0:
+                await slices.pause()
             decision = self._guard.decide(caller.principal, operations, group)
             if decision.is_allowed:
                 continue
             operation = " or ".join(operations)
-            refusal = Refusal(
-                DENIED, method, caller.principal, _peer(context), operation, group, decision.rule
-            )
-            where = "groups '*'" if group is None else f"group '{group}'"
+            who, which = shown(caller.principal), None if group is None else shown(group)
+            refusal = Refusal(DENIED, method, who, _peer(context), operation, which, decision.rule)
+            where = "groups '*'" if which is None else f"group '{which}'"
             await self.refuse(
                 method,
                 context,
                 refusal,
-                f"{caller.principal} may not {operation} on {where} ({decision.rule}): "
+                f"{who} may not {operation} on {where} ({shown(decision.rule)}): "
                 "ask for a rule in auth_rules_file that allows it",
             )
 
@@ -190,19 +199,19 @@ class _Check:
 
     def unary_unary(self, inner: Any) -> Any:
         async def behaviour(request: Any, context: Context) -> Any:
-            caller = await self._admit(request, context)
+            caller = await self.admit(request, context)
             if not self._hides_from(caller):
                 return await inner(request, context)
             limit = lift_limit(request)
             response = await inner(request, context)
-            hide(response, limit, partial(self._gate.may_read, caller))
+            await in_slices(hiding(response, limit, partial(self._gate.may_read, caller)))
             return response
 
         return behaviour
 
     def unary_stream(self, inner: Any) -> Any:
         async def behaviour(request: Any, context: Context) -> AsyncIterator[Any]:
-            caller = await self._admit(request, context)
+            caller = await self.admit(request, context)
             async with aclosing(inner(request, context)) as messages:
                 async for message in messages:
                     caller = await self._again(caller, context)
@@ -230,7 +239,8 @@ class _Check:
 
     # --- Inside ---
 
-    async def _admit(self, request: Any, context: Context) -> Caller:
+    async def admit(self, request: Any, context: Context) -> Caller:
+        """Who calls, and may; else the call ends here."""
         caller = await self._gate.caller(self._method, context)
         await self._check(request, context, caller)
         return caller

@@ -45,16 +45,13 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
         try:
             return self._rpc.beat(request)
         except translate.Malformed as malformed:
-            await self._rpc.malformed("Heartbeat", context, malformed)
+            await self._rpc.refuse("Heartbeat", context, malformed)
 
     async def HeartbeatBatch(
         self, request: pb.HeartbeatBatchRequest, context: Context
     ) -> pb.HeartbeatBatchResponse:
         await self._rpc.admit("HeartbeatBatch", context)
-        try:
-            response = self._rpc.beats(request)
-        except translate.Malformed as malformed:
-            await self._rpc.malformed("HeartbeatBatch", context, malformed)
+        response = await self._rpc.beats("HeartbeatBatch", request, context)
         self._rpc.calls[_BATCH_OK] += 1
         return response
 
@@ -64,11 +61,7 @@ class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
         async with self._rpc.streaming("HeartbeatStream", context):
             async for request in request_iterator:
                 await self._rpc.admit("HeartbeatStream", context)
-                try:
-                    response = self._rpc.beats(request)
-                except translate.Malformed as malformed:
-                    await self._rpc.malformed("HeartbeatStream", context, malformed)
-                yield response
+                yield await self._rpc.beats("HeartbeatStream", request, context)
             self._rpc.calls[_STREAM_OK] += 1
 
     async def LeaveGroup(

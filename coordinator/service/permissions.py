@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.runtime.slices import Work, at_once
 from coordinator.security.rules import Operation
 
 READ, JOIN, COMMIT, ADMIN = Operation.READ, Operation.JOIN, Operation.COMMIT, Operation.ADMIN
+PART = 50
+"""Groups between two chances to let others in."""
 Groups = Callable[[Any], Iterable[str | None]]  # Any: the request. None: no group in particular.
 
 
@@ -56,14 +59,27 @@ def lift_limit(request: Any) -> int:
 
 def hide(response: Any, limit: int, may_read: Callable[[str], bool]) -> None:
     """Take the groups that may not be read out of a list, then those beyond the limit."""
-    kept = [group for group in response.groups if may_read(group.group_id)]
+    at_once(hiding(response, limit, may_read))
+
+
+def hiding(response: Any, limit: int, may_read: Callable[[str], bool]) -> Work[None]:
+    """As `hide`, a slice at a time."""
+    kept = []
+    for number, group in enumerate(response.groups, 1):
+        if may_read(group.group_id):
+            kept.append(group)
+        if number % PART == 0:
+            yield
     if hasattr(response, "matching"):
         response.matching = len(kept)
     if limit > 0:
         del kept[limit:]
     if len(kept) < len(response.groups):
         del response.groups[:]
-        response.groups.extend(kept)
+        for number, group in enumerate(kept, 1):
+            response.groups.append(group)
+            if number % PART == 0:
+                yield
 
 
 _OPEN = Permission(is_open=True)

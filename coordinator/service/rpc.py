@@ -18,11 +18,13 @@ from grpc_status import rpc_status
 from coordinator.core.errors import ErrorCode
 from coordinator.core.replies import HeartbeatReply, Reply
 from coordinator.runtime.node import Node
+from coordinator.runtime.slices import Slices, in_slices
 from coordinator.service import statuses, translate
 from coordinator.service.admission_queue import Drop
 from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
 from coordinator.service.limits import RETRY_S, Exhausted, Limits
+from coordinator.service.message_limits import MessageLimits
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.service.turns import Turns
@@ -44,10 +46,22 @@ ALIVE = group_pb2.HeartbeatResponse()
 """What nearly every heartbeat is answered, made once. Nobody may write into it."""
 
 
-@lru_cache(maxsize=1_000)
+BEATS_AT_ONCE = 50
+"""Heartbeats of a batch between two chances to let others in."""
+REMEMBERED_BATCH = 500
+"""The largest batch whose answer is kept: that of our own clients."""
+
+
 def all_alive(members: int) -> group_pb2.HeartbeatBatchResponse:
-    """The answer to a batch of members that are all alive, made once for each size."""
+    """The answer to a batch of members that are all alive. Nobody may write into it."""
+    return _remembered(members) if members <= REMEMBERED_BATCH else _all_alive(members)
+
+
+def _all_alive(members: int) -> group_pb2.HeartbeatBatchResponse:
     return group_pb2.HeartbeatBatchResponse(heartbeats=[ALIVE] * members)
+
+
+_remembered = lru_cache(maxsize=REMEMBERED_BATCH + 1)(_all_alive)
 
 
 class Rpc:
@@ -75,6 +89,7 @@ class Rpc:
         self.batched = 0
         """Those that came in batches."""
         self.limits = Limits(node.settings, node)
+        self.message_limits = MessageLimits(node.settings)
         per_second = node.settings.max_requests_per_second
         self.turns = Turns(node.settings.max_pending_requests, time.monotonic)
         self._throttle = Throttle(per_second, time.monotonic) if per_second else None
@@ -147,19 +162,21 @@ class Rpc:
         self._on_heartbeat(time.perf_counter() - began)
         return response
 
-    def beats(self, request: group_pb2.HeartbeatBatchRequest) -> group_pb2.HeartbeatBatchResponse:
-        """As many heartbeats as a process has members.
-
-        Raises:
-            translate.Malformed: one of them makes no sense.
-        """
-        self.batched += len(request.heartbeats)
-        try:
-            responses = [self.beat(heartbeat) for heartbeat in request.heartbeats]
-        except translate.Malformed:
-            # Says the same with its place in the batch.
-            translate.commands_of(request, self.node.new_call_id, "")
-            raise
+    async def beats(
+        self, name: str, request: group_pb2.HeartbeatBatchRequest, context: Context
+    ) -> group_pb2.HeartbeatBatchResponse:
+        """As many heartbeats as a process has members, in slices."""
+        responses: list[group_pb2.HeartbeatResponse] = []
+        slices = Slices()
+        for number, heartbeat in enumerate(request.heartbeats, 1):
+            self.batched += 1
+            try:
+                responses.append(self.beat(heartbeat))
+            except translate.Malformed as malformed:
+                place = f"heartbeats[{number - 1}]."
+                await self.refuse(name, context, malformed.within(place))
+            if number % BEATS_AT_ONCE == 0:
+                await slices.pause()
         if all(response is ALIVE for response in responses):
             return all_alive(len(responses))
         return group_pb2.HeartbeatBatchResponse(heartbeats=responses)
@@ -173,6 +190,8 @@ class Rpc:
             request.generation_id,
         ):
             return ALIVE
+        # Whose heartbeat was taken has an id that is right; of the others nobody has asked.
+        self.message_limits.check(request)
         reply = node.answer_beat(translate.heartbeat_command(request, node.new_call_id()))
         assert isinstance(reply, HeartbeatReply)
         return translate.heartbeat_response(reply)
@@ -183,10 +202,11 @@ class Rpc:
         await self.admit(name, context)
         if name not in AHEAD:
             await self._take_turn(name, context)
+        host = client_host(context)
         try:
-            commands = translate.commands_of(request, self.node.new_call_id, client_host(context))
+            commands = await in_slices(translate.translation(request, self.node.new_call_id, host))
         except translate.Malformed as malformed:
-            await self.malformed(name, context, malformed)
+            await self.refuse(name, context, malformed)
         try:
             for command in commands:
                 self.limits.check(command)
@@ -200,13 +220,11 @@ class Rpc:
         finally:
             self.limits.unpark()
         self.calls[(name, "OK")] += 1
-        response = translate.response_of(request, replies)
+        response = await in_slices(translate.response_work(request, replies))
         assert isinstance(response, kind)
         return response
 
-    async def malformed(
-        self, name: str, context: Context, malformed: translate.Malformed
-    ) -> NoReturn:
+    async def refuse(self, name: str, context: Context, malformed: translate.Malformed) -> NoReturn:
         """End a call whose request makes no sense."""
         self.refused(name, context.peer(), str(malformed))
         await context.abort_with_status(rpc_status.to_status(statuses.malformed(malformed)))

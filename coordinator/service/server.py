@@ -113,7 +113,10 @@ class CoordinatorServer:
         self.accept_queue = AcceptQueue(before)
         plain.add_generic_rpc_handlers([self.accept_queue])
         server = self._server = CheckedServer(
-            plain, self.rpc.refused, metadata_bytes=settings.max_metadata_bytes
+            plain,
+            self.rpc.refused,
+            metadata_bytes=settings.max_metadata_bytes,
+            limits=self.rpc.message_limits,
         )
         host, port = settings.listen_address
         try:
@@ -175,10 +178,12 @@ class CoordinatorServer:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, tls.credentials())
 
-    def _add_services(self, server: grpc.aio.Server) -> None:
+    def _add_services(self, server: CheckedServer) -> None:
         guard = None if self._security is None else self._security.guard
-        # Without a guard there is nothing in a call's way.
-        door: Any = server if guard is None else GatedServer(server, guard, self.rpc.calls)
+        door: Any = server  # Without a guard there is nothing in a call's way.
+        if guard is not None:
+            door = GatedServer(server, guard, self.rpc.calls)
+            server.ask_first(door.admit)
         group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), door)
         admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc, self.feed), door)
         replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), door)

@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from coordinator.service.translate import Malformed
+from coordinator.service.malformed import Malformed
 
 
 def malformed(error: Malformed) -> status_pb2.Status:

@@ -21,6 +21,7 @@ from coordinator.runtime import codec
 from coordinator.runtime.failures import append_failed
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import translate
+from coordinator.service.message_limits import MessageLimits
 from coordinator.settings import Settings
 from coordinator.shard.outbox import Append, Appended, Input, Revive, Tick
 from coordinator.shard.outbox import Outbox as ShardOutbox
@@ -88,6 +89,7 @@ class VirtualCoordinator:
 
     def __init__(self, **settings: Any) -> None:  # Any: the settings' own types.
         self.settings = Settings(**settings)
+        self._limits = MessageLimits(self.settings)
         self.log = MemoryLog()
         self.events: list[tuple[int, Event]] = []
         self._clock = VirtualClock()
@@ -119,7 +121,7 @@ class VirtualCoordinator:
                 for with INVALID_ARGUMENT.
         """
         call = VirtualCall(self, request)
-        commands = translate.commands_of(request, self._new_call_id, client_host)
+        commands = translate.commands_of(request, self._new_call_id, client_host, self._limits)
         call._call_ids = [command.call_id for command in commands]
         for command in commands:
             self._calls[command.call_id] = call

@@ -2,14 +2,16 @@
 
 commands_of(request, new_call_id, client_host)    one request, one or more commands
 response_of(request, replies)                     their replies, one response
+
+`translation` and `response_work` do the same a slice at a time, where others are waiting.
 """
 
+from coordinator.service.malformed import Malformed, Violation
 from coordinator.service.translate.rebalances import rebalance_message
 from coordinator.service.translate.requests import (
-    Malformed,
-    Violation,
     commands_of,
     heartbeat_command,
+    translation,
 )
 from coordinator.service.translate.responses import (
     error_code,
@@ -17,6 +19,7 @@ from coordinator.service.translate.responses import (
     heartbeat_response,
     nowhere_response,
     response_of,
+    response_work,
 )
 
 __all__ = [
@@ -30,4 +33,6 @@ __all__ = [
     "nowhere_response",
     "rebalance_message",
     "response_of",
+    "response_work",
+    "translation",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -11,8 +12,15 @@ from google.protobuf.message import Message
 
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.records import OffsetCommitted
+from coordinator.runtime.slices import Work, at_once
 from coordinator.service.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
+
+PART = 50
+"""Items between two chances to let others in."""
+SORTED_AT_ONCE = 2_000
+"""Rows that are sorted in one go, in 2 ms."""
 
 
 def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
@@ -21,7 +29,13 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
     Raises:
         KeyError: the message is not a request of GroupCoordinator or GroupAdmin.
     """
-    return _RESPONSES[type(request)](request, replies)
+    return at_once(response_work(request, replies))
+
+
+def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
+    """As `response_of`, a slice at a time."""
+    found = _RESPONSES[type(request)](request, replies)
+    return (yield from found) if isinstance(found, Generator) else found
 
 
 def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
@@ -29,9 +43,9 @@ def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
     return errors_pb2.ErrorCode.ValueType(error)
 
 
-def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Message:
+def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Work[Message]:
     (reply,) = replies
-    return group_pb2.JoinGroupResponse(
+    response = group_pb2.JoinGroupResponse(
         error_code=error_code(reply.error),
         error_message=reply.message,
         generation_id=reply.generation,
@@ -40,13 +54,17 @@ def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Message:
         leader=reply.leader,
         skip_assignment=reply.skip_assignment,
         member_id=reply.member_id,
-        members=[
-            group_pb2.JoinGroupResponse.Member(
-                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata
-            )
-            for m in reply.members
-        ],
     )
+    yield from _fill(
+        response.members,
+        reply.members,
+        lambda m: {
+            "member_id": m.member_id,
+            "group_instance_id": m.instance_id,
+            "metadata": m.metadata,
+        },
+    )
+    return response
 
 
 def _sync_response(_: Message, replies: Sequence[r.SyncReply]) -> Message:
@@ -76,117 +94,121 @@ def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -
     return group_pb2.HeartbeatBatchResponse(heartbeats=[heartbeat_response(x) for x in replies])
 
 
-def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Message:
-    (reply,) = replies
-    return group_pb2.LeaveGroupResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
-        members=[
-            group_pb2.LeaveGroupResponse.MemberResponse(
-                member_id=m.member_id,
-                group_instance_id=m.instance_id,
-                error_code=error_code(m.error),
-            )
-            for m in reply.members
-        ],
-    )
-
-
-def _commit_response(_: Message, replies: Sequence[r.CommitReply]) -> Message:
-    (reply,) = replies
-    topics = [
-        group_pb2.OffsetCommitResponse.Topic(
-            name=topic,
-            partitions=[
-                group_pb2.OffsetCommitResponse.Partition(
-                    partition_index=x.partition,
-                    error_code=error_code(x.error),
-                    committed_offset=x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0,
-                )
-                for x in results
-            ],
-        )
-        for topic, results in _by_topic(reply.results)
-    ]
-    return group_pb2.OffsetCommitResponse(topics=topics, error_message=reply.message)
-
-
-def _fetch_response(_: Message, replies: Sequence[r.FetchReply]) -> Message:
-    (reply,) = replies
-    topics = [
-        group_pb2.OffsetFetchResponse.Topic(
-            name=topic,
-            partitions=[
-                group_pb2.OffsetFetchResponse.Partition(
-                    partition_index=x.partition,
-                    committed_offset=x.offset,
-                    committed_leader_epoch=x.leader_epoch,
-                    metadata=x.metadata,
-                    error_code=error_code(x.error),
-                )
-                for x in offsets
-            ],
-        )
-        for topic, offsets in _by_topic(reply.offsets)
-    ]
-    return group_pb2.OffsetFetchResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
-        topics=topics,
-        manifest=reply.manifest,
-    )
-
-
-def _list_response(request: admin_pb2.ListGroupsRequest, replies: Sequence[r.ListReply]) -> Message:
-    """One reply from each shard; an error of one of them is the answer's."""
+def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Work[Message]:
+    """One reply for every so many members; an error of one of them is the answer's."""
     failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
-    groups = sorted((g for reply in replies for g in reply.groups), key=attrgetter("group_id"))
-    if request.limit > 0:
-        del groups[request.limit :]
-    return admin_pb2.ListGroupsResponse(
+    response = group_pb2.LeaveGroupResponse(
         error_code=error_code(failed.error if failed else ErrorCode.NONE),
         error_message=failed.message if failed else "",
-        groups=[
-            admin_pb2.ListGroupsResponse.Group(
-                group_id=g.group_id,
-                protocol_type=g.protocol_type,
-                group_state=g.state,
-                group_type=g.group_type,
-                member_count=g.member_count,
-            )
-            for g in groups
-        ],
+    )
+    for reply in replies:
+        yield from _fill(
+            response.members,
+            reply.members,
+            lambda m: {
+                "member_id": m.member_id,
+                "group_instance_id": m.instance_id,
+                "error_code": error_code(m.error),
+            },
+        )
+    return response
+
+
+def _commit_response(_: Message, replies: Sequence[r.CommitReply]) -> Work[Message]:
+    (reply,) = replies
+    response = group_pb2.OffsetCommitResponse(error_message=reply.message)
+    yield from _fill_topics(
+        response.topics,
+        reply.results,
+        lambda x: {
+            "partition_index": x.partition,
+            "error_code": error_code(x.error),
+            "committed_offset": x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0,
+        },
+    )
+    return response
+
+
+def _fetch_response(
+    request: group_pb2.OffsetFetchRequest, replies: Sequence[r.FetchReply]
+) -> Work[Message]:
+    (reply,) = replies
+    response = group_pb2.OffsetFetchResponse(
+        error_code=error_code(reply.error), error_message=reply.message, manifest=reply.manifest
+    )
+    if request.topics:
+        yield from _fill_topics(
+            response.topics,
+            reply.offsets,
+            lambda x: {**_stored_offset(x), "error_code": error_code(x.error)},
+        )
+    else:
+        stored = yield from _sorted(reply.offsets, attrgetter("topic", "partition"))
+        yield from _fill_topics(response.topics, stored, _stored_offset)
+    return response
+
+
+def _stored_offset(x: OffsetCommitted | r.FetchedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": x.partition,
+        "committed_offset": x.offset,
+        "committed_leader_epoch": x.leader_epoch,
+        "metadata": x.metadata,
+    }
+
+
+def _list_response(
+    request: admin_pb2.ListGroupsRequest, replies: Sequence[r.ListReply]
+) -> Work[Message]:
+    """One reply from each shard, in order; an error of one of them is the answer's."""
+    failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
+    groups = merge(*(reply.groups for reply in replies), key=attrgetter("group_id"))
+    response = admin_pb2.ListGroupsResponse(
+        error_code=error_code(failed.error if failed else ErrorCode.NONE),
+        error_message=failed.message if failed else "",
         matching=sum(reply.matching for reply in replies),
     )
-
-
-def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Message:
-    return admin_pb2.DescribeGroupsResponse(
-        groups=[
-            admin_pb2.DescribeGroupsResponse.Group(
-                error_code=error_code(g.error),
-                error_message=g.message,
-                group_id=g.group_id,
-                group_state=g.state,
-                protocol_type=g.protocol_type,
-                protocol_data=g.protocol_name,
-                members=[
-                    admin_pb2.DescribeGroupsResponse.Member(
-                        member_id=m.member_id,
-                        group_instance_id=m.instance_id,
-                        client_id=m.client_id,
-                        client_host=m.client_host,
-                        member_metadata=m.metadata,
-                        member_assignment=m.assignment,
-                    )
-                    for m in g.members
-                ],
-                generation_id=g.generation,
-                leader=g.leader,
-            )
-            for g in replies
-        ]
+    yield from _fill(
+        response.groups,
+        islice(groups, request.limit if request.limit > 0 else None),
+        lambda g: {
+            "group_id": g.group_id,
+            "protocol_type": g.protocol_type,
+            "group_state": g.state,
+            "group_type": g.group_type,
+            "member_count": g.member_count,
+        },
     )
+    return response
+
+
+def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[Message]:
+    response = admin_pb2.DescribeGroupsResponse()
+    for g in replies:
+        group = response.groups.add(
+            error_code=error_code(g.error),
+            error_message=g.message,
+            group_id=g.group_id,
+            group_state=g.state,
+            protocol_type=g.protocol_type,
+            protocol_data=g.protocol_name,
+            generation_id=g.generation,
+            leader=g.leader,
+        )
+        yield
+        yield from _fill(
+            group.members,
+            g.members,
+            lambda m: {
+                "member_id": m.member_id,
+                "group_instance_id": m.instance_id,
+                "client_id": m.client_id,
+                "client_host": m.client_host,
+                "member_metadata": m.metadata,
+                "member_assignment": m.assignment,
+            },
+        )
+    return response
 
 
 def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
@@ -200,24 +222,17 @@ def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
     )
 
 
-def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply]) -> Message:
+def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply]) -> Work[Message]:
     (reply,) = replies
-    return admin_pb2.OffsetDeleteResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
-        topics=[
-            admin_pb2.OffsetDeleteResponse.Topic(
-                name=topic,
-                partitions=[
-                    admin_pb2.OffsetDeleteResponse.Partition(
-                        partition_index=x.partition, error_code=error_code(x.error)
-                    )
-                    for x in results
-                ],
-            )
-            for topic, results in _by_topic(reply.results)
-        ],
+    response = admin_pb2.OffsetDeleteResponse(
+        error_code=error_code(reply.error), error_message=reply.message
     )
+    yield from _fill_topics(
+        response.topics,
+        reply.results,
+        lambda x: {"partition_index": x.partition, "error_code": error_code(x.error)},
+    )
+    return response
 
 
 def _report_log_ends_response(_: Message, replies: Sequence[r.ReportLogEndsReply]) -> Message:
@@ -227,62 +242,63 @@ def _report_log_ends_response(_: Message, replies: Sequence[r.ReportLogEndsReply
     )
 
 
-def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -> Message:
+def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -> Work[Message]:
     (reply,) = replies
-    topics = [
-        admin_pb2.ListLogEndsResponse.Topic(
-            name=topic,
-            partitions=[
-                admin_pb2.ListLogEndsResponse.Partition(
-                    partition_index=x.partition, log_end_offset=x.offset, told_at_ms=x.told_at_ms
-                )
-                for x in ends
-            ],
-        )
-        for topic, ends in _by_topic(reply.ends)
-    ]
-    return admin_pb2.ListLogEndsResponse(
-        error_code=error_code(reply.error), error_message=reply.message, topics=topics
+    response = admin_pb2.ListLogEndsResponse(
+        error_code=error_code(reply.error), error_message=reply.message
     )
+    ends = yield from _sorted(reply.ends, attrgetter("topic", "partition"))
+    yield from _fill_topics(
+        response.topics,
+        ends,
+        lambda x: {
+            "partition_index": x.partition,
+            "log_end_offset": x.offset,
+            "told_at_ms": x.told_at_ms,
+        },
+    )
+    return response
 
 
 def _rebalances_response(
     request: admin_pb2.ListRebalancesRequest, replies: Sequence[r.RebalancesReply]
-) -> Message:
+) -> Work[Message]:
     (reply,) = replies
     newest_first = reply.rebalances
-    return admin_pb2.ListRebalancesResponse(
+    response = admin_pb2.ListRebalancesResponse(
         error_code=error_code(reply.error),
         error_message=reply.message,
-        rebalances=[
-            rebalance_message(record, newest_first[index + 1 :])
-            for index, record in enumerate(newest_first[: request.limit or None])
-        ],
         refused_joins=map(refused_join_message, reply.refused_joins),
     )
+    for index, record in enumerate(newest_first[: request.limit or None]):
+        response.rebalances.append(rebalance_message(record, newest_first[index + 1 :]))
+        yield
+    return response
 
 
-def _phase_response(_: Message, replies: Sequence[r.PhaseReply]) -> Message:
+def _phase_response(_: Message, replies: Sequence[r.PhaseReply]) -> Work[Message]:
     (reply,) = replies
-    return admin_pb2.DescribePhaseResponse(
+    response = admin_pb2.DescribePhaseResponse(
         error_code=error_code(reply.error),
         error_message=reply.message,
         group_state=reply.state,
         since_ms=reply.since_ms,
         deadline_ms=reply.deadline_ms,
         is_initial_delay=reply.is_initial_delay,
-        awaited=[
-            admin_pb2.DescribePhaseResponse.Member(
-                member_id=m.member_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                is_leader=m.is_leader,
-                last_heard_ms=m.last_heard_ms,
-                session_timeout_ms=m.session_timeout_ms,
-            )
-            for m in reply.awaited
-        ],
     )
+    yield from _fill(
+        response.awaited,
+        reply.awaited,
+        lambda m: {
+            "member_id": m.member_id,
+            "client_id": m.client_id,
+            "client_host": m.client_host,
+            "is_leader": m.is_leader,
+            "last_heard_ms": m.last_heard_ms,
+            "session_timeout_ms": m.session_timeout_ms,
+        },
+    )
+    return response
 
 
 def _here(request: group_pb2.FindCoordinatorRequest, replies: Sequence[r.Reply]) -> Message:
@@ -310,7 +326,7 @@ def nowhere_response() -> group_pb2.FindCoordinatorResponse:
     )
 
 
-_RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
+_RESPONSES: dict[type[Message], Callable[[Any, Any], Message | Work[Message]]] = {
     group_pb2.FindCoordinatorRequest: _here,
     group_pb2.JoinGroupRequest: _join_response,
     group_pb2.SyncGroupRequest: _sync_response,
@@ -330,6 +346,34 @@ _RESPONSES: dict[type[Message], Callable[[Any, Any], Message]] = {
 }
 
 
-def _by_topic(results: Iterable[Any]) -> list[tuple[str, list[Any]]]:
-    """Neighbours of one topic together; the order stays that of the request."""
-    return [(topic, list(rows)) for topic, rows in groupby(results, key=lambda x: str(x.topic))]
+# --- Slices -------------------------------------------------------------------------------------
+
+Values = Callable[[Any], dict[str, Any]]  # Any: a row, and what its message's fields are set to.
+
+
+def _fill(container: Any, rows: Iterable[Any], values: Values) -> Work[None]:
+    """A message for each row, made in place: messages that are handed over are copied."""
+    for number, row in enumerate(rows, 1):
+        container.add(**values(row))
+        if number % PART == 0:
+            yield
+
+
+def _fill_topics(topics: Any, rows: Iterable[Any], values: Values) -> Work[None]:
+    """Neighbours of one topic together; the order stays that of the rows."""
+    topic: Any = None
+    for number, row in enumerate(rows, 1):
+        if topic is None or topic.name != row.topic:
+            topic = topics.add(name=row.topic)
+        topic.partitions.add(**values(row))
+        if number % PART == 0:
+            yield
+
+
+def _sorted(rows: Sequence[Any], key: Callable[[Any], Any]) -> Work[Iterator[Any]]:
+    """The rows in order: runs that are sorted one by one, and merged as they are taken."""
+    runs = []
+    for first in range(0, len(rows), SORTED_AT_ONCE):
+        runs.append(sorted(rows[first : first + SORTED_AT_ONCE], key=key))
+        yield
+    return merge(*runs, key=key)

@@ -1,0 +1,114 @@
+"""Counts the items of repeated fields in the bytes of a message, before it is parsed.
+
+Two bytes are enough for an empty item, which parsed takes 80 ns and 50 bytes of memory: a message
+of 4 MiB would take 160 ms and 100 MB to parse, only to be refused. Walking stops at the first item
+too many, so its cost is bounded by the limits and not by the message.
+
+What is inside a leaf is skipped: fields there that nobody knows cost the parser 12 ns a byte at
+most, 50 ms for 4 MiB, and leave nothing behind.
+
+Source: protobuf's encoding; 1-byte tags and lengths, which nearly all are, have a short way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from coordinator.service.malformed import Violation
+from coordinator.service.message_limits import Plan, Repeated
+
+SMALL_BYTES = 131_072
+"""Messages up to it are parsed at once: in 6 ms at most."""
+SINGLE_FIELDS = 64
+"""Fields of a message beside the items of its repeated ones; the contract has at most 11."""
+PACKED_BYTES = 10
+"""The longest number: so many bytes of packed numbers are one at least."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_WIDTH = {_FIXED64: 8, _FIXED32: 4}
+
+
+class _Garbage(Exception):
+    """The bytes are no message: the parser will say so."""
+
+
+class _TooMany(Exception):
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.field)
+        self.violation = violation
+
+
+def excess(data: bytes, plan: Plan) -> Violation | None:
+    """The first field of which the message holds too many items; None if there is none.
+
+    None as well if the bytes are no message at all.
+    """
+    try:
+        _Walk(data).message(0, len(data), plan, "")
+    except _TooMany as found:
+        return found.violation
+    except (_Garbage, IndexError):
+        return None
+    return None
+
+
+class _Walk:
+    """One pass over the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._counts: Counter[str] = Counter()
+        """Items, by the path of the field."""
+
+    def message(self, position: int, end: int, plan: Plan, path: str) -> None:
+        """Walk through the fields of one message."""
+        data, counts = self._data, self._counts
+        repeated = {each.number: each for each in plan.repeated}
+        singles = 0
+        while position < end:
+            tag = data[position]
+            position += 1
+            if tag > 0x7F:
+                tag, position = self._varint(position - 1)
+            kind = tag & 7
+            size = 0
+            if kind == _BYTES:
+                size = data[position]
+                position += 1
+                if size > 0x7F:
+                    size, position = self._varint(position - 1)
+            elif kind == _VARINT:
+                while data[position] > 0x7F:
+                    position += 1
+                position += 1
+            else:  # A group's begin and end, which nobody writes any more, have no content.
+                size = _WIDTH.get(kind, 0)
+            each = repeated.get(tag >> 3)
+            if each is None:
+                singles += 1
+                if singles > SINGLE_FIELDS:
+                    raise _TooMany(Violation(path.rstrip("."), "has more fields than the contract"))
+            else:
+                name = path + each.name
+                counts[name] += _items(each, kind, size)
+                if counts[name] > each.most:
+                    raise _TooMany(Violation(name, each.words))
+                if each.inside is not None and each.inside.repeated and kind == _BYTES:
+                    self.message(position, min(end, position + size), each.inside, f"{name}.")
+            position += size
+
+    def _varint(self, position: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            byte = self._data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte <= 0x7F:
+                return value, position
+            shift += 7
+            if shift > 63:
+                raise _Garbage
+
+
+def _items(each: Repeated, kind: int, size: int) -> int:
+    """How many items one occurrence of a field holds, at least."""
+    return size // PACKED_BYTES if each.is_packable and kind == _BYTES else 1

@@ -1,0 +1,35 @@
+"""Requests that name many partitions cost a step for each, and no search among the others."""
+
+from __future__ import annotations
+
+from coordinator.core.commands import FetchOffsets
+from coordinator.core.group import Group
+from coordinator.core.offsets import fetch_offsets
+from coordinator.core.outcome import Outcome
+
+
+class Unsearchable(tuple):
+    """Partitions among which nobody may search: a search for each would be quadratic."""
+
+    __slots__ = ()
+
+    def __contains__(self, item) -> bool:
+        raise AssertionError("searched")
+
+
+def test_a_stable_fetch_looks_up_what_is_asked_for_among_what_is_pending():
+    group = Group("g", {}, {}, 0)
+    for partition in range(100):
+        group.await_offset(("t", partition))
+    absent = Unsearchable(("u", partition) for partition in range(100))
+    out = Outcome()
+    fetch_offsets(
+        group, FetchOffsets(call_id=1, group_id="g", partitions=absent, require_stable=True), out
+    )
+    assert len(out.replies) == 1
+    out = Outcome()
+    both = Unsearchable((*absent, ("t", 99)))
+    fetch_offsets(
+        group, FetchOffsets(call_id=2, group_id="g", partitions=both, require_stable=True), out
+    )
+    assert out.replies == []

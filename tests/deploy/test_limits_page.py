@@ -1,0 +1,32 @@
+"""The page of limits is the limits; `--rewrite` writes its table anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.service.message_limits import LIMITS, Elsewhere, Items, Limit
+
+PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
+TABLE = "| field | may hold | beyond it |\n|---|---|---|\n"
+
+
+def row(field: str, limit: Limit) -> str:
+    name = field.removeprefix("coordinator.v1.")
+    if isinstance(limit, Elsewhere):
+        most = f"{limit.limit} characters" if limit.limit.isdigit() else f"`{limit.limit}`"
+        return f"| `{name}` | {most} | {limit.answer} |\n"
+    if isinstance(limit, Items):
+        setting = f" (`{limit.setting}`)" if limit.setting else ""
+        return f"| `{name}` | {limit.most:,} items{setting}: {limit.why} | INVALID_ARGUMENT |\n"
+    return f"| `{name}` | {limit.most:,} characters: {limit.why} | INVALID_ARGUMENT |\n"
+
+
+def table() -> str:
+    return TABLE + "".join(row(field, limit) for field, lines in LIMITS.items() for limit in lines)
+
+
+def test_the_page_has_every_limit_with_its_setting_and_its_reason(request):
+    head = PAGE.read_text().partition(TABLE)[0]
+    if request.config.getoption("--rewrite"):
+        PAGE.write_text(head + table())
+    assert PAGE.read_text() == head + table()
