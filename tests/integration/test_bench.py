@@ -44,3 +44,12 @@ def test_timer_prints_a_table_of_goals():
     shown = bench("timer", "--quick")
     assert "add + cancel, in empty calls" in shown
     assert "13 at most" in shown
+
+
+def test_messages_are_measured_one_by_one(tmp_path):
+    file = tmp_path / "figures.json"
+    bench("messages", "--quick", "--json", str(file))
+    found = json.loads(file.read_text())["messages"]
+    turns = [figure for what, figure in found.items() if what.endswith("longest turn, ms")]
+    assert len(turns) > 20
+    assert all(turn["value"] > 0 and turn["at_most"] == 100 for turn in turns)

@@ -146,6 +146,14 @@ def test_a_text_may_be_as_long_as_its_limit_and_is_not_told_again(name):
     assert len(str(error)) < 200
 
 
+def test_packed_numbers_that_are_none_are_not_walked_through():
+    topic = b"\x12\0" * (FOUR_MIB // 2)
+    counted = Counted(b"\x12" + varint(len(topic)) + topic)
+    plan = MessageLimits(SMALL).plan(pb.OffsetFetchRequest.DESCRIPTOR)
+    assert wire_counts.excess(counted, plan) is not None
+    assert counted.looks < 1_000
+
+
 def test_what_is_inside_of_several_is_counted_together():
     limits = MessageLimits(SMALL)
     topics = [{"name": f"{n}", "partitions": [{}, {}, {}, {}]} for n in range(2)]

@@ -22,6 +22,7 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
             "assign",
             "journal",
             "log",
+            "messages",
             "heartbeat",
             "barrier",
             "fleet",
@@ -50,7 +51,7 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
         "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
     )
     bench.add_argument(
-        "--quick", action="store_true", help="timer, purgatory: in seconds, and rougher"
+        "--quick", action="store_true", help="timer, purgatory, messages: in seconds, and rougher"
     )
     bench.add_argument(
         "--python",

@@ -23,6 +23,7 @@ from coordinator.cli.bench.heartbeat import (
 )
 from coordinator.cli.bench.journal import bench_journal
 from coordinator.cli.bench.log import bench_log
+from coordinator.cli.bench.messages import bench_messages
 from coordinator.cli.bench.purgatory import bench_purgatory
 from coordinator.cli.bench.report import Picture, Report, draw, print_tables, write_json
 from coordinator.cli.bench.timer import bench_timer
@@ -79,6 +80,7 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
         "assign": bench_assign,
         "journal": bench_journal,
         "log": lambda: bench_log(members),
+        "messages": lambda: bench_messages(quick=options.quick),
         "heartbeat": lambda: bench_heartbeat(_load(options), options.pythons),
         "fleet": lambda: bench_fleet(*((40, 1.0) if options.quick else (20_000, options.seconds))),
         "cores": lambda: bench_cores(*((300, 1) if options.quick else ())),

@@ -144,11 +144,13 @@ def _heartbeat(
 
 def _heartbeat_batch(
     request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [
-        heartbeat_command(heartbeat, new_call_id(), f"heartbeats[{index}].")
-        for index, heartbeat in enumerate(request.heartbeats)
-    ]
+) -> Work[list[c.Request]]:
+    commands: list[c.Request] = []
+    for index, heartbeat in enumerate(request.heartbeats):
+        if index % PART == PART - 1:
+            yield
+        commands.append(heartbeat_command(heartbeat, new_call_id(), f"heartbeats[{index}]."))
+    return commands
 
 
 def _leave(

@@ -90,8 +90,14 @@ def _heartbeat_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Mess
     return heartbeat_response(reply)
 
 
-def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Message:
-    return group_pb2.HeartbeatBatchResponse(heartbeats=[heartbeat_response(x) for x in replies])
+def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Work[Message]:
+    response = group_pb2.HeartbeatBatchResponse()
+    yield from _fill(
+        response.heartbeats,
+        replies,
+        lambda x: {"error_code": error_code(x.error), "error_message": x.message},
+    )
+    return response
 
 
 def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Work[Message]:

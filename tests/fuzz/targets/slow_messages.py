@@ -1,0 +1,205 @@
+"""Messages that are dear for their size: what one of them costs the event loop at a time.
+
+The first byte chooses the request, the second how often the rest is said again: 0 to 22 times it is
+doubled, up to `BYTES_MAX`, so that few bytes make a message of many small things. Each way of
+nesting has its turn: the third byte wraps the whole into a field of that number.
+
+Cost is CPU time of this thread, in units of work that is the same on every machine: what a loop of
+plain Python takes. A message may cost a part of its limit however short it is, and so much more for
+a byte; the worst that was met is printed at the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from coordinator.core.commands import Request
+from coordinator.core.config import GroupConfig
+from coordinator.core.ids import CallId
+from coordinator.core.replies import Reply
+from coordinator.runtime.clock import RandomIds
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.service import wire_counts
+from coordinator.service.malformed import Malformed
+from coordinator.service.message_limits import MessageLimits
+from coordinator.service.translate import response_work, translation
+from coordinator.settings import Settings
+from coordinator.shard.outbox import Appended
+from coordinator.shard.shard import Shard
+from tests.fuzz.targets import requests
+
+KINDS: list[type[Message]] = requests.KINDS
+BYTES_MAX = 4 * 1024 * 1024
+"""Of a message, as `max_message_bytes` has it."""
+UNITS_MAX = 150
+"""Some 100 ms where a unit takes 0.65 ms, as on the machine of the benchmarks."""
+INSTRUMENTED = 6 if "atheris" in sys.modules else 1
+"""What following the coverage makes of the cost of our code, and not of a unit."""
+UNITS_FREE, UNITS_A_KIB = 30, 2
+"""What any message may cost, and what more for its size: 80 ns a byte parsed, and as much again."""
+
+
+class Worst:
+    """The dearest message so far."""
+
+    def __init__(self) -> None:
+        self.units, self.what = 0.0, "none"
+
+    def note(self, units: float, kind: type[Message], size: int) -> None:
+        if units > self.units:
+            self.units, self.what = units, f"{kind.__name__} of {size} bytes"
+
+    def tell(self) -> None:
+        print(f"the dearest at a time: {self.units:.1f} units, {self.what}", file=sys.stderr)
+
+
+WORST = Worst()
+atexit.register(WORST.tell)
+
+
+@cache
+def unit_s() -> float:
+    """What a unit of work takes here: the best of some, so that nobody else's work is in it."""
+    return min(_cpu_s(_unit) for _ in range(20))
+
+
+def _unit() -> None:
+    seen = {}
+    for number in range(8_000):
+        seen[number] = (number, "x")
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+@cache
+def limits() -> MessageLimits:
+    return MessageLimits(Settings())
+
+
+def grown(data: bytes) -> bytes:
+    """The message that an input stands for."""
+    doublings, number, message = data[1] % 23, data[2], data[3:]
+    for _ in range(doublings):
+        if 2 * len(message) > BYTES_MAX:
+            break
+        message += message
+    if number and number < 16:
+        size = len(message)
+        message = bytes([number << 3 | 2]) + _varint(size) + message
+    return message
+
+
+def _varint(number: int) -> bytes:
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+class Meter:
+    """CPU time between two chances to let others in: the longest."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    def once(self, work: Callable[[], Any]) -> Any:  # Any: what the work is for.
+        began = time.thread_time()
+        try:
+            return work()
+        finally:
+            self.longest_s = max(self.longest_s, time.thread_time() - began)
+
+    def parts(self, work: Generator[None, None, Any]) -> Any:  # Any: as above.
+        while True:
+            try:
+                self.once(lambda: next(work))
+            except StopIteration as done:
+                return done.value
+
+
+def target(data: bytes) -> None:
+    if len(data) < 3:
+        return
+    kind, message = KINDS[data[0] % len(KINDS)], grown(data)
+    unit_s()
+    units = _units(kind, message)
+    for _ in range(3):  # Dear by itself is only what is so each time.
+        if units <= _allowed(message):
+            break
+        units = min(units, _units(kind, message))
+    WORST.note(units, kind, len(message))
+    assert units <= _allowed(message), f"{units:.0f} units for {len(message)} bytes"
+
+
+def _allowed(message: bytes) -> float:
+    return INSTRUMENTED * min(UNITS_MAX, UNITS_FREE + UNITS_A_KIB * len(message) / 1_024)
+
+
+def _units(kind: type[Message], data: bytes) -> float:
+    meter = Meter()
+    _work(kind, data, meter)
+    return meter.longest_s / unit_s()
+
+
+def _work(kind: type[Message], data: bytes, meter: Meter) -> None:
+    """What a server does with a message, beside gRPC."""
+    plan = limits().plan(kind.DESCRIPTOR)
+    if meter.once(lambda: wire_counts.excess(data, plan)) is not None:
+        return
+    try:
+        request = meter.once(lambda: kind.FromString(data))
+    except DecodeError:
+        return
+    try:
+        meter.once(lambda: limits().check(request))
+        commands = meter.parts(translation(request, count(1).__next__, "/h"))
+    except Malformed:
+        return
+    if not commands:
+        return
+    replies = _steps(commands, meter)
+    if len(replies) < len(commands):
+        return  # It is parked.
+    answers = [replies[command.call_id] for command in commands]
+    response = meter.parts(response_work(request, answers))
+    meter.once(response.SerializeToString)
+
+
+def _steps(commands: Sequence[Request], meter: Meter) -> dict[CallId, Reply]:
+    """The replies of a shard whose log takes everything at once."""
+    shard = Shard(GroupConfig(), RandomIds(), PAYLOADS, now_ms=0)
+    shard.restore(0, sequence=0, next_offset=0)
+    replies: dict[CallId, Reply] = {}
+    for command in commands:
+        outbox = meter.once(partial(shard.step, command, 0))
+        while True:
+            replies.update(outbox.replies)
+            if outbox.append is None:
+                break
+            outbox = meter.once(partial(shard.step, Appended(outbox.append.sequence), 0))
+    return replies
+
+
+def seeds():
+    for seed in requests.seeds():
+        for doublings in (0, 8, 22):
+            yield seed[:1] + bytes([doublings, 0]) + seed[1:]
+    for number, kind in enumerate(KINDS):
+        for field in kind.DESCRIPTOR.fields:
+            if field.is_repeated:
+                yield bytes([number, 22, 0, field.number << 3 | 2, 0])
+                yield bytes([number, 22, field.number, 0x12, 0])
+                yield bytes([number, 22, field.number, 0x0A, 0x02, 0x12, 0])
