@@ -166,17 +166,22 @@ class Rpc:
         self, name: str, request: group_pb2.HeartbeatBatchRequest, context: Context
     ) -> group_pb2.HeartbeatBatchResponse:
         """As many heartbeats as a process has members, in slices."""
+        heartbeats = request.heartbeats
         responses: list[group_pb2.HeartbeatResponse] = []
         slices = Slices()
-        for number, heartbeat in enumerate(request.heartbeats, 1):
-            self.batched += 1
-            try:
-                responses.append(self.beat(heartbeat))
-            except translate.Malformed as malformed:
-                place = f"heartbeats[{number - 1}]."
-                await self.refuse(name, context, malformed.within(place))
-            if number % BEATS_AT_ONCE == 0:
+        for first in range(0, len(heartbeats), BEATS_AT_ONCE):
+            if first:
                 await slices.pause()
+            before = self.heartbeats
+            try:
+                try:
+                    responses += map(self.beat, heartbeats[first : first + BEATS_AT_ONCE])
+                finally:
+                    self.batched += self.heartbeats - before
+            except translate.Malformed as malformed:
+                # Those before it have been answered.
+                place = f"heartbeats[{len(responses)}]."
+                await self.refuse(name, context, malformed.within(place))
         if all(response is ALIVE for response in responses):
             return all_alive(len(responses))
         return group_pb2.HeartbeatBatchResponse(heartbeats=responses)
