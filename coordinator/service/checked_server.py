@@ -28,6 +28,7 @@ from coordinator.service import statuses, wire_counts
 from coordinator.service.accept_queue import OWN_QUEUE
 from coordinator.service.malformed import Malformed
 from coordinator.service.message_limits import MessageLimits
+from coordinator.service.serialized import writer
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 RefusalSink = Callable[[str, str, str], None]
@@ -182,7 +183,7 @@ class _Checked(grpc.GenericRpcHandler):
                 yield message
 
         parse = self._checks.parser(inner.request_deserializer)
-        write = inner.response_serializer
+        write = writer(inner.response_serializer)
         if inner.unary_unary:
             return grpc.unary_unary_rpc_method_handler(answer, parse, write)
         if inner.unary_stream:

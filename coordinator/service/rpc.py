@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import unquote
 
 import grpc
@@ -25,6 +25,7 @@ from coordinator.service.callers import CALLER
 from coordinator.service.checked_server import RefusalSink
 from coordinator.service.limits import RETRY_S, Exhausted, Limits
 from coordinator.service.message_limits import MessageLimits
+from coordinator.service.serialized import is_large, serialized
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.service.turns import Turns
@@ -227,6 +228,9 @@ class Rpc:
         self.calls[(name, "OK")] += 1
         response = await in_slices(translate.response_work(request, replies))
         assert isinstance(response, kind)
+        if is_large(replies):
+            replies.clear()
+            return cast("Response", await in_slices(serialized(response)))
         return response
 
     async def refuse(self, name: str, context: Context, malformed: translate.Malformed) -> NoReturn:

@@ -12,7 +12,6 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,15 @@ from typing import Any
 import grpc
 
 from coordinator.cli.bench.figures import Figures, Goal
+from coordinator.client.large_messages import LargeMessage, large_messages
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
-from coordinator.v1 import admin_pb2 as admin
-from coordinator.v1 import group_pb2 as pb
 
 GOAL_MS = 100.0
-MESSAGE_BYTES = 4_194_000
 
 
 def bench_messages(*, quick: bool = False) -> Figures:
@@ -47,88 +44,14 @@ def bench_messages(*, quick: bool = False) -> Figures:
         ShortPauses(),
         _Measured(replace(settings, data_dir=folder)) as server,
     ):
-        for what, rpc, message, times in _messages(scale):
+        for message in large_messages(scale):
             server.clear()
-            for data in message if isinstance(message, list) else [message] * times:
-                server.send(rpc, data)
-            figures[f"{what}: longest turn, ms"] = Goal(server.longest_ms, at_most=GOAL_MS)
-            figures[f"{what}: CPU in all, ms"] = round(server.total_ms, 1)
+            for data in message.sent:
+                server.send(message, data)
+            server.settle()
+            figures[f"{message.what}: longest turn, ms"] = Goal(server.longest_ms, at_most=GOAL_MS)
+            figures[f"{message.what}: CPU in all, ms"] = round(server.total_ms, 1)
     return figures
-
-
-def _messages(scale: int) -> Iterator[tuple[str, str, bytes | list[bytes], int]]:
-    """What it is, the RPC, the bytes, how often."""
-    partitions, members, groups = 10_000 // scale, 20_000 // scale, 1_000 // scale
-    commits = [_commit(f"t{n}", partitions) for n in range(100)]
-    yield f"OffsetCommit of {partitions:,} partitions", "OffsetCommit", commits[0], 3
-    yield f"100 such commits, {100 * partitions:,} in all", "OffsetCommit", commits, 1
-    fetch = pb.OffsetFetchRequest(group_id="large").SerializeToString()
-    yield f"OffsetFetch of all {100 * partitions:,}", "OffsetFetch", fetch, 1
-    named = pb.OffsetFetchRequest(group_id="large")
-    named.topics.add(name="t0", partition_indexes=range(partitions))
-    yield f"OffsetFetch of {partitions:,}", "OffsetFetch", named.SerializeToString(), 3
-    doomed = admin.OffsetDeleteRequest(group_id="large")
-    indexes = doomed.topics.add(name="t0").partitions
-    for number in range(partitions):
-        indexes.add(partition_index=number)
-    yield f"OffsetDelete of {partitions:,}", "OffsetDelete", doomed.SerializeToString(), 1
-    stranger = pb.HeartbeatRequest(group_id="g", member_id="m")
-    beats = pb.HeartbeatBatchRequest(heartbeats=[stranger] * members)
-    yield f"HeartbeatBatch of {members:,} strangers", "HeartbeatBatch", beats.SerializeToString(), 3
-    leaving = [pb.LeaveGroupRequest.MemberIdentity(member_id=f"m{n}") for n in range(members)]
-    leave = pb.LeaveGroupRequest(group_id="large", members=leaving)
-    yield f"LeaveGroup of {members:,} strangers", "LeaveGroup", leave.SerializeToString(), 3
-    assigned = [pb.SyncGroupRequest.Assignment(member_id=f"m{n}") for n in range(members)]
-    sync = pb.SyncGroupRequest(group_id="large", assignments=assigned)
-    yield f"SyncGroup with {members:,} assignments", "SyncGroup", sync.SerializeToString(), 3
-    names = [f"group-{n}" for n in range(groups)]
-    described = admin.DescribeGroupsRequest(groups=names).SerializeToString()
-    yield f"DescribeGroups of {groups:,}", "DescribeGroups", described, 3
-    deleted = admin.DeleteGroupsRequest(groups_names=names).SerializeToString()
-    yield f"DeleteGroups of {groups:,}", "DeleteGroups", deleted, 3
-    size = MESSAGE_BYTES // scale
-    for rpc, field in _REPEATED.items():
-        yield (
-            f"{rpc}, {size:,} bytes of empty items",
-            rpc,
-            bytes([field << 3 | 2, 0]) * (size // 2),
-            1,
-        )
-    junk = b"\x7b\x7c" * (size // 2)
-    inside = bytes([7 << 3 | 2]) + _varint(len(junk)) + junk
-    yield f"JoinGroup, {size:,} bytes of unknown fields in a protocol", "JoinGroup", inside, 3
-
-
-_REPEATED = {
-    "JoinGroup": 7,
-    "SyncGroup": 7,
-    "HeartbeatBatch": 1,
-    "LeaveGroup": 2,
-    "OffsetCommit": 5,
-    "OffsetFetch": 2,
-    "ReportLogEnds": 5,
-    "DescribeGroups": 1,
-    "DeleteGroups": 1,
-    "OffsetDelete": 2,
-    "ListGroups": 1,
-}
-"""RPCs, and the number of a repeated field of each."""
-
-
-def _commit(topic: str, partitions: int) -> bytes:
-    request = pb.OffsetCommitRequest(group_id="large")
-    committed = request.topics.add(name=topic).partitions
-    for number in range(partitions):
-        committed.add(partition_index=number, committed_offset=number)
-    return request.SerializeToString()
-
-
-def _varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 class _MeasuredLoop(asyncio.SelectorEventLoop):
@@ -180,13 +103,17 @@ class _Measured:
         """Forget what was measured."""
         self._loop.longest_s = self._loop.total_s = 0.0
 
-    def send(self, rpc: str, data: bytes) -> None:
+    def settle(self) -> None:
+        """Wait for the end of the turn in which the last answer left."""
+        self._do(asyncio.sleep(0))
+        self._do(asyncio.sleep(0))
+
+    def send(self, message: LargeMessage, data: bytes) -> None:
         """Call with raw bytes; a refusal is an answer like any other."""
-        is_admin = rpc in admin.DESCRIPTOR.services_by_name["GroupAdmin"].methods_by_name
-        service = "GroupAdmin" if is_admin else "GroupCoordinator"
         with contextlib.suppress(grpc.RpcError):
-            call: Any = self._channel.unary_unary(f"/coordinator.v1.{service}/{rpc}")
-            call(data, timeout=600)  # Any: bytes go out and come back as they are.
+            # Any: bytes go out and come back as they are.
+            call: Any = self._channel.unary_unary(message.method)
+            call(data, timeout=600)
 
     async def _start(self) -> tuple[CoordinatorServer, int]:
         def ignore(*_: object) -> None:

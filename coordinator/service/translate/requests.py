@@ -90,15 +90,20 @@ def _join(
     ]
 
 
-def _sync(request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
+def _sync(
+    request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str
+) -> Work[list[c.Request]]:
     wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
     wrong += _empty_instance(request)
-    seen: set[str] = set()
+    assignments: dict[str, bytes] = {}
     for index, assignment in enumerate(request.assignments):
-        if assignment.member_id in seen:
+        if index % PART == PART - 1:
+            yield
+        member_id = assignment.member_id
+        if member_id in assignments:
             field = f"assignments[{index}].member_id"
             wrong.append(Violation(field, "has an assignment already"))
-        seen.add(assignment.member_id)
+        assignments[member_id] = assignment.assignment
     _refuse(wrong)
     return [
         c.SyncGroup(
@@ -109,7 +114,7 @@ def _sync(request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str) -
             instance_id=_optional(request, "group_instance_id"),
             protocol_type=_optional(request, "protocol_type"),
             protocol_name=_optional(request, "protocol_name"),
-            assignments=tuple((a.member_id, a.assignment) for a in request.assignments),
+            assignments=tuple(assignments.items()),
         )
     ]
 
