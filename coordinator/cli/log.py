@@ -11,7 +11,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from coordinator.runtime import codec
 from coordinator.runtime.stores import open_to_read
 from coordinator.settings import InvalidSetting
 from coordinator.storage import inspection
+from coordinator.storage.inspection import ShardReport
 from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
+from coordinator.storage.soundness import ADVICE
 from coordinator.storage.sqlite import read_shard
 
 FAILED = 1
@@ -68,10 +70,16 @@ def _run(options: argparse.Namespace) -> int:
 def _dump(options: argparse.Namespace) -> int:
     if "://" in options.store:
         return asyncio.run(_dump_shared(options))
+    damage = None
     with inspection.reading(Path(options.store)) as connection:
         for shard in inspection.shards(connection):
             if options.shard in (None, shard):
-                _print(shard, read_shard(connection, shard), options)
+                try:
+                    _print(shard, read_shard(connection, shard), options)
+                except Damaged as error:
+                    damage = damage or error  # Others may be whole.
+    if damage is not None:
+        raise Damaged(f"{options.store}: {damage}; {ADVICE}") from damage
     return 0
 
 
@@ -125,18 +133,33 @@ def _plain(value: Any) -> Any:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    sound = True
-    for report in inspection.verify(options.data_dir):
-        sound = sound and not report.problem
-        print(json.dumps({**asdict(report), "ok": not report.problem}))
-    print(json.dumps({"ok": sound}))
-    return 0 if sound else FAILED
+    reports = []
+    try:
+        for report in inspection.verify(options.data_dir, codec.decode):
+            reports.append(report)
+            print(json.dumps({**asdict(report), "ok": not report.problem}))
+    except (CannotOpen, Damaged):
+        print(json.dumps({"ok": False}))
+        raise
+    print(json.dumps({"ok": _is_sound(reports)}))
+    return _status(options.data_dir, reports)
+
+
+def _is_sound(reports: Sequence[ShardReport]) -> bool:
+    return not any(report.problem for report in reports)
+
+
+def _status(folder: Path, reports: Sequence[ShardReport]) -> int:
+    """The exit status, with a sentence for those who do not read JSON."""
+    if _is_sound(reports):
+        return 0
+    problems = "; ".join(report.problem for report in reports if report.problem)
+    raise Damaged(f"{folder}: {problems}; {ADVICE}")
 
 
 def _backup(options: argparse.Namespace) -> int:
     size = inspection.backup(options.data_dir, options.target)
-    reports = list(inspection.verify(options.target))
-    sound = not any(report.problem for report in reports)
+    reports = list(inspection.verify(options.target, codec.decode))
     print(
         json.dumps(
             {
@@ -144,8 +167,8 @@ def _backup(options: argparse.Namespace) -> int:
                 "bytes": size,
                 "shards": len(reports),
                 "records": sum(report.records for report in reports),
-                "ok": sound,
+                "ok": _is_sound(reports),
             }
         )
     )
-    return 0 if sound else FAILED
+    return _status(options.target, reports)

@@ -61,7 +61,7 @@ async def _serve(
     try:
         tracer, end_traces = _tracer(settings)
         stores = await open_stores(settings, ears.flushed)
-    except (CannotOpen, CannotTrace) as error:
+    except (CannotOpen, CannotTrace, Damaged) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
     peers = Peers(settings.node_id, security.credentials())

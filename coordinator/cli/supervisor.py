@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator.observe.logs import configure
-from coordinator.runtime.stores import check_folder
 from coordinator.settings import NODE_PORTS, InvalidSetting, Settings
-from coordinator.storage.log import CannotOpen
+from coordinator.storage.log import CannotOpen, Damaged
+from coordinator.storage.shares import check_folder, share_folder
 
 CANNOT_START = 1
 BACK_OFF_S, MOST_BACK_OFF_S = 0.2, 5.0
@@ -44,17 +44,12 @@ def flags_of(settings: Settings, number: int) -> list[str]:
         flags["advertised_port"] = str(settings.advertised_port + shift)
     if settings.shared_store is None:
         flags["share"] = f"{number}/{settings.nodes}"
-        flags["data_dir"] = str(share_folder(settings, number))
+        flags["data_dir"] = str(share_folder(Path(settings.data_dir), (number, settings.nodes)))
     elif settings.node_id:
         flags["node_id"] = str(settings.node_id + number - 1)
     return [
         part for name, value in flags.items() for part in ("--" + name.replace("_", "-"), value)
     ]
-
-
-def share_folder(settings: Settings, number: int) -> Path:
-    """Where a share of the sqlite store is."""
-    return Path(settings.data_dir) / f"share-{number}-of-{settings.nodes}"
 
 
 def supervise(settings: Settings, arguments: Sequence[str]) -> int:
@@ -79,9 +74,11 @@ class _Supervisor:
         settings = self._settings
         try:
             if settings.store == "sqlite":
-                check_folder(Path(settings.data_dir), shares=settings.nodes)
+                folder = Path(settings.data_dir)
+                for other in check_folder(folder, nodes=settings.nodes):
+                    self._logger.warning("not_served", what=other)
             commands = [self._command(number) for number in range(1, settings.nodes + 1)]
-        except (CannotOpen, InvalidSetting) as error:
+        except (CannotOpen, Damaged, InvalidSetting) as error:
             self._logger.error("cannot_start", what=str(error))
             return CANNOT_START
         loop = asyncio.get_running_loop()

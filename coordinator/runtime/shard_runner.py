@@ -324,7 +324,10 @@ class ShardRunner:
         return admission.answer_while_loading(request)
 
     def _build(self, loaded: Loaded) -> Warm:
-        return Warm.of(self._new_shard(), loaded, self._clock.now_ms())
+        try:
+            return Warm.of(self._new_shard(), loaded, self._clock.now_ms())
+        except Damaged as error:
+            raise Damaged(f"shard {self.shard_id}: {error}") from error
 
     def _tick(self, now_ms: int) -> None:
         self._step(Tick(self._pauses(now_ms)))

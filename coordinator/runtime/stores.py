@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordinator.settings import Settings
+from coordinator.storage import shares
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import Coordination
-from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, GroupLog
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
@@ -39,6 +40,7 @@ async def open_stores(
             carried, and how many seconds it took. In a shared store each append is its own.
     Raises:
         CannotOpen: it is in use, was made by a newer version, cannot be reached or written.
+        Damaged: it is not what was written.
     """
     shared = settings.shared_store
     if shared is not None:
@@ -47,28 +49,18 @@ async def open_stores(
         return await _open_zookeeper(settings)
     if settings.store == "memory":
         return Stores(MemoryLog())
-    folder = Path(settings.data_dir)
+    return Stores(await asyncio.to_thread(_open_sqlite, settings, on_commit))
+
+
+def _open_sqlite(settings: Settings, on_commit: Callable[[int, float], None] | None) -> SqliteLog:
+    folder, share = Path(settings.data_dir), settings.fixed_share
+    shares.check_share(folder, share)
     if not settings.share:
-        check_folder(folder, shares=1)
-    return Stores(SqliteLog(folder, shards=settings.shards, on_commit=on_commit))
-
-
-def check_folder(folder: Path, *, shares: int) -> None:
-    """A folder that was divided is not served undivided, nor the other way round.
-
-    Args:
-        shares: into so many it is to be divided; 1: it is not.
-    Raises:
-        CannotOpen: it holds groups that would not be seen.
-    """
-    found = {int(path.name.rpartition("-")[2]) for path in folder.glob("share-*-of-*")}
-    if (folder / DATABASE).exists():
-        found.add(1)
-    for other in sorted(found - {shares}):
-        raise CannotOpen(
-            f"{folder} was made for {other} nodes, not {shares}: start with --nodes {other}, or "
-            "in another folder"
-        )
+        shares.check_folder(folder, nodes=1)
+    log = SqliteLog(folder, shards=settings.shards, share=share, on_commit=on_commit)
+    if settings.share:
+        shares.note_complete(folder, share)
+    return log
 
 
 async def open_to_read(settings: Settings) -> tuple[GroupLog, int]:

@@ -1,6 +1,7 @@
 """The data folder: whose it is, and what is in it.
 
 coordinator.sqlite3    the log of all shards
+coordinator.store      the marker: see `marker.py`
 lock                   held by the process that serves from the folder, and says which
 """
 
@@ -32,9 +33,12 @@ class FolderLock:
         path = folder / LOCK
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            raise CannotOpen(f"{folder} cannot be used: {error.strerror}") from error
+            raise CannotOpen(
+                f"{folder} cannot be used: {error.strerror}; choose another data_dir, or see that "
+                "this one is a folder that may be written"
+            ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

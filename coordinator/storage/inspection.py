@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import apsw
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import CannotOpen, Damaged
-from coordinator.storage.schema import check_format, rows
-from coordinator.storage.sqlite import open_to_read, read_shard
+from coordinator.storage.log import CannotOpen, Damaged, Loaded
+from coordinator.storage.marker import MARKER, create_marker, read_marker, sync_folder
+from coordinator.storage.schema import rows, totals
+from coordinator.storage.soundness import ADVICE, is_damage, open_to_read, sound_store
+from coordinator.storage.sqlite import read_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +35,53 @@ class ShardReport:
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Iterator[apsw.Connection]:
-    """One consistent view of the store, however long it is looked at.
+    """One consistent view of the store as far as it can be read, however damaged it is.
 
     Raises:
-        CannotOpen: there is no store in the folder, or a newer version made it.
+        CannotOpen: there is no store, or it cannot be read at all.
+        Damaged: at the end: it is not what was written.
     """
-    path = folder / DATABASE
-    if not path.exists():
-        raise CannotOpen(f"there is no {path}")
+    damage = None
     try:
-        connection = open_to_read(path)
-        with connection:
-            check_format(connection)
+        with sound_store(folder):
+            pass
+    except Damaged as error:
+        damage = error
+    path = folder / DATABASE
+    try:
+        with contextlib.closing(open_to_read(path)) as connection:
             yield connection
-        connection.close()
     except apsw.Error as error:
-        raise CannotOpen(f"{path} cannot be read: {error}") from error
+        if damage is None:
+            kind = Damaged if is_damage(error) else CannotOpen
+            raise kind(f"{path} cannot be read: {error}; {ADVICE}") from error
+    if damage is not None:
+        raise damage
 
 
 def shards(connection: apsw.Connection) -> list[ShardId]:
     """Those that were ever taken over."""
-    return [ShardId(shard) for (shard,) in rows(connection, "SELECT shard FROM fence ORDER BY 1")]
+    found = rows(connection, "SELECT shard FROM fence WHERE shard >= 0 AND epoch > 0 ORDER BY 1")
+    return [ShardId(shard) for (shard,) in found]
 
 
-def verify(folder: Path) -> Iterator[ShardReport]:
+def verify(folder: Path, check: Callable[[bytes], object]) -> Iterator[ShardReport]:
     """Read everything there is, and check every checksum, number and place.
 
+    Args:
+        check: called with each record; raises `Damaged` if it cannot be read.
     Raises:
-        CannotOpen: see `reading`.
-        Damaged: SQLite's own check of its file fails.
+        CannotOpen, Damaged: see `sound_store`.
     """
-    with reading(folder) as connection:
-        said = [row[0] for row in rows(connection, "PRAGMA integrity_check")]
-        if said != ["ok"]:
-            raise Damaged(f"{folder / DATABASE}: {'; '.join(map(str, said))}")
+    with sound_store(folder) as connection:
         for shard in shards(connection):
             ((epoch, sequence),) = rows(
                 connection, "SELECT epoch, sequence FROM fence WHERE shard = ?", shard
             )
             try:
                 found = read_shard(connection, shard)
-            except Damaged as damage:
+                _check_records(shard, found, check)
+            except (Damaged, apsw.CorruptError, apsw.IOError) as damage:
                 yield ShardReport(shard, epoch, sequence, 0, 0, 0, str(damage))
             else:
                 before = 0 if found.snapshot is None else found.snapshot.sequence
@@ -81,24 +89,42 @@ def verify(folder: Path) -> Iterator[ShardReport]:
                 yield ShardReport(shard, epoch, sequence, len(found.entries), before, count)
 
 
+def _check_records(shard: ShardId, found: Loaded, check: Callable[[bytes], object]) -> None:
+    try:
+        for record in found.records():
+            check(record)
+    except Damaged as damage:
+        raise Damaged(f"shard {shard}: {damage}") from damage
+
+
 def backup(folder: Path, target: Path) -> int:
     """Copy the store, as it is at one moment, into another folder; the copy's size in bytes.
 
-    Appends go on meanwhile. A copy is restored by starting a coordinator on it.
+    Appends go on meanwhile. A copy is restored by starting a coordinator on it. An interrupted
+    one has no database.
 
     Raises:
         CannotOpen: there is no store, or there is something at the target already.
+        Damaged: the store is not what was written.
     """
     path = target / DATABASE
-    if path.exists():
-        raise CannotOpen(f"there is a {path} already")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        with reading(folder) as source:
-            copy = apsw.Connection(str(path))
-            with copy.backup("main", source, "main") as under_way:
-                under_way.step()
-            copy.close()
-    except (apsw.Error, OSError) as error:
-        raise CannotOpen(f"{target} cannot be written: {error}") from error
+    for used in (path, target / f"{DATABASE}-wal", target / MARKER):
+        if used.exists() or used.is_symlink():
+            raise CannotOpen(f"there is a {used} already: name an empty folder")
+    unfinished = target / f"{DATABASE}.unfinished"
+    with sound_store(folder) as source:
+        marker = read_marker(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            unfinished.unlink(missing_ok=True)
+            with contextlib.closing(apsw.Connection(str(unfinished))) as copy:
+                with copy.backup("main", source, "main") as under_way:
+                    under_way.step()
+            unfinished.replace(path)
+            sync_folder(target)
+            if marker is not None:
+                entries, epochs = totals(source)
+                create_marker(target, replace(marker, entries=entries, epochs=epochs))
+        except (apsw.Error, OSError) as error:
+            raise CannotOpen(f"{target} cannot be written: {error}") from error
     return path.stat().st_size

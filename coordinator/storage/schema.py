@@ -1,7 +1,8 @@
 """The tables of the SQLite log, its format version, and the pragmas it depends on.
 
-meta      format version and number of shards
-fence     one row a shard: its epoch, and the last sequence number written
+meta      format version, number of shards, and the number that tells this store from others
+fence     one row a shard: its epoch, and the last sequence number written; and a row -1 with the
+          number of the store, so that a page of another store's is noticed
 entry     the log; rows of all shards in the order they were written, so that an append
           touches the end of one table and the one page of `fence`
 chunk     slices of snapshots; those of the newest are alive when `snapshot` says so
@@ -10,6 +11,7 @@ snapshot  one row a shard: up to which entry its chunks go
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import apsw
@@ -18,6 +20,8 @@ from coordinator.storage.log import CannotOpen
 
 FORMAT = 1
 """Grows when an older version could not read what is written."""
+STORE, STORE_ROW = "store", -1
+"""Where the number of the store is: a row of `meta`, and one of `fence`."""
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -44,7 +48,7 @@ CREATE TABLE snapshot (
 
 
 def prepare(connection: apsw.Connection, shards: int) -> None:
-    """Make the tables of a new store; check those of an old one.
+    """Make the tables of a new store; check the format of an old one.
 
     Raises:
         CannotOpen: a newer version made it, or for another number of shards, or it is
@@ -79,13 +83,70 @@ def check_format(connection: apsw.Connection) -> int:
         meta: dict[str, int] = dict(rows(connection, "SELECT name, value FROM meta"))
         found, shards = meta["format"], meta["shards"]
     except (apsw.SQLError, KeyError) as error:
-        raise CannotOpen("the file is a database, but not one of the coordinator's") from error
+        raise CannotOpen(
+            "the file is a database, but not one of the coordinator's: choose another data_dir, or "
+            "restore a backup"
+        ) from error
+    if found < 1 or shards < 1:
+        raise CannotOpen(f"it says format {found} and {shards} shards: restore a backup")
     if found > FORMAT:
         raise CannotOpen(
             f"the store has format {found}, and this version reads up to {FORMAT}: a newer version "
             "has written it. Run that version, or restore a backup made before the upgrade"
         )
     return shards
+
+
+def expected_objects() -> dict[tuple[str, str], str]:
+    """Tables and triggers by kind and name, each as SQLite writes it down."""
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.execute(_TABLES)
+        return objects(connection)
+    finally:
+        connection.close()
+
+
+def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """The tables and triggers that a database has."""
+    found = rows(connection, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(kind, name): sql for kind, name, sql in found}
+
+
+def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) -> int:
+    """Give a store its number, and a row of `fence` to each shard, as far as it has none.
+
+    Returns:
+        The number that the store has from now on.
+    """
+    with connection:
+        connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (STORE, number))
+        ((number,),) = rows(connection, "SELECT value FROM meta WHERE name = ?", STORE)
+        connection.execute("INSERT OR REPLACE INTO fence VALUES (?, ?, 0)", (STORE_ROW, number))
+        connection.executemany(
+            "INSERT OR IGNORE INTO fence VALUES (?, 0, 0)", [(shard,) for shard in shards]
+        )
+    return number
+
+
+def store_numbers(connection: apsw.Connection) -> list[int]:
+    """The number of the store from each of its two places; empty: it was never given one."""
+    found = rows(
+        connection,
+        "SELECT value FROM meta WHERE name = ? UNION ALL SELECT epoch FROM fence WHERE shard = ?",
+        STORE,
+        STORE_ROW,
+    )
+    return [number for (number,) in found]
+
+
+def totals(connection: apsw.Connection) -> tuple[int, int]:
+    """The sums of all shards' last sequence numbers and epochs, which only grow."""
+    ((entries, epochs),) = rows(
+        connection,
+        "SELECT coalesce(sum(sequence), 0), coalesce(sum(epoch), 0) FROM fence WHERE shard >= 0",
+    )
+    return entries, epochs
 
 
 def rows(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:

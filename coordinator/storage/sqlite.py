@@ -8,7 +8,9 @@ the trigger would stop it all the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -32,17 +34,24 @@ from coordinator.storage.log import (
     LogError,
     Snapshot,
     TooLarge,
+    Unavailable,
     next_epoch,
+)
+from coordinator.storage.marker import (
+    Marker,
+    MarkerFile,
+    create_marker,
+    shards_of_share,
+    share_in_words,
 )
 from coordinator.storage.schema import rows
 from coordinator.storage.slices import slices
+from coordinator.storage.soundness import ADVICE, BUSY_MS, examine, is_damage, look, open_to_read
 from coordinator.storage.writer import Writer
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 CHANGES_AN_ENTRY = 2
 """SQLite counts the row that is added, and the trigger's update of `fence`."""
-BUSY_MS = 5_000
-"""How long to wait for a reader, such as a backup, that is in the way."""
 
 
 class SqliteLog:
@@ -51,10 +60,12 @@ class SqliteLog:
     Args:
         folder: made if it is not there.
         shards: fixed when the store is made.
+        share: (K, N), to lead only the K-th of N shares of the shards; fixed too.
         vfs: SQLite's name of a file system; None: the machine's own.
         on_commit: see `Writer`.
     Raises:
         CannotOpen: the folder is in use, or not ours, or cannot be written.
+        Damaged: what is in it is not what was written. It is left as it is.
     """
 
     def __init__(
@@ -62,22 +73,24 @@ class SqliteLog:
         folder: Path,
         *,
         shards: int,
+        share: tuple[int, int] = (1, 1),
         vfs: str | None = None,
         on_commit: Callable[[int, float], None] | None = None,
     ) -> None:
         self.folder = folder
         self._shards = shards
         self._vfs = vfs
+        look(folder)  # The lock is a file too.
         self._lock = FolderLock(folder)
         try:
-            self._open().close()
-        except apsw.Error as error:
+            self._marker = MarkerFile(folder, self._open_store(share))
+        except (apsw.Error, OSError) as error:
             self._lock.release()
             raise CannotOpen(f"{folder / DATABASE} cannot be used: {error}") from error
-        except CannotOpen as error:
+        except BaseException:
             self._lock.release()
-            raise CannotOpen(f"{folder / DATABASE}: {error}") from error
-        self._writer = Writer(self._open, _append_all, self._cut, on_commit)
+            raise
+        self._writer = Writer(self._open, _append_all, self._cut, on_commit, self._acknowledge)
 
     async def fence(self, shard: ShardId, term: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
@@ -120,15 +133,43 @@ class SqliteLog:
 
     async def close(self) -> None:
         await self._writer.close()
+        self._marker.close()
         self._lock.release()
 
     # --- Inside ---
+
+    def _open_store(self, share: tuple[int, int]) -> Marker:
+        """Check what there is, and make what is missing; the marker, which is on the disk."""
+        found = examine(self.folder, self._vfs)
+        if found.marker is not None:
+            _check_share(self.folder, found.marker.share, share)
+        with contextlib.closing(self._open()) as connection:
+            if found.marker is not None:
+                return found.marker
+            # New, or last used by a version that knew no markers.
+            owned = shards_of_share(share, self._shards)
+            fenced = {shard for (shard,) in rows(connection, "SELECT shard FROM fence")}
+            if {shard for shard in fenced if shard >= 0} - owned:
+                raise CannotOpen(
+                    f"{self.folder} has groups of shards that are not in {share_in_words(share)}: "
+                    "start it with the --share, or in the folder, that it had before"
+                )
+            number = schema.identify(connection, secrets.randbits(63), owned)
+            marker = Marker(number, self._shards, share, *schema.totals(connection))
+        create_marker(self.folder, marker)
+        return marker
+
+    def _acknowledge(self, connection: apsw.Connection) -> None:
+        self._marker.acknowledge(*schema.totals(connection))
 
     def _open(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.folder / DATABASE), vfs=self._vfs)
         try:
             connection.set_busy_timeout(BUSY_MS)
             schema.prepare(connection, self._shards)
+        except CannotOpen as error:
+            connection.close(True)
+            raise CannotOpen(f"{self.folder / DATABASE}: {error}") from error
         except BaseException:
             connection.close(True)
             raise
@@ -145,34 +186,37 @@ class SqliteLog:
         """The epoch in which it was true, and what there is."""
         path = self.folder / DATABASE
         try:
-            connection = open_to_read(path, self._vfs)
-            with connection:
+            with contextlib.closing(open_to_read(path, self._vfs)) as connection:
                 found = read_shard(connection, shard, after)
                 epoch, _ = _fence_row(connection, shard)
-            connection.close()
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise Damaged(f"{path}: {error}. {ADVICE}") from error
         except Damaged as error:
-            raise Damaged(f"{path}: {error}. {ADVICE}") from error
+            raise Damaged(f"{path}: {error}; {ADVICE}") from error
+        except apsw.Error as error:
+            if is_damage(error):
+                raise Damaged(f"{path}: {error}; {ADVICE}") from error
+            raise Unavailable(f"{path}: {error}") from error
         return epoch, found
 
 
-ADVICE = (
-    "Nothing was changed. Keep a copy of the folder, see what `coordinator log verify` says of it, "
-    "and restore a backup"
-)
-
-
-def open_to_read(path: Path, vfs: str | None = None) -> apsw.Connection:
-    """A connection that changes nothing, not even when it is the last to be closed.
+def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int]) -> None:
+    """Refuse to answer for groups that are in another folder.
 
     Raises:
-        apsw.Error: the file cannot be read.
+        CannotOpen: the folder has another share of the shards.
     """
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    connection.set_busy_timeout(BUSY_MS)
-    return connection
+    if made_for == wanted:
+        return
+    number, shares = made_for
+    if shares == 1:
+        what = "start it without --share and without --nodes"
+    else:
+        what = (
+            f"start the folder above it with --nodes {shares}, or this one alone with --share "
+            f"{number}/{shares}"
+        )
+    raise CannotOpen(
+        f"{folder} has {share_in_words(made_for)}, and not {share_in_words(wanted)}: {what}"
+    )
 
 
 def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> Loaded:
@@ -182,7 +226,7 @@ def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> L
         Damaged: an entry is not what was written, or is missing.
         apsw.Error: the file cannot be read.
     """
-    _, last = _fence_row(connection, shard)
+    epoch, last = _fence_row(connection, shard)
     chain = Chain(f"shard {shard}", _read_snapshot(connection, shard), after)
     # One at a time: the frames together are as large as all that is made of them.
     for sequence, frame in connection.execute(
@@ -194,7 +238,13 @@ def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> L
         chain.add(frames.decode(frame, shard, sequence))
     if chain.last != last:
         raise Damaged(f"shard {shard}: it ends with entry {chain.last}, and {last} was written")
-    return chain.loaded()
+    found = chain.loaded()
+    if found.entries and found.entries[-1].epoch > epoch:
+        raise Damaged(
+            f"shard {shard}: entry {last} is of epoch {found.entries[-1].epoch}, and the shard has "
+            f"only come to {epoch}"
+        )
+    return found
 
 
 def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import apsw
 
-from coordinator.storage.log import Ambiguous, LogError, Unavailable
+from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
+from coordinator.storage.soundness import ADVICE, is_damage
 
 Job = Callable[[apsw.Connection], Any]
 """Runs inside a transaction that it shares with others. To refuse its part it raises a
@@ -52,6 +53,7 @@ class Writer:
         cut: shortens the write-ahead log to so many bytes and syncs it; raises OSError.
         on_commit: told how many jobs a commit carried and how long it took in seconds; called
             in the thread.
+        on_durable: called in the thread after each commit, before anybody is answered.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class Writer:
         add_rows: AddRows,
         cut: Callable[[int], None],
         on_commit: Callable[[int, float], None] | None = None,
+        on_durable: Callable[[apsw.Connection], None] | None = None,
     ) -> None:
         self._open = open_connection
         self._add_rows = add_rows
         self._cut = cut
         self._on_commit = on_commit
+        self._on_durable = on_durable
         self._connection: apsw.Connection | None = None
         self._page_bytes = 0
         self._pages = 0  # In the write-ahead log.
@@ -79,6 +83,7 @@ class Writer:
 
         Raises:
             LogError: what the job raised; `Unavailable` or `Ambiguous` if SQLite failed.
+            Damaged: the file is not what was written.
         """
         return await self._ask(_Asked(asyncio.get_running_loop(), job=job))
 
@@ -126,11 +131,13 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             self._carry_out(connection, batch)
         except Exception as error:  # noqa: BLE001  # SQLite's trouble, or a bug: all or none.
-            trouble = isinstance(error, apsw.Error | OSError)
-            failure = _unavailable(error) if trouble else error
+            failure = _in_our_words(error)
             self._roll_back()
         else:
             failure = self._end(connection)
+            if failure is None and self._on_durable is not None:
+                with contextlib.suppress(apsw.Error):  # It is durable all the same.
+                    self._on_durable(connection)
         if failure is None and self._on_commit is not None:
             self._on_commit(len(batch), time.monotonic() - began)
         _deliver(batch, failure)
@@ -210,19 +217,17 @@ class Writer:
             self._to_checkpoint = pages - moved
 
 
-_LASTING = (
-    apsw.FullError,
-    apsw.ReadOnlyError,
-    apsw.PermissionsError,
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.FormatError,
-)
+_LASTING = (apsw.FullError, apsw.ReadOnlyError, apsw.PermissionsError)
 """What waiting does not change. SQLITE_BUSY, SQLITE_IOERR and the like may pass."""
 _LASTING_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-def _unavailable(error: Exception) -> Unavailable:
+def _in_our_words(error: Exception) -> Exception:
+    """What those who asked are told. A store that is not what was written is not asked again."""
+    if isinstance(error, apsw.Error) and is_damage(error):
+        return Damaged(f"the store cannot be used: {error}; {ADVICE}")
+    if not isinstance(error, apsw.Error | OSError):
+        return error
     is_lasting = isinstance(error, _LASTING) or (
         isinstance(error, OSError) and error.errno in _LASTING_ERRNO
     )
