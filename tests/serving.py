@@ -38,6 +38,7 @@ class Running:
         self.recoveries: list = []
         self.malformed: list = []
         self.refused: list = []
+        self.deleted: list = []
         self.node = Node(
             Settings(**{**FAST, **settings}),
             watchers=Watchers(
@@ -53,6 +54,7 @@ class Running:
         self.server = CoordinatorServer(
             self.node,
             on_malformed=lambda *what: self.malformed.append(what),
+            on_deleted=lambda *what: self.deleted.append(what),
             security=self.security,
         )
 

@@ -37,6 +37,12 @@ class Ears:
         """A call was refused for what it is."""
         self._logger.warning("request_refused", method=method, peer=peer, what=what)
 
+    def deleted(self, group: str, principal: str, peer: str, is_known: bool) -> None:
+        """A group was deleted; or perhaps, if it is not known."""
+        event = "group_deleted" if is_known else "group_deletion_unanswered"
+        who = {"principal": principal} if principal else {}
+        self._logger.info(event, group=group, peer=peer, **who)
+
     def flushed(self, appends: int, seconds: float) -> None:
         """SQLite has synced a write; told from its thread."""
         self.metrics.log.flushed(seconds, appends)

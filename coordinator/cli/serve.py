@@ -76,6 +76,7 @@ async def _serve(
         node,
         on_malformed=ears.malformed,
         on_heartbeat=ears.heartbeat,
+        on_deleted=ears.deleted,
         security=security,
         tracer=tracer,
     )

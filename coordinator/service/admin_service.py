@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 
+from coordinator.core.errors import ErrorCode
 from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
+from coordinator.service.callers import CALLER
 from coordinator.service.rebalance_feed import RebalanceFeed, TooSlow
 from coordinator.service.rpc import Context, Rpc
 from coordinator.service.translate import rebalance_message
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc
 
+DeletionSink = Callable[[str, str, str, bool], None]
+"""Told of each group that was deleted: the group, the caller's principal (empty where callers do
+not say who they are), the peer, and whether it is known: False if the caller has gone away before
+the answer, so that the log may or may not have taken the deletion."""
+
 
 class AdminService(admin_pb2_grpc.GroupAdminServicer):
     """What operators ask."""
 
-    def __init__(self, rpc: Rpc, feed: RebalanceFeed) -> None:
+    def __init__(self, rpc: Rpc, feed: RebalanceFeed, on_deleted: DeletionSink) -> None:
         self._rpc = rpc
         self._feed = feed
+        self._on_deleted = on_deleted
 
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
@@ -35,7 +44,17 @@ class AdminService(admin_pb2_grpc.GroupAdminServicer):
     async def DeleteGroups(
         self, request: pb.DeleteGroupsRequest, context: Context
     ) -> pb.DeleteGroupsResponse:
-        return await self._rpc.answer(request, context, pb.DeleteGroupsResponse)
+        caller, peer = CALLER.get(), context.peer()
+        try:
+            response = await self._rpc.answer(request, context, pb.DeleteGroupsResponse)
+        except asyncio.CancelledError:
+            for group_id in request.groups_names:
+                self._on_deleted(group_id, caller, peer, False)
+            raise
+        for result in response.results:
+            if result.error_code == ErrorCode.NONE.value:
+                self._on_deleted(result.group_id, caller, peer, True)
+        return response
 
     async def OffsetDelete(
         self, request: pb.OffsetDeleteRequest, context: Context

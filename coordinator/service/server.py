@@ -14,7 +14,7 @@ from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
 from coordinator.service.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
-from coordinator.service.admin_service import AdminService
+from coordinator.service.admin_service import AdminService, DeletionSink
 from coordinator.service.checked_server import CheckedServer, RefusalSink
 from coordinator.service.cluster_service import ClusterService
 from coordinator.service.gate import GatedServer
@@ -77,6 +77,7 @@ class CoordinatorServer:
 
     Args:
         on_heartbeat, tracer: see `Rpc`.
+        on_deleted: see `DeletionSink`.
         security: TLS, and who may call; None: plain text, and anyone.
     """
 
@@ -88,8 +89,10 @@ class CoordinatorServer:
         on_heartbeat: Callable[[float], None] = lambda seconds: None,
         security: Security | None = None,
         tracer: Tracer = NO_TRACES,
+        on_deleted: DeletionSink = lambda group, principal, peer, is_known: None,
     ) -> None:
         self.node = node
+        self._on_deleted = on_deleted
         self._security = security
         self.rpc = Rpc(node, on_malformed, on_heartbeat, tracer)
         self.feed = RebalanceFeed()
@@ -185,7 +188,9 @@ class CoordinatorServer:
             door = GatedServer(server, guard, self.rpc.calls)
             server.ask_first(door.admit)
         group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), door)
-        admin_pb2_grpc.add_GroupAdminServicer_to_server(AdminService(self.rpc, self.feed), door)
+        admin_pb2_grpc.add_GroupAdminServicer_to_server(
+            AdminService(self.rpc, self.feed, self._on_deleted), door
+        )
         replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), door)
         cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), door)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, door)

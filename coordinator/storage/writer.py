@@ -167,7 +167,7 @@ class Writer:
             except OSError:
                 if not _is_incomplete(error):
                     return Ambiguous(str(error))
-            return _unavailable(error)
+            return _in_our_words(error)
         return None
 
     def _connect(self) -> apsw.Connection:
