@@ -4,6 +4,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
 from flights.delays.charts import draw
 from flights.delays.groupings import GROUPINGS
 from flights.delays.tables import read_flights, read_tables

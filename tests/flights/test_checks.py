@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
 from flights import dataset
 from flights.delays.checks import check_flights, check_kill, check_statistics
 from flights.delays.statistics import SUMMARY

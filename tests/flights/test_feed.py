@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
 from coordinator.sources import FileLog
 from flights import dataset
 from flights.delays.feed import feed, make_log

@@ -1,7 +1,10 @@
 """What flights are joined with has one row a key, and no weather that cannot be."""
 
-import pandas as pd
 import pytest
+
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
+import pandas as pd
 
 from flights.delays.tables import FLIGHT_KEY, clean_weather, one_each, read_flights, read_tables
 

@@ -1,7 +1,10 @@
 """Bands, the truth, and the comparison, which must be able to object."""
 
-import pandas as pd
 import pytest
+
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
+import pandas as pd
 
 from flights.delays.bands import BANDS, PLANE_AGE, UNKNOWN, in_pandas
 from flights.delays.groupings import GROUPINGS

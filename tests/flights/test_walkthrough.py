@@ -4,6 +4,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
+pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
+
 from flights.delays.charts import draw
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly

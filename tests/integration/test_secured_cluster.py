@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyspark", reason="streams need the extra `spark`")
+
+import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main

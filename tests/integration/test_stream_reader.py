@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyspark", reason="streams need the extra `spark`")
+
+import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember

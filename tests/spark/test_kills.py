@@ -6,6 +6,8 @@ import contextlib
 
 import pytest
 
+pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+
 from tests.faults.spark.kill import KINDS, Run, claims, kill_again_and_again
 
 FLIGHTS = 24_000
