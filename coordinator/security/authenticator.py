@@ -8,7 +8,6 @@ What was found out about a token is remembered under its hash for five minutes a
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -104,8 +103,8 @@ def bearer_token(header: str | None, *, also_basic: bool = False) -> str | None:
         return value.strip()
     if also_basic and scheme.lower() == "basic":
         try:
-            password = base64.b64decode(value).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+            password = base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
+        except ValueError:  # Not base64, or not of UTF-8: binascii's error is one too.
             password = ""
         if password:
             return password

@@ -7,6 +7,7 @@ asked again after five minutes and, for a key that is not known yet, at most eve
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,18 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 LEEWAY_S = 30
 """By which clocks may differ."""
 FETCH_TIMEOUT_S = 5
+
+TIMES = ("exp", "nbf", "iat")
+LATEST_S = 2**53
+"""Up to which every number of seconds is told from the next."""
+UNAVAILABLE = (
+    jwt.PyJWKClientConnectionError,
+    jwt.PyJWKSetError,
+    json.JSONDecodeError,
+    OSError,
+    http.client.HTTPException,
+)
+"""What fetching keys can end with."""
 
 FindKey = Callable[[str], jwt.PyJWK]
 """The key that a token says it was signed with; raises jwt.PyJWTError."""
@@ -64,8 +77,11 @@ class JwtVerifier:
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "aud", self._claim]},
             )
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise Unauthenticated(f"the token is not valid ({type(error).__name__})") from error
+        except Exception as error:  # As `_unsound` says.
+            raise _unsound(error) from error
+        for name in TIMES:
+            if name in claims and not _is_time(claims[name]):
+                raise Unauthenticated(f"the token's {name} is no time")
         subject = claims[self._claim]
         if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 256:
             raise Unauthenticated(f"the token's {self._claim} is not a name")
@@ -74,10 +90,25 @@ class JwtVerifier:
     def _key_of(self, token: str) -> jwt.PyJWK:
         try:
             return self._find_key(token)
-        except (jwt.PyJWKClientConnectionError, jwt.PyJWKSetError, json.JSONDecodeError) as error:
+        except UNAVAILABLE as error:
             raise KeysUnavailable("the keys for tokens cannot be fetched; try again") from error
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise Unauthenticated(f"the token is not valid ({type(error).__name__})") from error
+        except Exception as error:  # As `_unsound` says.
+            raise _unsound(error) from error
+
+
+def _unsound(error: Exception) -> Unauthenticated:
+    """Whatever a library makes of a token that anybody can write, it is not let in: numbers that
+    overflow and nests that recurse raise what no list of errors foresees."""
+    return Unauthenticated(f"the token is not valid ({type(error).__name__})")
+
+
+def _is_time(value: object) -> bool:
+    """Source: RFC 7519, section 2, NumericDate: a number of seconds, whole or not."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -LATEST_S <= value <= LATEST_S  # False for NaN.
+    )
 
 
 def keys_of_url(url: str) -> FindKey:
@@ -93,7 +124,7 @@ def keys_of_text(text: str) -> FindKey:
     """
     try:
         keys = jwt.PyJWKSet.from_dict(json.loads(text)).keys
-    except (jwt.PyJWTError, json.JSONDecodeError, AttributeError, TypeError) as error:
+    except (jwt.PyJWTError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise CannotSecure(f"no JWKS with usable keys ({type(error).__name__})") from error
 
     def find(token: str) -> jwt.PyJWK:

@@ -103,7 +103,63 @@ def test_what_is_not_sound_is_refused_and_not_repeated(token):
     assert token not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "?"}]}', "3"])
+def raw(claims: str, header: str = '{"alg": "EdDSA", "kid": "ed"}') -> str:
+    """Rightly signed, of JSON that no library would write."""
+    parts = (base64.urlsafe_b64encode(x.encode()).rstrip(b"=") for x in (header, claims))
+    said = b".".join(parts)
+    return b".".join((said, base64.urlsafe_b64encode(ED.sign(said)).rstrip(b"="))).decode()
+
+
+def with_time(name: str, value: str) -> str:
+    times = {"exp": str(NOW + 600), name: value}
+    said = ", ".join(f'"{key}": {time_}' for key, time_ in times.items())
+    return raw(f'{{"sub": "alice", "aud": "coordinator", "iss": "https://id.example", {said}}}')
+
+
+NO_TIMES = ("1" + "0" * 400, "Infinity", "-Infinity", "NaN", "1e999", "true", '"1"', "[1]", "{}",
+            f'"{NOW + 600}"', "null", "1" * 5_000)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("value", NO_TIMES, ids=lambda it: it[:9])
+def test_a_time_that_is_none_is_refused(name, value):
+    with pytest.raises(Unauthenticated):
+        verifier().verify(with_time(name, value))
+
+
+def test_a_time_may_have_a_fraction():
+    assert verifier().verify(with_time("iat", f"{NOW - 5}.5")).subject == "alice"
+
+
+GOOD_TEXT = json.dumps(GOOD)
+ODD = {
+    "a deep nest of claims": raw("[" * 3_000),
+    "a deep nest in the header": raw(GOOD_TEXT, '{"a":' * 3_000),
+    "a key id that is a list": raw(GOOD_TEXT, '{"alg": "EdDSA", "kid": ["ed"]}'),
+    "a key id of a megabyte": raw(GOOD_TEXT, json.dumps({"alg": "EdDSA", "kid": "k" * 1_000_000})),
+    "a critical header": raw(GOOD_TEXT, '{"alg": "EdDSA", "kid": "ed", "crit": ["x"], "x": 1}'),
+    "an algorithm that is a list": raw(GOOD_TEXT, '{"alg": ["EdDSA"], "kid": "ed"}'),
+    "an audience in lists": raw(json.dumps({**GOOD, "aud": [["coordinator"]]})),
+    "a subject that is a list": raw(json.dumps({**GOOD, "sub": ["alice"]})),
+    "claims that are a list": raw("[]"),
+    "claims that are no JSON": raw("{"),
+    "half a surrogate": raw(GOOD_TEXT.replace("alice", "\\ud800")),
+    "bytes beyond ASCII": "\xe9.\xff.\x80",
+    "a NUL": "\0",
+    "dots": "." * 16_000,
+}
+
+
+@pytest.mark.parametrize("token", ODD.values(), ids=ODD)
+def test_odd_tokens_are_refused_in_a_line(token):
+    with pytest.raises(Unauthenticated) as caught:
+        verifier().verify(token)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "?"}]}', "3"]
+)
 def test_a_file_without_usable_keys_is_refused(text):
     with pytest.raises(CannotSecure, match="no JWKS"):
         keys_of_text(text)
