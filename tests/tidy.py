@@ -134,6 +134,8 @@ IMPORT_RULES = [
             "coordinator.core.events",
             "coordinator.core.records",
             "coordinator.core.ids",
+            "coordinator.printable",
+            "coordinator.web",
             "coordinator.__version__",
         ],
     ),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 
-from coordinator.console.server import ConsoleServer
+from coordinator.console.server import Console
 from coordinator.observe.metrics import Metrics
+from coordinator.observe.metrics_page import metrics_page
+from coordinator.security.doorkeeper import Doorkeeper, behind
 from coordinator.security.guard import Refusal
-from coordinator.security.http import Doorkeeper, Page, behind
 from coordinator.security.loading import Security
 from coordinator.security.rules import Operation
 from coordinator.settings import Settings
+from coordinator.web.messages import Handler, only_for
+from coordinator.web.server import Page
 
 
 class Pages:
@@ -30,28 +34,27 @@ class Pages:
         self.console_url: str | None = None
         self._security = security
         self._loop = asyncio.get_running_loop()
+        tls = security.tls
+        context = None if tls is None else lambda: tls.context
+        names = own_names(settings)
         with contextlib.ExitStack() as opened:
-            if settings.metrics_address is not None:
-                keeper = self._doorkeeper("metrics", (Operation.READ,))
-                page = Page(
-                    "metrics",
-                    settings.metrics_address,
-                    behind(metrics.page(), keeper),
-                    security.tls,
-                )
+
+            def serve(name: str, page_address: tuple[str, int], handler: Handler) -> str:
+                page = Page(name, page_address, handler, context)
                 opened.callback(page.close)
-                self.metrics_url = f"{page.url}metrics"
+                return page.url
+
+            if settings.metrics_address is not None:
+                handler = metrics_page(metrics.registry)
+                keeper = self._doorkeeper("metrics", (Operation.READ,))
+                handler = only_for(names, handler) if keeper is None else behind(handler, keeper)
+                self.metrics_url = f"{serve('metrics', settings.metrics_address, handler)}metrics"
             if settings.console_address is not None:
-                console = ConsoleServer(
-                    *settings.console_address,
-                    address,
-                    credentials=security.credentials(),
-                    tls=security.tls,
-                    # The node is asked with the reader's token, and knows what may be seen.
-                    doorkeeper=self._doorkeeper("console", (), needs_token=True),
-                )
-                opened.callback(console.close)
-                self.console_url = console.url
+                # The node is asked with the reader's token, and knows what may be seen.
+                keeper = self._doorkeeper("console", (), needs_token=True)
+                console = Console(address, security.credentials(), needs_token=keeper is not None)
+                handler = only_for(names, console) if keeper is None else behind(console, keeper)
+                self.console_url = serve("console", settings.console_address, handler)
             self._closing = opened.pop_all()
 
     def close(self) -> None:
@@ -70,3 +73,16 @@ class Pages:
                 self._loop.call_soon_threadsafe(guard.tell, refusal)
 
         return Doorkeeper(guard, page, operations, needs_token=needs_token, tell=tell)
+
+
+def own_names(settings: Settings) -> frozenset[str]:
+    """By which clients without a token may call this node, beside addresses and localhost.
+
+    With tokens any name will do: a page from elsewhere has none to send.
+    """
+    listening = (
+        getattr(settings, name).rpartition(":")[0]
+        for name in ("listen", "metrics_listen", "console_listen")
+    )
+    names = (*listening, settings.advertised_host, socket.gethostname())
+    return frozenset(name.lower().removesuffix(".") for name in names if name)

@@ -3,6 +3,6 @@
 It reads what any client may read, by gRPC from the node that serves it, and writes nothing.
 """
 
-from coordinator.console.server import ConsoleServer
+from coordinator.console.server import Console
 
-__all__ = ["ConsoleServer"]
+__all__ = ["Console"]

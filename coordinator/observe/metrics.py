@@ -8,9 +8,8 @@ no group but those on a list: their number has no bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info, MetricsHandler
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info
 
 from coordinator import __version__
 from coordinator.core.events import (
@@ -160,7 +159,3 @@ class Metrics:
     def heartbeat(self, seconds: float) -> None:
         """A heartbeat that was timed has been answered."""
         self._heartbeats.observe(seconds)
-
-    def page(self) -> type[BaseHTTPRequestHandler]:
-        """What answers a request for /metrics."""
-        return MetricsHandler.factory(self.registry)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 SHARES = {
-    "consumer_protocol": 30,
+    "consumer_protocol": 24,
     "entries": 14,
     "records": 15,
     "requests": 20,
@@ -22,6 +22,8 @@ SHARES = {
     "files": 2,
     "store_metadata": 4,
     "slow_messages": 1,
+    "pages": 3,
+    "web_tokens": 3,
 }
 """Per cent of the executions. The fast and the exposed get more; a file costs a write each, and a
 slow message is a large one."""

@@ -1,0 +1,179 @@
+"""Serves one page: a thread with an event loop for its connections, and threads for its handler.
+
+The loop is not the node's: a scrape of many groups, and a client that takes it slowly, cost the
+node no more than the processor's time. Handlers run for `HANDLERS_MAX` connections at a time.
+When `CONNECTIONS_MAX` are open, the one that has been without a request for longest makes way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+
+from coordinator.web.connection import READ_BYTES, Connection
+from coordinator.web.messages import Handler, Request, Response, text
+
+TIMEOUT_S = 30.0
+HANDSHAKE_S = 10.0
+CONNECTIONS_MAX = 256
+HANDLERS_MAX = 4
+ACCEPT_AGAIN_S = 0.5
+"""After a connection could not be taken: as a rule, for want of descriptors."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Page:
+    """Serves a handler until it is closed.
+
+    Args:
+        name: of its threads.
+        tls: asked for each connection, so that certificates can be exchanged; None: plain text.
+        timeout_s: for a request to be sent, and for an answer to be taken.
+    Raises:
+        OSError: the address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: tuple[str, int],
+        handler: Handler,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        host, port = address[0].strip("[]"), address[1]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=128)
+        self._listener.setblocking(False)
+        self._name = name
+        self._handler = handler
+        self._tls = tls
+        self._timeout_s = timeout_s
+        scheme = "http" if tls is None else "https"
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{scheme}://{shown}:{self._listener.getsockname()[1]}/"
+        # asyncio's own loop: a page has few calls, and no need of another one.
+        self._loop = asyncio.SelectorEventLoop()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        """Those without a request, the one that has been so for longest first."""
+        self._turns = asyncio.Semaphore(HANDLERS_MAX)
+        self._thread = threading.Thread(target=self._run, name=f"coordinator-{name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving; answers under way are cut off."""
+        with contextlib.suppress(RuntimeError):  # It has ended by itself.
+            self._loop.call_soon_threadsafe(self._end)
+        self._thread.join()
+        self._listener.close()
+
+    # --- In the thread ---
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            with contextlib.suppress(asyncio.CancelledError):
+                runner.run(self._accept())
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                raw, peer = await self._loop.sock_accept(self._listener)
+            except OSError as error:
+                _LOG.warning("%s: no connection can be taken: %s", self._name, error)
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            if len(self._connections) >= CONNECTIONS_MAX:
+                if not self._waiting:
+                    raw.close()
+                    continue
+                self._make_way(next(iter(self._waiting)))
+            task = self._loop.create_task(self._serve(raw, f"{peer[0]}:{peer[1]}"))
+            self._connections.add(task)
+            self._waiting[task] = None
+            task.add_done_callback(self._make_way)
+
+    def _make_way(self, task: asyncio.Task[None]) -> None:
+        """Ends it, or says that it has ended."""
+        task.cancel()
+        self._connections.discard(task)
+        self._waiting.pop(task, None)
+
+    async def _serve(self, raw: socket.socket, peer: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def set_waiting(waiting: bool) -> None:
+            self._waiting.pop(task, None)
+            if waiting and task in self._connections:
+                self._waiting[task] = None
+
+        with raw:
+            try:
+                reader, writer = await self._open(raw)
+                session = writer.get_extra_info("ssl_object")
+                certificate = None if session is None else session.getpeercert()
+                await Connection(
+                    reader,
+                    writer,
+                    self._answer,
+                    peer=peer,
+                    certificate=certificate,
+                    timeout_s=self._timeout_s,
+                    set_waiting=set_waiting,
+                ).serve()
+            except OSError:
+                pass  # It has gone, or has had its time, or a handshake failed.
+            except Exception:  # noqa: BLE001  # The page goes on.
+                _LOG.exception("%s: a connection failed", self._name)
+
+    async def _open(self, raw: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader = asyncio.StreamReader(limit=READ_BYTES, loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        context = None if self._tls is None else self._tls()
+        raw.setblocking(False)
+        transport, _ = await self._loop.connect_accepted_socket(
+            lambda: protocol,
+            raw,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
+        )
+        # Drained is then what the system has taken.
+        transport.set_write_buffer_limits(0)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+
+    async def _answer(self, request: Request) -> Response:
+        async with self._turns:
+            answered: asyncio.Future[Response] = self._loop.create_future()
+
+            def answer() -> None:
+                try:
+                    response = self._handler(request)
+                except Exception:  # noqa: BLE001  # Whatever it is, somebody waits.
+                    _LOG.exception("%s: a request could not be answered", self._name)
+                    words = "the node's log has the reason"
+                    response = text(HTTPStatus.INTERNAL_SERVER_ERROR, words)
+                with contextlib.suppress(RuntimeError):  # The page has been closed meanwhile.
+                    self._loop.call_soon_threadsafe(_settle, answered, response)
+
+            # A thread that nobody waits for at the end: a handler may ask a node that hangs.
+            name = f"coordinator-{self._name}-handler"
+            threading.Thread(target=answer, name=name, daemon=True).start()
+            return await answered
+
+
+def _settle(answered: asyncio.Future[Response], response: Response) -> None:
+    if not answered.done():
+        answered.set_result(response)
