@@ -15,7 +15,8 @@ import re
 
 LENGTH_MAX = 300
 """Longer than an id that a client library makes: 36 characters behind a client id of 255."""
-TAIL = 40
+TAIL_SHARE = 6
+"""Of what is left of a long text, one part in so many is its end: member ids differ there."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Letters and marks to Unicode, and nothing to the eye: fillers and variation selectors.
 _UNSEEN = re.compile(
@@ -30,19 +31,23 @@ def printable(text: str, length_max: int | None = LENGTH_MAX) -> str:
         length_max: of the result, in characters; None: as long as it is.
     """
     if length_max is not None and len(text) > length_max:
-        # Cut first: of a megabyte that is not shown nothing has to be looked at.
-        text = f"{text[: length_max - TAIL - 1]}…{text[-TAIL:]}"
+        text = _cut(text, length_max)  # First: a megabyte has not to be looked at.
     if text.isprintable() and _UNSEEN.search(text) is None:
         return text
     shown = "".join(map(_shown, text))
     if length_max is None or len(shown) <= length_max:
         return shown
-    return f"{shown[: length_max - TAIL - 1]}…{shown[-TAIL:]}"
+    return _cut(shown, length_max)
 
 
 def printable_lines(text: str) -> str:
     """As `printable`, of a text whose lines are meant, however long."""
     return "\n".join(printable(line, None) for line in text.split("\n"))
+
+
+def _cut(text: str, length_max: int) -> str:
+    tail = length_max // TAIL_SHARE
+    return f"{text[: length_max - tail - 1]}…{text[len(text) - tail :]}"
 
 
 def _shown(char: str) -> str:

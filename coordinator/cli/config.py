@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
+from coordinator.cli.output import complain
 from coordinator.configuration import Sources, load, problems
 from coordinator.settings import InvalidSetting, Settings, meanings
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             return _check(sources)
         settings, origins = load(sources)
     except (InvalidSetting, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
+        complain(error)
         return USAGE_ERROR
     width = max(map(len, origins))
     for name, origin in origins.items():
@@ -77,13 +77,13 @@ def _check(sources: Sources) -> int:
 
     if found := problems(sources):
         for problem in found:
-            print(f"coordinator: {problem}", file=sys.stderr)
+            complain(problem)
         return USAGE_ERROR
     settings, origins = load(sources)
     try:
         load_security(settings)
     except CannotSecure as error:
-        print(f"coordinator: {error}", file=sys.stderr)
+        complain(error)
         return USAGE_ERROR
     given = sum(origin != "default" for origin in origins.values())
     print(f"{given} settings are given, {len(origins) - given} have their defaults: they will do")

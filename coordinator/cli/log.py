@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coordinator.cli.output import FAILED, as_json, complain
 from coordinator.configuration import Sources, load
 from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
@@ -27,8 +27,6 @@ from coordinator.storage.inspection import ShardReport
 from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
 from coordinator.storage.soundness import ADVICE
 from coordinator.storage.sqlite import read_shard
-
-FAILED = 1
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         status: int = options.action(options)
     except (CannotOpen, Damaged, InvalidSetting, LogError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
+        complain(error)
         return FAILED
     except BrokenPipeError:
         sys.stderr.close()  # Whoever read has read enough.
@@ -98,7 +96,7 @@ async def _dump_shared(options: argparse.Namespace) -> int:
 def _print(shard: ShardId, found: Loaded, options: argparse.Namespace) -> None:
     for where, record in _places(shard, found):
         if options.group in (None, record.group_id):
-            print(json.dumps({**where, **_fields(record)}))
+            print(as_json({**where, **_fields(record)}))
 
 
 def _places(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, Any], Record]]:
@@ -137,11 +135,11 @@ def _verify(options: argparse.Namespace) -> int:
     try:
         for report in inspection.verify(options.data_dir, codec.decode):
             reports.append(report)
-            print(json.dumps({**asdict(report), "ok": not report.problem}))
+            print(as_json({**asdict(report), "ok": not report.problem}))
     except (CannotOpen, Damaged):
-        print(json.dumps({"ok": False}))
+        print(as_json({"ok": False}))
         raise
-    print(json.dumps({"ok": _is_sound(reports)}))
+    print(as_json({"ok": _is_sound(reports)}))
     return _status(options.data_dir, reports)
 
 
@@ -161,7 +159,7 @@ def _backup(options: argparse.Namespace) -> int:
     size = inspection.backup(options.data_dir, options.target)
     reports = list(inspection.verify(options.target, codec.decode))
     print(
-        json.dumps(
+        as_json(
             {
                 "backup": str(options.target),
                 "bytes": size,

@@ -17,6 +17,7 @@ from coordinator.cli.config import add_parser as add_config_parser
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.health import add_parser as add_health_parser
 from coordinator.cli.log import add_parsers as add_log_parsers
+from coordinator.cli.output import complain
 from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.token import add_parser as add_token_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
@@ -74,7 +75,7 @@ def _serve(options: argparse.Namespace) -> int:
         settings, _ = load(sources_of(options))
         security = load_security(settings)
     except (InvalidSetting, CannotSecure, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
+        complain(error)
         return USAGE_ERROR
     if settings.nodes > 1:
         return supervise(settings, options.arguments)

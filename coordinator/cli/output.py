@@ -11,6 +11,7 @@ from dataclasses import replace
 import grpc
 
 from coordinator.dial import CLIENT_PREFIX, Credentials
+from coordinator.printable import printable
 
 Row = dict[str, str]
 FAILED = 1
@@ -21,24 +22,34 @@ def _table(rows: list[Row]) -> str:
     if not rows:
         return ""
     columns = list(rows[0])
+    rows = [{c: printable(row[c]) for c in columns} for row in rows]
     widths = {c: max(len(c), *(len(row[c]) for row in rows)) for c in columns}
     lines = [{c: c for c in columns}, *rows]
     return "\n".join("  ".join(f"{row[c]:{widths[c]}}" for c in columns).rstrip() for row in lines)
 
 
+def as_json(content: object, indent: int | None = None) -> str:
+    """JSON in ASCII, as `json` writes it, and without DEL, which is ASCII and not seen."""
+    return json.dumps(content, indent=indent).replace("\x7f", "\\u007f")
+
+
 def _json(rows: list[Row]) -> str:
-    return json.dumps(rows, indent=2)
+    return as_json(rows, indent=2)
 
 
 def _yaml(rows: list[Row]) -> str:
-    """A list of flat mappings. Every JSON string is a YAML string: no quoting rules are needed."""
+    """A list of flat mappings. A JSON string is a YAML string up to U+FFFF."""
     if not rows:
         return "[]"
     lines = []
     for row in rows:
         for number, (key, value) in enumerate(row.items()):
-            lines.append(f"{'  ' if number else '- '}{json.dumps(key)}: {json.dumps(value)}")
+            lines.append(f'{"  " if number else "- "}"{_quoted(key)}": "{_quoted(value)}"')
     return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else as_json(c)[1:-1] for c in text)
 
 
 FORMATS: dict[str, Callable[[list[Row]], str]] = {"table": _table, "json": _json, "yaml": _yaml}
@@ -87,6 +98,11 @@ def credentials_of(options: argparse.Namespace) -> Credentials:
     )
 
 
+def complain(words: object) -> None:
+    """What was wrong, in a line on standard error."""
+    print(f"coordinator: {printable(str(words), None)}", file=sys.stderr)
+
+
 def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
     """What was wrong with a call, in a line."""
     if error.code() in REFUSALS:
@@ -99,10 +115,10 @@ def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
     try:
         rows = action()
     except grpc.RpcError as error:
-        print(f"coordinator: {complaint(options, error)}", file=sys.stderr)
+        complain(complaint(options, error))
         return FAILED
     except (LookupError, ValueError, OSError) as error:
-        print(f"coordinator: {error.args[-1]}", file=sys.stderr)
+        complain(error.args[-1])
         return FAILED
     try:
         if text := FORMATS[options.output](rows):

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.output import FORMATS, Row
+from coordinator.cli.output import FORMATS, Row, complain
 from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.observe.explain import explain
+from coordinator.printable import printable
 
 
 def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
@@ -28,7 +29,7 @@ def _replay(options: argparse.Namespace) -> int:
         try:
             found = replay(lines)
         except NoRecording as error:
-            print(f"coordinator: {options.file}: {error}", file=sys.stderr)
+            complain(f"{options.file}: {error}")
             return 1
     journals: dict[str, list[RebalanceRecord]] = {}
     rows: list[Row] = []
@@ -50,7 +51,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.output != "table":
         print(FORMATS[options.output](rows))
     else:
-        print("\n\n".join(row["EXPLANATION"] for row in rows))
+        print("\n\n".join(printable(row["EXPLANATION"], None) for row in rows))
     checked = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
-    print(checked, file=sys.stderr)
+    print(printable(checked, None), file=sys.stderr)
     return 1 if found.differences or not found.checked else 0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
+from coordinator.cli.output import FAILED, complain
+from coordinator.printable import printable
 from coordinator.security.errors import CannotSecure
 from coordinator.security.tokens import line_for, new_token
-
-FAILED = 1
 
 
 def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
@@ -39,9 +38,9 @@ def _new(options: argparse.Namespace) -> int:
         line = line_for(options.principal, token)
         handle = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except (CannotSecure, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
+        complain(error)
         return FAILED
     with os.fdopen(handle, "w") as file:
         file.write(f"{token}\n")
-    print(line)
+    print(printable(line, None))
     return 0

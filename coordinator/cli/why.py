@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from coordinator.cli.output import Row, add_common_flags, complaint, credentials_of, show
-from coordinator.client.admin import GroupAdmin
+from coordinator.cli.output import (
+    Row,
+    add_common_flags,
+    complain,
+    complaint,
+    credentials_of,
+    show,
+)
+from coordinator.client.admin import GroupAdmin, error_name
 from coordinator.dial import CannotDial
 from coordinator.observe.explain import spell
 from coordinator.observe.timeline import as_svg, as_text
+from coordinator.printable import printable, printable_lines
 
 ABSENT = "-"
 LOOK_S = 1.0
@@ -50,7 +57,8 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
 
 def _explain(options: argparse.Namespace) -> int:
     def rows(admin: GroupAdmin) -> list[Row]:
-        return [
+        journal = admin.journal(options.group)
+        told = [
             {
                 "GROUP": rebalance.group_id,
                 "GENERATION": str(rebalance.generation_after),
@@ -58,13 +66,24 @@ def _explain(options: argparse.Namespace) -> int:
                 "OUTCOME": rebalance.outcome,
                 "EXPLANATION": " ".join(rebalance.explanation),
             }
-            for rebalance in _chosen(admin.journal(options.group), options)
+            for rebalance in _chosen(journal, options)
         ]
+        refused = [
+            {
+                "GROUP": options.group,
+                "GENERATION": ABSENT,  # It came to none.
+                "CAUSE": "join refused",
+                "OUTCOME": error_name(refused.error_code),
+                "EXPLANATION": refused.explanation,
+            }
+            for refused in journal.refused_joins
+        ]
+        return told + refused
 
     def text(admin: GroupAdmin) -> str:
         journal = admin.journal(options.group)
-        told = ["\n".join(r.explanation) for r in _chosen(journal, options)]
-        told += [refused.explanation for refused in journal.refused_joins]
+        told = [_lines(r.explanation) for r in _chosen(journal, options)]
+        told += [_lines([refused.explanation]) for refused in journal.refused_joins]
         return "\n\n".join(told)
 
     return _tell(options, rows, text)
@@ -76,7 +95,7 @@ def _timeline(options: argparse.Namespace) -> int:
         if options.file is None:
             return "\n\n".join(as_text(rebalance) for rebalance in chosen)
         _write_picture(options.file, as_svg(chosen[0]))
-        return str(options.file)
+        return printable(str(options.file), None)
 
     def rows(admin: GroupAdmin) -> list[Row]:
         return [
@@ -101,14 +120,14 @@ def _watch(options: argparse.Namespace) -> int:
     with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         try:
             for rebalance in admin.watch_rebalances(options.group):
-                print("\n".join(rebalance.explanation), end="\n\n", flush=True)
+                print(_lines(rebalance.explanation), end="\n\n", flush=True)
         except KeyboardInterrupt:
             return 0
         except grpc.RpcError as error:
-            print(f"coordinator: {complaint(options, error)}", file=sys.stderr)
+            complain(complaint(options, error))
             return 1
         except CannotDial as error:
-            print(f"coordinator: {error}", file=sys.stderr)
+            complain(error)
             return 1
     return 0
 
@@ -134,13 +153,15 @@ def _who_blocks(options: argparse.Namespace) -> int:
     def text(admin: GroupAdmin) -> str | None:
         phase = admin.phase(options.group)
         if phase.deadline_ms < 0:
-            return f"Group '{options.group}' is {phase.group_state} and waits for nobody."
+            return (
+                f"Group '{printable(options.group)}' is {phase.group_state} and waits for nobody."
+            )
         if phase.awaited and not phase.is_initial_delay:
             return None
         ends = datetime.fromtimestamp(phase.deadline_ms / 1_000, UTC)
         what = "the initial delay" if phase.is_initial_delay else "the log"
         return (
-            f"Group '{options.group}' is {phase.group_state} and waits for {what}, "
+            f"Group '{printable(options.group)}' is {phase.group_state} and waits for {what}, "
             f"until {ends:%H:%M:%S} UTC at the latest."
         )
 
@@ -160,7 +181,7 @@ def _tell(
 
         def tell() -> list[Row]:
             if options.output == "table" and (words := text(admin)) is not None:
-                print(words)
+                print(printable_lines(words))
                 return []
             return rows(admin)
 
@@ -180,6 +201,11 @@ def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the
         which = "" if options.generation is None else f" to generation {options.generation}"
         raise LookupError(f"The journal of group '{options.group}' has no rebalance{which}.")
     return found[: options.last]
+
+
+def _lines(sentences: Iterable[str]) -> str:
+    """A line each, also of a node that does not escape what it tells."""
+    return "\n".join(printable(sentence, None) for sentence in sentences)
 
 
 def _write_picture(path: Path, svg: str) -> None:

@@ -231,6 +231,11 @@ class GroupAdmin(Nodes):
         return group_pb2_grpc.GroupCoordinatorStub(channel)
 
 
+def error_name(code: int) -> str:
+    """As the contract spells it: `INCONSISTENT_GROUP_PROTOCOL`."""
+    return ErrorCode.Name(ErrorCode.ValueType(code))
+
+
 def _check(group_id: str, response: Any) -> None:  # Any: whatever has an error code.
     if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise LookupError(f"Consumer group '{group_id}' does not exist.")

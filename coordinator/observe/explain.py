@@ -1,4 +1,7 @@
-"""A rebalance in plain sentences: what caused it, who was slow, what it cost, what would help."""
+"""A rebalance in plain sentences: what caused it, who was slow, what it cost, what would help.
+
+Names and reasons are what clients make them: in a sentence they are printable.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from datetime import UTC, datetime
 
 from coordinator.core.events import RebalanceCause, RefusedJoin
 from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.printable import printable
 
 SLOW_SHARE = 0.5
 """Of the join phase: a member that alone took so much of it is worth a word of advice."""
@@ -51,8 +55,8 @@ def explain_refusal(refused: RefusedJoin) -> str:
     told = f"{what} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
     if error != "INCONSISTENT_GROUP_PROTOCOL":
         return told
-    offered = ", ".join(refused.protocols) or "nothing"
-    needed = ", ".join(refused.needed) or "none of that type"
+    offered = ", ".join(map(printable, refused.protocols)) or "nothing"
+    needed = ", ".join(map(printable, refused.needed)) or "none of that type"
     return (
         f"{told} It offers {offered}; the members can follow {needed}. Advice: give it a protocol "
         "of theirs, or move all to a new one in two steps: both protocols everywhere first."
@@ -68,7 +72,7 @@ def _headline(record: RebalanceRecord) -> str:
     how = {"completed": f"completed in {took}", "interrupted": f"interrupted after {took}"}
     return (
         f"Generation {record.generation_before} to {record.generation_after} of group "
-        f"{record.group_id!r}, {at:%Y-%m-%d %H:%M:%S} UTC: "
+        f"{_quoted(record.group_id)}, {at:%Y-%m-%d %H:%M:%S} UTC: "
         f"{how.get(record.outcome, f'{record.outcome} after {took}')}, "
         f"{_count(record.member_count, 'member')}."
     )
@@ -76,7 +80,7 @@ def _headline(record: RebalanceRecord) -> str:
 
 def _cause(record: RebalanceRecord) -> str:
     who = _name(record.member_id, record.client_id, record.client_host)
-    why = f" and said: {record.reason}" if record.reason else ""
+    why = f" and said: {printable(record.reason)}" if record.reason else ""
     match record.cause:
         case RebalanceCause.MEMBER_JOINED.value:
             return f"It began because {who} joined{why}."
@@ -158,8 +162,8 @@ def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> lis
         return []
     return [
         (
-            f"The group now follows {record.protocol!r}, not {earlier!r} as before: it follows "
-            "what all its members can."
+            f"The group now follows {_quoted(record.protocol)}, not {_quoted(earlier)} as before: "
+            "it follows what all its members can."
         )
     ]
 
@@ -173,8 +177,8 @@ def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[
     is_eager = record.protocol and "cooperative" not in record.protocol
     if is_eager and record.unowned_ms_max >= SLOW_MS:
         told.append(
-            f"Advice: with {record.protocol!r} everybody stops while the group gathers; with "
-            "'cooperative-sticky' members work on with what they keep."
+            f"Advice: with {_quoted(record.protocol)} everybody stops while the group gathers; "
+            "with 'cooperative-sticky' members work on with what they keep."
         )
     return told
 
@@ -222,8 +226,9 @@ def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
             since = spell(record.started_at_ms - earlier.started_at_ms)
             return [
                 (
-                    f"Advice: {record.client_id!r} had gone {since} before. With an instance id of "
-                    "its own (group_instance_id) a restart within the session causes no rebalance."
+                    f"Advice: {_quoted(record.client_id)} had gone {since} before. With an "
+                    "instance id of its own (group_instance_id) a restart within the session "
+                    "causes no rebalance."
                 )
             ]
     return []
@@ -236,8 +241,8 @@ def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
         return []
     return [
         (
-            f"Advice: {record.client_id!r} has gone {count} times in the last {len(before) + 1} "
-            "rebalances. Look at it first."
+            f"Advice: {_quoted(record.client_id)} has gone {count} times in the last "
+            f"{len(before) + 1} rebalances. Look at it first."
         )
     ]
 
@@ -260,8 +265,12 @@ def _member(member: RebalanceMember) -> str:
 
 def _name(member_id: str, client_id: str, client_host: str) -> str:
     """By the client's name if it has one: member ids are for machines."""
-    name = client_id or member_id or "nobody in particular"
-    return f"{name} ({client_host.removeprefix('/')})" if client_host else name
+    name = printable(client_id or member_id or "nobody in particular")
+    return f"{name} ({printable(client_host.removeprefix('/'))})" if client_host else name
+
+
+def _quoted(text: str) -> str:
+    return f"'{printable(text)}'"
 
 
 def _count(number: int, what: str) -> str:

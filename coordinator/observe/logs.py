@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from enum import Enum
+from typing import Any
 
 import structlog
 
@@ -19,6 +20,7 @@ from coordinator.core.events import (
     OffsetsCommittedEvent,
     RebalanceFailed,
 )
+from coordinator.printable import printable, printable_lines
 
 VALUE_MAX = 256
 """Characters that a line shows of any value: whoever calls chooses group ids, reasons and names."""
@@ -37,9 +39,9 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
         log_level: debug, info, warning or error.
     """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
-    )
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    if console:
+        renderer = Readable(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
     common: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -91,6 +93,25 @@ def shorten(
 
 def _cut(text: str) -> str:
     return f"{text[:VALUE_MAX]}… ({len(text)} characters)"
+
+
+class Readable:
+    """In front of what renders for people: texts of clients do nothing to a terminal."""
+
+    def __init__(self, render: structlog.typing.Processor) -> None:
+        self._render = render
+
+    def __call__(
+        self, logger: Any, name: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.ProcessorReturnValue:
+        shown = {key: _readable(key, value) for key, value in event.items()}
+        return self._render(logger, name, shown)
+
+
+def _readable(key: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value  # The renderer shows its `repr`.
+    return printable_lines(value) if key == "exception" else printable(value)
 
 
 def is_trouble(record: logging.LogRecord) -> bool:

@@ -13,6 +13,7 @@ from html import escape
 from typing import Protocol
 
 from coordinator.observe.explain import spell
+from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"
 MEANINGS = {
@@ -113,7 +114,9 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
     names = {member.member_id for member in rebalance.participants}
     for gone in rebalance.removed:
         if gone.member_id not in names:
-            found.append(Lane(_name(gone), (Bar(LATE, 0, formed),), f"removed: {gone.cause}"))
+            found.append(
+                Lane(_name(gone), (Bar(LATE, 0, formed),), f"removed: {printable(gone.cause)}")
+            )
     return found
 
 
@@ -202,8 +205,8 @@ def as_svg(rebalance: Rebalance) -> str:
 
 def _title(rebalance: Rebalance) -> str:
     return (
-        f"{rebalance.group_id}: generation {rebalance.generation_before} to "
-        f"{rebalance.generation_after}, {rebalance.cause}, "
+        f"{printable(rebalance.group_id)}: generation {rebalance.generation_before} to "
+        f"{rebalance.generation_after}, {printable(rebalance.cause)}, "
         f"{spell(rebalance.ended_at_ms - rebalance.started_at_ms)}"
     )
 
@@ -211,8 +214,8 @@ def _title(rebalance: Rebalance) -> str:
 def _name(member: Participant | Removed) -> str:
     """Client ids may be shared: the end of the member id tells them apart."""
     if not member.client_id:
-        return member.member_id[:20]
-    return f"{member.client_id[:16]} …{member.member_id[-4:]}"
+        return printable(member.member_id[:20])
+    return f"{printable(member.client_id[:16])} …{printable(member.member_id[-4:])}"
 
 
 def _phase_text(bar: Bar, width: int) -> str:

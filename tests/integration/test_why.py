@@ -195,6 +195,15 @@ def test_one_wrong_protocol(server, channel):
     told = explained(server)
     assert "2 joins of wrong (127.0.0.1) refused" in told
     assert "It offers range; the members can follow cooperative-sticky." in told
+    rebalance, refused = json.loads(command(server, "explain", GROUP, "-o", "json"))
+    assert rebalance["GENERATION"] == "1"
+    assert {key: refused[key] for key in ("GROUP", "GENERATION", "CAUSE", "OUTCOME")} == {
+        "GROUP": GROUP,
+        "GENERATION": "-",
+        "CAUSE": "join refused",
+        "OUTCOME": "INCONSISTENT_GROUP_PROTOCOL",
+    }
+    assert refused["EXPLANATION"] in told
     both = Client(channel, "both", "range", "cooperative-sticky")
     gather(both, one)
     one.leave("")

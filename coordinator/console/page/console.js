@@ -5,10 +5,25 @@ const EVERY_MS = 2000;
 const byId = (id) => document.getElementById(id);
 let asked = 0;
 
+// Ids are what clients make them. As coordinator/printable.py: what is not seen, or acts on the text
+// around it, is shown by its number.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]|(?! )\p{Zs}/gu;
+const NAMED = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const LENGTH_MAX = 300;
+
+function printable(text) {
+  const shown = text.length > LENGTH_MAX ? `${text.slice(0, LENGTH_MAX - 51)}…${text.slice(-50)}` : text;
+  return shown.replace(UNSEEN, (char) => {
+    const code = char.codePointAt(0);
+    const digits = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
+    return NAMED[char] ?? `\\${{ 2: "x", 4: "u", 8: "U" }[digits]}${code.toString(16).padStart(digits, "0")}`;
+  });
+}
+
 function cell(content, className) {
   const td = document.createElement("td");
   if (content instanceof Node) td.append(content);
-  else td.textContent = content ?? "–";
+  else td.textContent = printable(String(content ?? "–"));
   if (className) td.className = className;
   return td;
 }
@@ -29,7 +44,7 @@ function state(name) {
 function groupLink(name) {
   const link = document.createElement("a");
   link.href = `#${encodeURIComponent(name)}`;
-  link.textContent = name || "(empty id)";
+  link.textContent = printable(name) || "(empty id)";
   return link;
 }
 
@@ -62,13 +77,13 @@ async function showGroups() {
 async function showGroup(name) {
   const [group, journal] = await Promise.all([ask("group", { group: name }), ask("rebalances", { group: name })]);
   const title = byId("group-title");
-  if (title.textContent !== name) title.textContent = name;
+  if (title.textContent !== printable(name)) title.textContent = printable(name);
   const waits = group.awaited.length
-    ? ` Waits for ${group.awaited.map((m) => m.clientId || m.memberId).join(", ")}.` : "";
+    ? ` Waits for ${group.awaited.map((m) => printable(m.clientId || m.memberId)).join(", ")}.` : "";
   const summary = byId("group-summary");
   fill(summary, [group.state, group.generation, group.protocol, group.members.length, waits], () => [
     state(group.state),
-    ` generation ${group.generation}, ${group.protocol || "no protocol"}, ${group.members.length} members.${waits}`,
+    ` generation ${group.generation}, ${printable(group.protocol || "no protocol")}, ${group.members.length} members.${waits}`,
   ]);
   fill(byId("members"), group.members, () => group.members.map((m) =>
     row(cell(m.isLeader ? `${m.clientId} (leader)` : m.clientId), cell(m.host), cell(m.memberId),
@@ -146,7 +161,7 @@ function turn(event) {
   const name = here();
   byId("groups").hidden = Boolean(name);
   byId("group").hidden = !name;
-  document.title = name ? `${name} – consumer groups` : "Consumer groups";
+  document.title = name ? `${printable(name)} – consumer groups` : "Consumer groups";
   for (const id of ["members", "partitions", "rebalances", "refused", "group-summary"]) {
     byId(id).replaceChildren();
     delete byId(id).dataset.key;

@@ -1,0 +1,232 @@
+"""Ids that mean harm, in every command, page and file that shows ids.
+
+Commands are found by walking the parser: a new one fails here until it is said how it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+import grpc
+import pytest
+import yaml
+
+from coordinator.assignors import TopicPartition
+from coordinator.cli.main import _parser, main
+from coordinator.client import BlockingMember
+from coordinator.client.admin import GroupAdmin
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
+from tests.serving import Process
+
+TERMINAL = "\x1b]0;owned\x07\x1b[2J\nroot# \r\t\x01\x9b31m\x7f"
+HARM = TERMINAL + "\u202e\u200b\u2028\ufeff[red]x[/]<i>&\"'😀\ufffe"
+GROUP, CLIENT, TOPIC, REASON, INSTANCE, PROTOCOL = (
+    f"{name}{HARM}" for name in ("group", "client", "topic", "reason", "instance", "protocol")
+)
+FLAGS = ("--console-listen", "127.0.0.1:0", "--group-initial-rebalance-delay-ms", "0")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("hostile")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    more = ("--data-dir", str(folder / "data"), "--record-dir", str(folder / "recordings"))
+    with Process(*FLAGS, *more, "--shards", "1") as it:
+        fill(it)
+        yield it
+
+
+def fill(server: Process) -> None:
+    """A group whose every name means harm, with offsets, a member that left, and one refused."""
+    with grpc.insecure_channel(server.address) as channel:
+        stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+
+        def join(protocol: str) -> pb.JoinGroupResponse:
+            return stub.JoinGroup(
+                pb.JoinGroupRequest(
+                    group_id=GROUP, session_timeout_ms=1_000_000, rebalance_timeout_ms=60_000,
+                    group_instance_id=INSTANCE, protocol_type="consumer", client_id=CLIENT,
+                    protocols=[{"name": protocol, "metadata": b""}], reason=REASON,
+                    require_known_member_id=False,
+                )
+            )  # fmt: skip
+
+        mine = join(PROTOCOL)
+        me = {"group_id": GROUP, "member_id": mine.member_id, "generation_id": mine.generation_id}
+        stub.SyncGroup(pb.SyncGroupRequest(**me, group_instance_id=INSTANCE))
+        other = pb.JoinGroupRequest(
+            group_id=GROUP, session_timeout_ms=1_000_000, protocol_type="consumer",
+            client_id=f"other{CLIENT}", protocols=[{"name": f"other{PROTOCOL}"}],
+            require_known_member_id=False,
+        )  # fmt: skip
+        stub.JoinGroup(other)  # Refused: it can nothing that the others can.
+        partition = {"partition_index": 0, "committed_offset": 7}
+        topics = [{"name": TOPIC, "partitions": [partition]}]
+        stub.OffsetCommit(pb.OffsetCommitRequest(**me, group_instance_id=INSTANCE, topics=topics))
+
+
+def leaves(parser: argparse.ArgumentParser, *words: str):
+    """Every command that can be run, as words, with its parser."""
+    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not below:
+        yield " ".join(words), parser
+    for action in below:
+        for name, inner in action.choices.items():
+            yield from leaves(inner, *words, name)
+
+
+COMMANDS = dict(leaves(_parser()))
+NO_IDS = {"bench"}
+"""Commands that show no text from outside."""
+WORDS = {
+    "group": [GROUP],
+    "generation": [],
+    "shard": ["0"],
+    "node": ["0"],
+    "principal": [HARM],
+    "action": [],
+}
+"""What is given for positional arguments, by their names."""
+FLAGGED = {
+    "groups reset-offsets": ["--to-offset", "3"],
+    "groups delete-offsets": ["--topic", TOPIC],
+    "timeline": ["--last", "9"],
+    "explain": ["--last", "9"],
+    "groups members": ["--verbose"],
+}
+
+
+def line_of(name: str, parser: argparse.ArgumentParser, server: Process, folder: Path) -> list[str]:
+    special = {
+        "serve": ["--listen", HARM],
+        "config": ["check", "--listen", HARM],
+        "replay": [str(next((folder / "recordings").iterdir()))],
+        "log dump": [str(folder / "data")],
+        "log verify": [str(folder / "data")],
+        "log backup": [str(folder / "data"), str(folder / "copy")],
+        "token new": [HARM, "--file", str(folder / "token")],
+    }
+    given = special.get(name)
+    if given is None:
+        positional = [a for a in parser._actions if not a.option_strings]
+        given = [word for action in positional for word in WORDS[action.dest]]
+        given += FLAGGED.get(name, [])
+    if any("--bootstrap" in action.option_strings for action in parser._actions):
+        given += ["--bootstrap", server.address]
+    return [*name.split(), *given]
+
+
+def run(line: list[str]) -> str:
+    """All that a command says."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        with contextlib.suppress(SystemExit):
+            main(line)
+    return out.getvalue()
+
+
+def assert_harmless(said: str) -> None:
+    assert [char for char in said if not (char.isprintable() or char == "\n")] == []
+    assert "\nroot" not in said
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n.split()[0] not in NO_IDS | {"watch"}])
+def test_no_command_prints_what_acts(name, server, folder):
+    line = line_of(name, COMMANDS[name], server, folder)
+    assert_harmless(run(line))
+    formats = [a for a in COMMANDS[name]._actions if "--output" in a.option_strings]
+    for form in formats[0].choices if formats else ():
+        said = run([*line, "-o", form])
+        assert_harmless(said)
+        assert "Traceback" not in said
+
+
+def test_whoever_watches_is_safe(server):
+    command = [sys.executable, "-m", "coordinator", "watch", "--bootstrap", server.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as watching:
+        told: list[str] = []
+        while "because" not in "".join(told):
+            with BlockingMember(server.address, f"new{GROUP}", {TOPIC: 1}, client_id=CLIENT) as it:
+                while not it.assignment:
+                    it.poll(timeout=0.1)
+            if not told:
+                told.append(watching.stdout.readline())
+            told.append(watching.stdout.readline())
+        watching.kill()
+    assert_harmless("".join(told))
+    assert "\\x1b" in "".join(told)
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_ids_themselves(server, form, read):
+    (row,) = read(run(["groups", "members", GROUP, "--bootstrap", server.address, "-o", form]))
+    assert (row["GROUP"], row["CLIENT-ID"]) == (GROUP, CLIENT)
+    assert row["GROUP-INSTANCE-ID"] == INSTANCE
+    (row,) = read(run(["groups", "offsets", GROUP, "--bootstrap", server.address, "-o", form]))
+    assert row["TOPIC"] == TOPIC
+
+
+@pytest.mark.parametrize("name", ["picture.svg", "picture.png"])
+def test_pictures_are_whole(server, tmp_path, name):
+    path = tmp_path / name
+    assert_harmless(run(["timeline", GROUP, "--file", str(path), "--bootstrap", server.address]))
+    if path.suffix == ".svg":
+        assert_is_picture(path.read_text())
+    else:
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def assert_is_picture(svg: str) -> None:
+    root = ET.fromstring(svg)
+    texts = "".join(root.itertext()) + root.get("aria-label")
+    assert "\\x1b" in texts
+    assert_harmless(texts)
+    assert not root.findall(".//i")
+
+
+def test_the_console_hands_ids_on_in_json_and_draws_them(server):
+    def asked(path: str) -> bytes:
+        with urllib.request.urlopen(f"{server.console}api/{path}", timeout=60) as answer:
+            return answer.read()
+
+    group = quote(GROUP, safe="")
+    found = asked(f"group?group={group}")
+    assert found.isascii()
+    assert json.loads(found)["members"][0]["clientId"] == CLIENT
+    assert GROUP in [g["group"] for g in json.loads(asked("groups"))["groups"]]
+    rebalances = json.loads(asked(f"rebalances?group={group}"))
+    for sentence in [*rebalances["rebalances"][0]["explanation"], *rebalances["refused"]]:
+        assert_harmless(sentence)
+    assert_is_picture(asked(f"timeline.svg?group={group}&generation=1").decode())
+
+
+def test_what_is_refused_is_told_without_harm(server):
+    from urllib.error import HTTPError
+
+    with pytest.raises(HTTPError) as caught:
+        urllib.request.urlopen(f"{server.console}api/group?group=nobody{quote(HARM)}", timeout=60)
+    with caught.value as answer:
+        assert_harmless(answer.read().decode())
+
+
+def test_the_log_is_json_of_ascii_and_readable_on_a_terminal(server, monkeypatch):
+    assert any(GROUP in str(line.values()) or line.get("group") == GROUP for line in server.lines)
+    assert server.other == ""
+
+
+def test_offsets_of_hostile_topics_are_found(server):
+    with GroupAdmin(server.address) as admin:
+        assert admin.offsets(GROUP) == {TopicPartition(TOPIC, 0): 7}

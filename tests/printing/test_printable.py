@@ -1,0 +1,69 @@
+"""Text from outside, as it is shown."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.cli.output import FORMATS, as_json
+from coordinator.printable import LENGTH_MAX, printable, printable_lines
+
+ANY = st.text(st.characters(exclude_categories=()), max_size=400)
+"""Halves of surrogates among them."""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("orders-1 é 日本 😀", "orders-1 é 日本 😀"),
+        ("[red]x[/] <b>&\"'\\", "[red]x[/] <b>&\"'\\"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\nb\r\tc\0", "a\\nb\\r\\tc\\x00"),
+        ("\x7f\x85\x9b31m", "\\x7f\\x85\\x9b31m"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("\u200b\u2028\u2066\ufeff\xa0", "\\u200b\\u2028\\u2066\\ufeff\\xa0"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041\U0010ffff", "\\U000e0041\\U0010ffff"),
+        ("\u3164\ufe0f\u115f", "\\u3164\\ufe0f\\u115f"),
+        ("", ""),
+    ],
+)
+def test_what_acts_or_is_not_seen_is_shown_by_its_number(text, shown):
+    assert printable(text) == shown
+
+
+@given(ANY)
+def test_what_is_printable_is_so_on_one_line_and_stays_as_it_is(text):
+    shown = printable(text)
+    assert shown.isprintable()
+    assert len(shown) <= LENGTH_MAX
+    assert printable(shown) == shown
+    assert printable(text, None) == "".join(printable(char) for char in text)
+    shown.encode()  # No halves of surrogates.
+
+
+def test_of_a_long_id_both_ends_are_shown():
+    shown = printable("client-" + "x" * 1_000_000 + "\n-the-end")
+    assert len(shown) == LENGTH_MAX
+    assert shown.startswith("client-x")
+    assert shown.endswith("\\n-the-end")
+    assert "…" in shown
+
+
+def test_lines_that_are_meant_stay():
+    assert printable_lines("a\x1b\nb\r\n") == "a\\x1b\nb\\r\n"
+
+
+@given(st.lists(st.fixed_dictionaries({"GROUP": st.text(max_size=40)}), min_size=1, max_size=3))
+def test_programs_read_what_it_was(rows):
+    for name, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        written = FORMATS[name](rows)
+        assert read(written) == rows
+        assert all(char.isprintable() or char == "\n" for char in written)
+    assert len(FORMATS["table"](rows).split("\n")) == len(rows) + 1
+
+
+def test_json_has_no_delete():
+    assert as_json("\x7f") == '"\\u007f"'
