@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from coordinator.observe.overload_gauges import OverloadStats
@@ -19,6 +19,7 @@ from coordinator.service.checked_server import CheckedServer, RefusalSink
 from coordinator.service.cluster_service import ClusterService
 from coordinator.service.gate import GatedServer
 from coordinator.service.group_service import GroupService
+from coordinator.service.health_service import HealthService
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import Rpc
@@ -99,7 +100,7 @@ class CoordinatorServer:
         node.listen(self.feed)
         self.port = 0
         self._advertised = ("", 0)
-        self._health = health.aio.HealthServicer()
+        self._health = HealthService(self.rpc, SERVICES)
         self._server: grpc.aio.Server | None = None
 
     async def listen(self) -> int:
@@ -128,7 +129,6 @@ class CoordinatorServer:
             raise OSError(f"cannot listen on {settings.listen}: {error}") from error
         self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
         self._add_services(server)
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await server.start()
         return self.port
 
@@ -160,13 +160,13 @@ class CoordinatorServer:
         """
         self.node.probe.queue_age = self._queue_age_s
         await self.node.start(*self._advertised)
-        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self._health.set(serving=True)
 
     async def stop(self) -> None:
         """Not healthy first, then no new calls, then an answer to every parked one."""
         if self._server is None:
             return
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._health.set(serving=False)
         grace_s = self.node.settings.drain_timeout_ms / 1000
         await self.node.stop()
         self.feed.close()
@@ -198,7 +198,3 @@ class CoordinatorServer:
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             reflection.aio.ReflectionServicer(names), door
         )
-
-    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        for name in ("", *SERVICES):
-            await self._health.set(name, status)

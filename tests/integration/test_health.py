@@ -7,9 +7,12 @@ import json
 import signal
 import socket
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator.cli.main import main
+from tests.integration.groups import eventually
 from tests.serving import Process, Running, free_port
 
 
@@ -42,6 +45,40 @@ async def test_health_is_1_while_a_node_loads(capsys):
     finally:
         await loading.server.stop()
     assert json.loads(capsys.readouterr().out)[0]["STATUS"] == "NOT_SERVING"
+
+
+async def test_watches_of_health_are_streams_and_hear_of_each_change():
+    node = Running(max_streams=2)
+    await node.server.listen()
+    async with grpc.aio.insecure_channel(node.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+
+        def watch(service: str = ""):
+            return stub.Watch(health_pb2.HealthCheckRequest(service=service))
+
+        first, second = watch(), watch()
+        of = health_pb2.HealthCheckResponse
+        for each in (first, second):
+            assert (await each.read()).status == of.NOT_SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await watch().read()
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "max_streams" in caught.value.details()
+        await node.server.load()
+        first.cancel()  # Whoever goes takes nothing from the others.
+        assert (await second.read()).status == of.SERVING
+        await eventually(lambda: node.server.rpc.limits.streams == 1)
+        unknown = watch("nothing.like.it")
+        assert (await unknown.read()).status == of.SERVICE_UNKNOWN
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(health_pb2.HealthCheckRequest(service="nothing.like.it"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        stopping = asyncio.create_task(node.server.stop())
+        assert (await second.read()).status == of.NOT_SERVING
+        unknown.cancel()
+        second.cancel()
+        await stopping
+    assert node.server.rpc.limits.streams == 0
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

@@ -1,0 +1,61 @@
+"""gRPC's health protocol: whether the node serves, asked once or watched.
+
+A watch is a stream like any other, and counts as one. One that reads nothing holds up nobody: a
+change is a flag that each watch looks at when it comes round, not a message that is handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import grpc
+from grpc_health.v1 import health_pb2 as pb
+from grpc_health.v1 import health_pb2_grpc
+
+from coordinator.service.rpc import Context, Rpc
+
+
+class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It has no types.
+    """One status for all services.
+
+    Args:
+        services: their names. The empty one, which stands for the node, is added.
+    Source: gRPC Health Checking Protocol, `grpc.health.v1`.
+    """
+
+    def __init__(self, rpc: Rpc, services: Iterable[str]) -> None:
+        self._rpc = rpc
+        self._services = frozenset(("", *services))
+        self._status = pb.HealthCheckResponse.NOT_SERVING
+        self._changed = asyncio.Event()
+
+    def set(self, *, serving: bool) -> None:
+        """Tell those who watch, and those who ask from now on."""
+        of = pb.HealthCheckResponse
+        self._status = of.SERVING if serving else of.NOT_SERVING
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def Check(
+        self, request: pb.HealthCheckRequest, context: Context
+    ) -> pb.HealthCheckResponse:
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
+        return pb.HealthCheckResponse(status=self._status)
+
+    async def Watch(
+        self, request: pb.HealthCheckRequest, context: Context
+    ) -> AsyncIterator[pb.HealthCheckResponse]:
+        async with self._rpc.streaming("Watch", context):
+            told = None
+            while True:
+                changed = self._changed
+                # Of a service that is not known it is told so, and the stream stays open.
+                is_known = request.service in self._services
+                status = self._status if is_known else pb.HealthCheckResponse.SERVICE_UNKNOWN
+                if told != status:
+                    told = status
+                    yield pb.HealthCheckResponse(status=told)
+                else:
+                    await changed.wait()
