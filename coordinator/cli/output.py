@@ -11,6 +11,7 @@ from dataclasses import replace
 import grpc
 
 from coordinator.dial import CLIENT_PREFIX, Credentials
+from coordinator.handshake import tls_trouble
 from coordinator.printable import printable
 
 Row = dict[str, str]
@@ -107,7 +108,11 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
     """What was wrong with a call, in a line."""
     if error.code() in REFUSALS:
         return f"{options.bootstrap} refuses: {error.details()}"
-    return f"no answer from {options.bootstrap}: {error.details()}"
+    told = f"no answer from {options.bootstrap}: {error.details()}"
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        if why := tls_trouble(options.bootstrap.split(",")[0], credentials_of(options)):
+            return f"{told}: {why}"
+    return told
 
 
 def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:

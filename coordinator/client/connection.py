@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +16,12 @@ from coordinator.client.errors import CommitFailed, Unavailable
 from coordinator.client.retry import BackOff, room_after_s
 from coordinator.client.tracing import trace_context
 from coordinator.dial import Credentials
+from coordinator.handshake import tls_trouble
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
+LOGGER = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 10.0
 GIVE_UP_S = 30.0
 """How long an answer is asked for, again and again."""
@@ -82,6 +86,8 @@ class Connection:
         self._numbers = itertools.count(1)
         self._finding = asyncio.Lock()
         self._target = ""
+        self._tls_trouble = ""
+        self._is_looking = False
         self._circle: Circle | None = None
         self._beater: Beater | None = None
         self._channel: grpc.aio.Channel | None = None
@@ -155,6 +161,8 @@ class Connection:
                 self._bootstrap.remove(address)
                 self._bootstrap.append(address)
                 await channel.close()
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    self._look_into_tls(address)
                 continue
             target = f"{found.host}:{found.port}"
             if found.host and found.port > 0 and target != address:
@@ -168,6 +176,18 @@ class Connection:
             return self._stub
         assert failure is not None, "there is no bootstrap address"
         raise failure
+
+    def _look_into_tls(self, address: str) -> None:
+        """Log once what is wrong with TLS. In a thread: nobody has to wait for it."""
+        if self._credentials.is_tls and not self._tls_trouble and not self._is_looking:
+            self._is_looking = True
+            threading.Thread(target=self._look, args=(address,), daemon=True).start()
+
+    def _look(self, address: str) -> None:
+        self._tls_trouble = tls_trouble(address, self._credentials)
+        if self._tls_trouble:
+            LOGGER.warning("%s cannot be reached: %s", address, self._tls_trouble)
+        self._is_looking = False
 
     async def close(self) -> None:
         """Hang up; the next `stub` looks for the coordinator again."""
@@ -204,7 +224,8 @@ class Connection:
                 if error.code() in ANSWERED and room_s is None:
                     raise CommitFailed(error.details() or "", error.code().name) from error
                 if self._clock() >= give_up_ms:
-                    raise Unavailable(f"no coordinator answered: {error.details()}") from error
+                    what = self._tls_trouble or error.details()
+                    raise Unavailable(f"no coordinator answered: {what}") from error
                 if room_s is None:
                     repeated = True
                 else:

@@ -17,6 +17,7 @@ from cryptography import x509
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials, GroupMember
 from coordinator.client.admin import GroupAdmin
+from coordinator.handshake import tls_trouble
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.certificates import Authority, content, replace
@@ -241,6 +242,15 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
         told = ["--tls-ca", ca.file, "--tls-cert", mine, "--tls-key", my_key]
         assert main(["groups", "list", "--bootstrap", server.address]) == 1
         assert "no answer" in capsys.readouterr().err
+        for given, said in (
+            (["--tls-ca", ca.file], "asks for a client certificate (--tls-cert, --tls-key)"),
+            ([], "the node speaks TLS"),
+        ):
+            assert main(["groups", "list", "--bootstrap", server.address, *given]) == 1
+            assert said in capsys.readouterr().err
+        what = [line["what"] for line in server.lines if line["event"] == "tls_handshake_failed"]
+        assert any("a client showed no certificate" in line for line in what)
+        assert server.other == ""
         assert main(["groups", "list", "--bootstrap", server.address, *told]) == 0
         for name, value in (("CA", ca.file), ("CERT", mine), ("KEY", my_key)):
             monkeypatch.setenv(f"COORDINATOR_CLIENT_TLS_{name}", value)
@@ -251,3 +261,41 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
             assert main(["groups", "list", "--bootstrap", server.address]) == 0
             assert "orders" in capsys.readouterr().out
             assert main(["groups", "state", "orders", "--bootstrap", server.address]) == 0
+
+
+async def test_clients_are_told_what_is_wrong_with_tls(ca, tmp_path, caplog):
+    stranger = Authority(tmp_path / "stranger")
+    mine, others = ca.issue("me"), stranger.issue("me")
+
+    def as_(certificate=("", ""), trusted=ca.file, token="") -> Credentials:
+        cert_file, key_file = certificate
+        return Credentials(ca_file=trusted, cert_file=cert_file, key_file=key_file, token=token)
+
+    async def trouble(server, credentials: Credentials) -> str:
+        return await asyncio.to_thread(tls_trouble, server.address, credentials)
+
+    node = served_with(*ca.issue("node"))
+    async with running(**node, tls_client_ca_file=ca.file) as server:
+        assert "asks for a client certificate, beside the token (" in await trouble(
+            server, as_(token="secret")
+        )
+        assert "asks for a client certificate (" in await trouble(server, as_())
+        assert "does not take this client certificate" in await trouble(server, as_(others))
+        assert "is not trusted" in await trouble(server, as_(mine, trusted=stranger.file))
+        assert "the node speaks TLS" in await trouble(server, Credentials(token="secret"))
+        assert await trouble(server, as_(mine)) == ""
+        member = GroupMember(server.address, "g", {"t": 1}, credentials=as_(token="secret"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(60):
+                async with member:
+                    while "beside the token" not in caplog.text:
+                        await member.poll(timeout=0.1)
+                    raise TimeoutError
+        assert "asks for a client certificate, beside the token" in caplog.text
+        assert "secret" not in caplog.text
+    async with running(**node) as server:
+        assert await trouble(server, as_()) == ""
+    async with running() as server:
+        assert "does not speak TLS" in await trouble(server, as_())
+        assert await trouble(server, Credentials()) == ""
+    assert await trouble(server, as_()) == ""  # Nobody is there.
