@@ -17,6 +17,7 @@ from coordinator.cli.pages import Pages
 from coordinator.cli.security_log import log_security
 from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
+from coordinator.observe.native_stderr import NativeStderr
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
@@ -45,15 +46,16 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
         The exit status: 0 after a graceful stop, 1 if it could not start. One that does not end in
         time ends the process with 3.
     """
-    with ShortPauses() as pauses:
-        return run(_serve(settings, security, supervised, pauses))
+    with NativeStderr() as native, ShortPauses() as pauses:
+        logger = configure(settings.log_format, settings.log_level)
+        native.log_to(lambda level, event, values: logger.log(level, event, **values))
+        return run(_serve(settings, security, supervised, pauses, logger))
 
 
 async def _serve(
-    settings: Settings, security: Security, supervised: bool, pauses: ShortPauses
+    settings: Settings, security: Security, supervised: bool, pauses: ShortPauses, logger: Any
 ) -> int:
     pauses.attach()
-    logger = configure(settings.log_format, settings.log_level)
     log_security(security, settings, logger)
     ears = Ears(logger)
     if settings.shared_store is not None and settings.node_id == 0:

@@ -115,9 +115,12 @@ def _readable(key: str, value: object) -> object:
 
 
 def is_trouble(record: logging.LogRecord) -> bool:
-    """False for what gRPC says of a client that goes away while it is answered, with a traceback
-    for every call: anybody could fill the log with them."""
+    """False for what gRPC says, with a traceback for every call, of a client that goes away while
+    it is answered, and of metadata that is no UTF-8: anybody could fill the log with them, and the
+    second has the bytes in it, which may be of a token."""
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, UnicodeDecodeError) and record.name.startswith("grpc."):
+        return False
     return type(error).__name__ != "ExecuteBatchError"  # A name that gRPC does not export.
 
 
