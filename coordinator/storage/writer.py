@@ -156,7 +156,7 @@ class Writer:
                 except LogError as refused:
                     asked.error = refused
 
-    def _end(self, connection: apsw.Connection) -> LogError | None:
+    def _end(self, connection: apsw.Connection) -> Exception | None:
         try:
             connection.execute("COMMIT")
         except apsw.Error as error:
