@@ -181,84 +181,6 @@ class Cluster:
         assert len(view.shards) == SHARDS
 
 
-class AnyTrouble(RuleBasedStateMachine):
-    """Whatever happens: one writes in a term, and when it is over somebody decides."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.cluster = Cluster()
-        self.epoch = 0
-        self.run(self.cluster.begin(1, 2))
-
-    def run(self, work):
-        return self.loop.run_until_complete(work)
-
-    @rule(number=NUMBERS, troubles=st.lists(st.sampled_from(TROUBLES), max_size=6))
-    def node_looks(self, number, troubles):
-        process = self.cluster.processes.get(number)
-        if process is not None:
-            process.wire.troubles = deque(troubles)
-            self.run(process.look())
-
-    @rule(number=NUMBERS)
-    def node_starts_or_is_killed_and_starts_again(self, number):
-        self.cluster.start(number)
-
-    @precondition(lambda self: len(self.cluster.processes) > 1)
-    @rule(number=NUMBERS)
-    def node_is_killed(self, number):
-        if len(self.cluster.processes) > 1:
-            self.cluster.processes.pop(number, None)
-
-    @rule(number=NUMBERS)
-    def session_ends(self, number):
-        session = self.cluster.sessions().get(number)
-        if session is not None:
-            self.cluster.store.expire(session)
-
-    @rule(number=NUMBERS)
-    def session_ends_and_the_node_does_not_hear_of_it(self, number):
-        session = self.cluster.sessions().get(number)
-        if session is not None:
-            self.cluster.store.take_out(session)
-
-    @rule(number=NUMBERS)
-    def node_thinks_that_its_session_has_ended(self, number):
-        """The store has not answered for too long, and has not ended anything."""
-        process = self.cluster.processes.get(number)
-        if process is not None and process.has_joined:
-            process.session.lost.set()
-
-    @rule()
-    def controller_key_is_deleted_by_hand(self):
-        self.cluster.store.depose()
-
-    @rule(number=st.integers(1, 9))
-    def controller_key_is_left_by_a_dead_session(self, number):
-        gone = Session(NodeInfo(number, "h", 1, "long gone"), 1.0)
-        self.cluster.store.depose(left_behind=gone)
-
-    @rule()
-    def it_is_over(self):
-        self.run(self.cluster.calm_down())
-        self.run(self.cluster.check_all_is_well())
-
-    @invariant()
-    def the_epoch_never_falls(self):
-        epoch = self.run(self.cluster.store.read()).controller_epoch
-        assert epoch >= self.epoch
-        self.epoch = epoch
-
-    def teardown(self):
-        self.it_is_over()
-        self.loop.close()
-
-
-TestAnyTrouble = AnyTrouble.TestCase
-TestAnyTrouble.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
-
-
 async def cluster_of(*numbers: int, replicas: int = 1) -> Cluster:
     cluster = Cluster(replicas)
     await cluster.begin(*numbers)
@@ -355,3 +277,81 @@ async def test_a_leader_hears_which_of_its_followers_are_live():
     await cluster.start(2).look()
     await one.look()
     assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, (2,))
+
+
+class AnyTrouble(RuleBasedStateMachine):
+    """Whatever happens: one writes in a term, and when it is over somebody decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.cluster = Cluster()
+        self.epoch = 0
+        self.run(self.cluster.begin(1, 2))
+
+    def run(self, work):
+        return self.loop.run_until_complete(work)
+
+    @rule(number=NUMBERS, troubles=st.lists(st.sampled_from(TROUBLES), max_size=6))
+    def node_looks(self, number, troubles):
+        process = self.cluster.processes.get(number)
+        if process is not None:
+            process.wire.troubles = deque(troubles)
+            self.run(process.look())
+
+    @rule(number=NUMBERS)
+    def node_starts_or_is_killed_and_starts_again(self, number):
+        self.cluster.start(number)
+
+    @precondition(lambda self: len(self.cluster.processes) > 1)
+    @rule(number=NUMBERS)
+    def node_is_killed(self, number):
+        if len(self.cluster.processes) > 1:
+            self.cluster.processes.pop(number, None)
+
+    @rule(number=NUMBERS)
+    def session_ends(self, number):
+        session = self.cluster.sessions().get(number)
+        if session is not None:
+            self.cluster.store.expire(session)
+
+    @rule(number=NUMBERS)
+    def session_ends_and_the_node_does_not_hear_of_it(self, number):
+        session = self.cluster.sessions().get(number)
+        if session is not None:
+            self.cluster.store.take_out(session)
+
+    @rule(number=NUMBERS)
+    def node_thinks_that_its_session_has_ended(self, number):
+        """The store has not answered for too long, and has not ended anything."""
+        process = self.cluster.processes.get(number)
+        if process is not None and process.has_joined:
+            process.session.lost.set()
+
+    @rule()
+    def controller_key_is_deleted_by_hand(self):
+        self.cluster.store.depose()
+
+    @rule(number=st.integers(1, 9))
+    def controller_key_is_left_by_a_dead_session(self, number):
+        gone = Session(NodeInfo(number, "h", 1, "long gone"), 1.0)
+        self.cluster.store.depose(left_behind=gone)
+
+    @rule()
+    def it_is_over(self):
+        self.run(self.cluster.calm_down())
+        self.run(self.cluster.check_all_is_well())
+
+    @invariant()
+    def the_epoch_never_falls(self):
+        epoch = self.run(self.cluster.store.read()).controller_epoch
+        assert epoch >= self.epoch
+        self.epoch = epoch
+
+    def teardown(self):
+        self.it_is_over()
+        self.loop.close()
+
+
+TestAnyTrouble = AnyTrouble.TestCase
+TestAnyTrouble.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
