@@ -160,9 +160,9 @@ class Replacement:
 
 
 ParkedCalls = dict[CallId, "tuple[Group, Member]"]
+"""Which group and member a parked call belongs to, over all groups of a machine."""
 Hosts = Counter[str]
 """How many members of all groups come from each host."""
-"""Which group and member a parked call belongs to, over all groups of a machine."""
 
 
 class Group:

@@ -1,11 +1,15 @@
 """The core's only door: the table of groups, and which rule handles which command.
 
-    handle(command, now_ms) -> Outcome        live
-    apply(record)                             a record was acknowledged, or is read back
-    restore()                                 all records have been read back: serve
-    revive_some(count, now_ms) -> Outcome     bring so many of the restored groups to life
-    records() -> [Record]                     what is durable, in as few records as there are facts
-    unload(error) -> Outcome                  give every group up
+    handle(command, now_ms, out)        live
+    apply(record, now_ms)               a record was acknowledged, or is read back
+    drop(record)                        the log has refused a record
+    restore()                           all records have been read back: serve
+    revive_some(count, now_ms, out)     bring so many of the restored groups to life
+    records()                           what is durable, in as few records as there are facts
+    unload(error, out)                  give every group up
+
+What a call wants done it says through `out`, an `Outcome`; nothing of that is returned. `beat` is
+the one way past it: the heartbeat of a member at rest, of which nothing follows.
 
 `Refused` and `MustWait` are caught here, once. They were raised before anything changed, so
 nothing has to be undone.

@@ -89,17 +89,18 @@ class Append:
 class Outbox:
     """Everything one step asks of the world outside, in the order of handling.
 
-    1. `append` goes to the log. 2. `replies` go to their callers, each call once.
-    3. `events` go to those who watch. 4. Come back with Tick at `next_deadline_ms`
-    (None: no deadline is known).
+    1. `append` goes to the log. 2. `replies` go to their callers, each call once, and 3. `fetched`
+    to followers. 4. Who is `in_sync` is told to the controller, and 5. `events` go to those who
+    watch. 6. If it has `unloaded`, the shard is not stepped again. 7. Else come back with Tick at
+    `next_deadline_ms` (None: no deadline is known).
     """
 
     append: Append | None = None
     replies: list[tuple[CallId, Reply]] = field(default_factory=list)
     fetched: list[tuple[CallId, FetchedEntries]] = field(default_factory=list)
     """The answers to followers."""
-    events: list[Event] = field(default_factory=list)
     in_sync: frozenset[int] | None = None
     """Who is in sync, if that has changed."""
-    next_deadline_ms: int | None = None
+    events: list[Event] = field(default_factory=list)
     unloaded: bool = False
+    next_deadline_ms: int | None = None

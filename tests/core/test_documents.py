@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
+from coordinator.core import group, machine
 from coordinator.core.errors import ADVICE, ErrorCode
 from coordinator.core.group import TRANSITIONS, GroupState
+from coordinator.core.outcome import Outcome
+from coordinator.shard import outbox
 from coordinator.v1 import errors_pb2
 
 ROOT = Path(__file__).parents[2]
+MAP = (ROOT / "coordinator" / "ARCHITECTURE.md").read_text()
 
 
 def test_the_core_and_the_contract_know_the_same_error_codes():
@@ -33,5 +42,50 @@ def diagram() -> str:
 
 
 def test_the_map_shows_the_transitions_there_are():
-    text = (ROOT / "coordinator" / "ARCHITECTURE.md").read_text()
-    assert diagram() in text, f"draw this into ARCHITECTURE.md:\n{diagram()}"
+    assert diagram() in MAP, f"draw this into ARCHITECTURE.md:\n{diagram()}"
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Z]\w+\.[A-Za-z_]\w*)[`(]", MAP))))
+def test_the_map_names_methods_that_there_are(name):
+    kind, _, member = name.partition(".")
+    sources = [path.read_text() for path in (ROOT / "coordinator").rglob("*.py")]
+    bodies = [
+        re.split(r"^\S", body, maxsplit=1, flags=re.MULTILINE)[0]
+        for text in sources
+        for body in re.split(rf"^class {kind}\b.*\n", text, flags=re.MULTILINE)[1:]
+    ]
+    defined = re.compile(rf"^    (?:(?:async )?def )?{member}\b", re.MULTILINE)
+    in_proto = f"service {kind} " in "".join(
+        path.read_text() for path in (ROOT / "protos").rglob("*.proto")
+    )
+    assert any(defined.search(body) for body in bodies) or in_proto, f"there is no {name}"
+
+
+def test_the_door_of_the_core_says_what_it_takes():
+    said = re.findall(r"^    (\w+)\((.*?)\)  ", machine.__doc__, re.MULTILINE)
+    takes = {
+        name: ", ".join(inspect.signature(getattr(machine.GroupMachine, name)).parameters)
+        for name, _ in said
+    }
+    assert takes == {name: ", ".join(["self", *filter(None, [given])]) for name, given in said}
+    assert machine.GroupMachine.handle.__annotations__["return"] == "None"
+
+
+def test_the_map_names_the_ways_to_speak_through_out():
+    (listed,) = re.findall(r"says the rest through `out`: (.*?)\.\n", MAP)
+    methods = {name for name in vars(Outcome) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)`", listed)) == methods - set(Outcome.__slots__)
+
+
+def test_an_outbox_has_its_parts_in_the_order_of_handling():
+    parts = [field.name for field in fields(outbox.Outbox)]
+    said = re.findall(r"`(\w+)`", inspect.getdoc(outbox.Outbox))
+    assert said == parts
+    (line,) = re.findall(r"Outbox: (.*)", MAP)
+    short = [name for name in line.split(", ") if name != "deadline"]
+    assert [name for name in parts if name in short] == short
+
+
+def test_what_is_parked_is_said_below_its_name():
+    said = inspect.getsource(group).partition("ParkedCalls = ")[2].splitlines()[1]
+    assert "parked call" in said

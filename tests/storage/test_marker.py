@@ -85,6 +85,19 @@ async def test_a_marker_that_is_behind_is_no_damage(tmp_path):
         assert await records(log) == [1, 2, 3]
 
 
+async def test_a_shard_without_a_row_is_noticed_whatever_the_totals_say(tmp_path):
+    async with opened(tmp_path) as log:
+        earlier = (tmp_path / MARKER).read_bytes()
+        await write(log, 1)
+    (tmp_path / MARKER).write_bytes(earlier)
+    with sqlite3.connect(tmp_path / DATABASE) as connection:
+        connection.execute("DELETE FROM fence WHERE shard = 0")
+        connection.execute("DELETE FROM entry")
+    connection.close()
+    with pytest.raises(Damaged, match="rows are missing from its table fence or meta: 0"):
+        SqliteLog(tmp_path, shards=SHARDS)
+
+
 async def test_a_folder_of_an_older_version_is_adopted(tmp_path):
     async with opened(tmp_path) as log:
         await write(log, 1, 2)
