@@ -204,8 +204,8 @@ class Settings(GroupConfig):
 
     max_pending_requests: int = 10_000
     """Calls that gRPC may hold before they are taken up, in each of its queues: what a core answers
-    in a heartbeat interval, and a burst of joins. Those beyond get CANCELLED, and may be repeated.
-    As many joins, syncs, commits and questions may then wait for their turn."""
+    in a heartbeat interval, and a burst of joins. Those beyond get CANCELLED; repeat them. As many
+    joins, syncs, commits and questions may then wait for their turn."""
 
     max_partitions_per_call: int = 10_000
     """Topics, and partitions of all of them, that one call may name to commit, fetch or delete

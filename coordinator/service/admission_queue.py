@@ -2,8 +2,10 @@
 
 Joins, syncs, commits and questions of admins cost some 500 us each, and one caller may send
 thousands at once. Each caller has a line of its own here, first come first served, and the lines
-take turns, a call each. Heartbeats, leaving and finding the coordinator are not queued: they go
-ahead of all of these.
+take turns, a call each. In a line, calls that a rebalance waits for go before the others: if
+members that have their ids stood behind thousands who ask for one, the initial delay of their
+group would be over before they are in. Heartbeats, leaving and finding the coordinator are not
+queued: they go ahead of all of these.
 
 A call whose client no longer waits is dropped when its turn comes, before it is even translated.
 When there is no room, callers with their share of it or more are refused, and those with less are
@@ -42,7 +44,28 @@ class WaitingCall:
     came_s: float
     deadline_s: float
     decide: Callable[[Drop | None], None]
+    is_awaited: bool = False
+    """A rebalance waits for it."""
     is_over: bool = False
+
+
+class _Line:
+    """The calls of one caller."""
+
+    __slots__ = ("awaited", "others")
+
+    def __init__(self) -> None:
+        self.awaited: deque[WaitingCall] = deque()
+        self.others: deque[WaitingCall] = deque()
+
+    def __len__(self) -> int:
+        return len(self.awaited) + len(self.others)
+
+    def pop(self) -> WaitingCall:
+        return (self.awaited or self.others).popleft()
+
+    def came_s(self) -> float:
+        return min(calls[0].came_s for calls in (self.awaited, self.others) if calls)
 
 
 class AdmissionQueue:
@@ -55,7 +78,7 @@ class AdmissionQueue:
     def __init__(self, most: int) -> None:
         self._most = most
         # The first caller has the next turn. No line is empty.
-        self._lines: OrderedDict[str, deque[WaitingCall]] = OrderedDict()
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
         self.kinds: Counter[str] = Counter()
         """Calls that wait, by kind."""
         self.dropped: Counter[Drop] = Counter()
@@ -74,8 +97,8 @@ class AdmissionQueue:
             call.decide(Drop.FULL)
             return
         if line is None:
-            line = self._lines[call.caller] = deque()
-        line.append(call)
+            line = self._lines[call.caller] = _Line()
+        (line.awaited if call.is_awaited else line.others).append(call)
         self._waiting += 1
         self.kinds[call.kind] += 1
 
@@ -87,7 +110,7 @@ class AdmissionQueue:
         """
         while self._lines:
             caller, line = self._lines.popitem(last=False)
-            call = line.popleft()
+            call = line.pop()
             if line:
                 self._lines[caller] = line  # At the end: all others have their turns first.
             if call.is_over:
@@ -106,7 +129,7 @@ class AdmissionQueue:
 
     def oldest_s(self, now_s: float) -> float:
         """Seconds for which the first of any line has waited."""
-        return max((now_s - line[0].came_s for line in self._lines.values()), default=0.0)
+        return max((now_s - line.came_s() for line in self._lines.values()), default=0.0)
 
     def _end(self, call: WaitingCall, drop: Drop | None) -> None:
         call.is_over = True

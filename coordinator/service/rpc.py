@@ -119,10 +119,11 @@ class Rpc:
             message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
             await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
 
-    async def _take_turn(self, name: str, context: Context) -> None:
+    async def _take_turn(self, name: str, context: Context, *, is_awaited: bool) -> None:
         """Wait until it is the caller's turn; the call may end here."""
         caller = CALLER.get() or context.peer()
-        drop = await self.turns.take(caller, name, context.time_remaining())
+        remaining_s = context.time_remaining()
+        drop = await self.turns.take(caller, name, remaining_s, is_awaited=is_awaited)
         if drop is None:
             return
         if drop is Drop.FULL:
@@ -207,7 +208,7 @@ class Rpc:
         name = type(request).__name__.removesuffix("Request")
         await self.admit(name, context)
         if name not in AHEAD:
-            await self._take_turn(name, context)
+            await self._take_turn(name, context, is_awaited=_is_awaited(request))
         host = client_host(context)
         try:
             commands = await in_slices(translate.translation(request, self.node.new_call_id, host))
@@ -248,6 +249,13 @@ class Rpc:
         name = name.rpartition("/")[2]
         self.calls[(name, "INVALID_ARGUMENT")] += 1
         self._on_malformed(name, peer, what)
+
+
+def _is_awaited(request: Message) -> bool:
+    """True if a rebalance waits for a call: of a member that has its id, to join or to sync."""
+    if isinstance(request, group_pb2.JoinGroupRequest):
+        return bool(request.member_id)
+    return isinstance(request, group_pb2.SyncGroupRequest)
 
 
 def _group_of(request: Message) -> str:

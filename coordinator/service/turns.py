@@ -62,12 +62,15 @@ class Turns:
         """For how long the oldest call has waited."""
         return self.queue.oldest_s(self._clock())
 
-    async def take(self, caller: str, kind: str, remaining_s: float | None) -> Drop | None:
+    async def take(
+        self, caller: str, kind: str, remaining_s: float | None, *, is_awaited: bool = False
+    ) -> Drop | None:
         """Wait for a call's turn.
 
         Args:
             caller: whose turn it is to be.
             remaining_s: for which its client waits; None: for ever.
+            is_awaited: a rebalance waits for it, so it goes before its caller's others.
         Returns:
             None when it is its turn, or why it is to be dropped.
         """
@@ -89,7 +92,7 @@ class Turns:
                 decided.set_result(drop)
 
         deadline_s = math.inf if remaining_s is None else now_s + remaining_s
-        call = WaitingCall(caller, kind, now_s, deadline_s, decide)
+        call = WaitingCall(caller, kind, now_s, deadline_s, decide, is_awaited)
         self.queue.add(call)
         try:
             return await decided

@@ -21,14 +21,16 @@ class Desk:
         self.served: list[str] = []
         self.dropped: list[tuple[str, Drop]] = []
 
-    def call(self, caller: str, *, kind="JoinGroup", deadline_s=FOR_EVER) -> WaitingCall:
+    def call(
+        self, caller: str, *, kind="JoinGroup", deadline_s=FOR_EVER, is_awaited=False
+    ) -> WaitingCall:
         def decide(drop: Drop | None) -> None:
             if drop is None:
-                self.served.append(caller)
+                self.served.append(caller + "!" * is_awaited)
             else:
                 self.dropped.append((caller, drop))
 
-        call = WaitingCall(caller, kind, self.now_s, deadline_s, decide)
+        call = WaitingCall(caller, kind, self.now_s, deadline_s, decide, is_awaited)
         self.queue.add(call)
         return call
 
@@ -79,6 +81,18 @@ def test_turns_are_even_however_much_is_asked(desk):
     assert Counter(desk.served) == {"a": 10, "b": 10, "c": 10}
     desk.serve(180)
     assert Counter(desk.served) == {"a": 100, "b": 100, "c": 10}
+
+
+def test_a_call_that_a_rebalance_waits_for_goes_before_its_callers_others_alone(desk):
+    for _ in range(3):
+        desk.call("a")
+        desk.call("b")
+    desk.call("b", is_awaited=True)
+    desk.now_s = 1
+    desk.call("b", is_awaited=True)
+    assert desk.queue.oldest_s(1) == 1
+    desk.serve()
+    assert desk.served == ["a", "b!", "a", "b!", "a", "b", "b", "b"]
 
 
 def test_a_call_whose_deadline_has_passed_is_dropped_without_a_turn(desk):
