@@ -9,9 +9,11 @@ import argparse
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 import urllib.request
+from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -24,6 +26,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.cli.main import _parser, main
 from coordinator.client import BlockingMember
 from coordinator.client.admin import GroupAdmin
+from coordinator.printable import printable
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.serving import Process
@@ -230,3 +233,17 @@ def test_the_log_is_json_of_ascii_and_readable_on_a_terminal(server, monkeypatch
 def test_offsets_of_hostile_topics_are_found(server):
     with GroupAdmin(server.address) as admin:
         assert admin.offsets(GROUP) == {TopicPartition(TOPIC, 0): 7}
+
+
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="needs Node.js, which runs the page's own function")
+def test_the_page_shows_ids_as_commands_do():
+    page = (resources.files("coordinator.console") / "page" / "console.js").read_text()
+    function = page[page.index("const UNSEEN") : page.index("function cell(")]
+    texts = [HARM, *HARM, "plain é 日本", "\xa0\u3000\u3164", "\ud800", "\U000e0041\U0010ffff"]
+    program = f"{function}\nconsole.log(JSON.stringify(JSON.parse(process.argv[1]).map(printable)))"
+    command = [NODE, "-e", program, json.dumps(texts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [printable(text) for text in texts]

@@ -73,7 +73,10 @@ REFUSED = {
     "a name of somebody else's": (get(host=b"evil.example"), 421),
     "a name of somebody else's, in the target": (get(target=b"http://evil.example/"), 421),
     "a name that begins as ours": (get(host=b"localhost.evil.example"), 421),
-    "two lengths": (get(b"Content-Length: 4", b"Transfer-Encoding: chunked"), 400),
+    "two lengths": (
+        get(b"Content-Length: 5", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+        400,
+    ),
     "two numbers for one length": (get(b"Content-Length: 4", b"Content-Length: 5"), 400),
     "a length below zero": (get(b"Content-Length: -1"), 400),
     "another encoding": (get(b"Transfer-Encoding: gzip, chunked"), 501),

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cli.output import FORMATS, as_json
+from coordinator.cli.output import FORMATS, as_json, complain
 from coordinator.printable import LENGTH_MAX, printable, printable_lines
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=400)
@@ -63,6 +63,22 @@ def test_programs_read_what_it_was(rows):
         assert read(written) == rows
         assert all(char.isprintable() or char == "\n" for char in written)
     assert len(FORMATS["table"](rows).split("\n")) == len(rows) + 1
+
+
+HARM = "a\x1b]0;b\x07\n\x9b\u202e\x7f"
+
+
+def test_a_table_has_a_line_a_row_whatever_is_in_it():
+    lines = FORMATS["table"]([{"GROUP": HARM, "STATE": "Empty"}]).split("\n")
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+
+
+def test_what_a_command_complains_of_is_a_line(capsys):
+    complain(ValueError(HARM))
+    said = capsys.readouterr().err
+    assert said.endswith("\n")
+    assert said[:-1].isprintable()
 
 
 def test_json_has_no_delete():
