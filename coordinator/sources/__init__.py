@@ -5,9 +5,21 @@ opens files and connections where it is asked. All but `open_source` needs an ex
 `kafka` or `sql`.
 """
 
-from coordinator.sources.base import Source
+from coordinator.sources.base import LogChanged, NothingFound, Source, partitions_of, snapshot_of
 from coordinator.sources.files import FileLog
+from coordinator.sources.layout import BadLayout
 from coordinator.sources.location import open_source
 from coordinator.sources.writing import SegmentWriter, write_log
 
-__all__ = ["FileLog", "SegmentWriter", "Source", "open_source", "write_log"]
+__all__ = [
+    "BadLayout",
+    "FileLog",
+    "LogChanged",
+    "NothingFound",
+    "SegmentWriter",
+    "Source",
+    "open_source",
+    "partitions_of",
+    "snapshot_of",
+    "write_log",
+]

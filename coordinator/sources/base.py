@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
+
+
+class LogChanged(ValueError):
+    """What was read before an offset is not what stands there now: the offset means other rows.
+
+    `rows_are_gone`: something that was counted was deleted or became shorter; else something
+    came in between, or was written over.
+    """
+
+    def __init__(self, message: str, *, rows_are_gone: bool = False) -> None:
+        super().__init__(message)
+        self.rows_are_gone = rows_are_gone
+
+
+class NothingFound(LookupError):
+    """A source has no partition at all, so a group would have nothing to share."""
 
 
 class Source(Protocol):
@@ -45,6 +61,77 @@ class Source(Protocol):
     def read(self, partition: int, begin: int, end: int) -> Iterable[Any]:
         """The rows at the offsets from `begin` to before `end`, as pyarrow.RecordBatch."""
         ...
+
+
+class Snapshot(Protocol):
+    """One partition as it stood at one moment: read, measured and compared without races.
+
+    A mark is a short text that says what stands in front of an offset. It travels with a
+    committed offset and with a query's checkpoint, so that another process notices when the
+    offset has come to mean other rows. It is empty where there is nothing to compare.
+    """
+
+    def end(self) -> int:
+        """The offset after the last row."""
+        ...
+
+    def mark(self, offset: int) -> str:
+        """What stands in front of an offset; at most 2,500 ASCII characters."""
+        ...
+
+    def check(self, mark: str) -> None:
+        """Compare with a mark made earlier, perhaps elsewhere.
+
+        Raises:
+            LogChanged: files came in front, or those that were counted changed or went away.
+        """
+        ...
+
+    def read(self, begin: int, end: int) -> Iterator[Any]:
+        """As `Source.read`."""
+        ...
+
+
+def snapshot_of(source: Source, partition: int) -> Snapshot:
+    """A partition now. Sources whose offsets keep their meaning (Kafka, SQL) need no marks."""
+    take = getattr(source, "snapshot", None)
+    return _Unmarked(source, partition) if take is None else take(partition)
+
+
+def partitions_of(source: Source, *, allow_empty: bool = False) -> list[int]:
+    """The partitions that a group is to share.
+
+    Raises:
+        NothingFound: there is none, and that is not allowed. A member counts partitions when it
+            joins, so it would never read anything.
+    """
+    found = list(source.partitions())
+    if not found and not allow_empty:
+        expected = getattr(source, "expected", "a source has at least one partition")
+        raise NothingFound(
+            f"nothing was found in {source.topic}: {expected}; make the partitions first, or set "
+            "allowEmpty (allow_empty in Python) to go on without any"
+        )
+    return found
+
+
+class _Unmarked:
+    """`Snapshot` of a source that has none of its own."""
+
+    def __init__(self, source: Source, partition: int) -> None:
+        self._source, self._partition = source, partition
+
+    def end(self) -> int:
+        return self._source.end_offset(self._partition)
+
+    def mark(self, offset: int) -> str:
+        return ""
+
+    def check(self, mark: str) -> None:
+        pass
+
+    def read(self, begin: int, end: int) -> Iterator[Any]:
+        return iter(self._source.read(self._partition, begin, end))
 
 
 def conformed(batch: Any, schema: Any) -> Any:

@@ -6,26 +6,28 @@
 
 A partition is a number, or a folder that is one or ends in `=` and one. Row 0 of the first file
 is at offset 0, and each file goes on where the one before it ends, so files are only added
-behind those that are there. A name of twenty digits, as Kafka's segments have, says at which
-offset the file begins; then old files may be deleted. Files of Arrow streams, JSON lines and
-CSV may grow: what is not yet whole at their end does not count. Names with `.` or `_` in front
-and other suffixes are not looked at.
+behind those that are there: `marks.py` has a file that comes in front of what was read, or that
+was changed or deleted, refused with its name. A name of twenty digits, as Kafka's segments have,
+says at which offset the file begins; then old files may be deleted. Files of Arrow streams, JSON
+lines and CSV may grow while they are the last: what is not yet whole at their end does not
+count. Names with `.` or `_` in front and other suffixes are not looked at; other layouts are
+refused (`layout.py`).
 """
 
 from __future__ import annotations
 
-import re
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from coordinator.sources.base import conformed
-from coordinator.sources.formats import FORMATS, opened
-
-_PARTITION = re.compile(r"(?:[^=]*=)?(\d{1,9})")
-_BASE_OFFSET = re.compile(r"\d{20}")
+from coordinator.sources.base import LogChanged, conformed
+from coordinator.sources.formats import FORMATS, digest_of, facts, opened
+from coordinator.sources.layout import EXPECTED, check_layout, is_visible, places_of
+from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 
 
 @dataclass(frozen=True)
@@ -50,19 +52,32 @@ class FileLog:
             raise ValueError(f"no format {self.format!r}; there are {', '.join(FORMATS)}")
 
     def partitions(self) -> list[int]:
-        """From 0 to the highest there is; one that has no folder or file has no rows."""
-        return list(range(max(self._places(), default=-1) + 1))
+        """From 0 to the highest there is; one that has no folder or file has no rows.
+
+        Raises:
+            BadLayout: there are rows that would not be read as they are meant.
+        """
+        places = self._places()
+        check_layout(self.directory, places, FORMATS[self.format].suffixes, self._is_data)
+        return list(range(max(places, default=-1) + 1))
+
+    @property
+    def expected(self) -> str:
+        """The layout, in words."""
+        return EXPECTED.format(suffix=FORMATS[self.format].suffixes[0][1:])
 
     def begin_offset(self, partition: int) -> int:
         """See `Source`."""
-        return next((base for base, _ in self._files(partition)), 0)
+        return next((segment.start for segment in self._segments(partition)), 0)
 
     def end_offset(self, partition: int) -> int:
         """See `Source`."""
-        end = 0
-        for base, path in self._files(partition):
-            end = base + opened(path, self.format).rows
-        return end
+        return self.snapshot(partition).end()
+
+    def snapshot(self, partition: int) -> FileSnapshot:
+        """See `snapshot_of`."""
+        place = self._places().get(partition)
+        return FileSnapshot(self, place, tuple(self._segments(partition)))
 
     def schema(self) -> Any:
         """See `Source`."""
@@ -74,15 +89,7 @@ class FileLog:
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
         """See `Source`."""
-        schema = self._schema
-        for base, path in self._files(partition):
-            if base >= end:
-                return
-            file = opened(path, self.format)
-            first, last = max(begin - base, 0), min(end - base, file.rows)
-            if first < last:
-                for batch in file.read(first, last, schema):
-                    yield conformed(batch, schema)
+        return self.snapshot(partition).read(begin, end)
 
     # --- Inside ---
 
@@ -91,32 +98,17 @@ class FileLog:
         if self.given_schema is not None:
             return self.given_schema
         for partition in self.partitions():
-            for _, path in self._files(partition):
+            for path in self.snapshot(partition).paths():
                 schema = opened(path, self.format).schema
                 if schema is not None:
                     return schema
         raise LookupError(f"{self.directory} holds no {self.format} rows to tell the schema by")
 
     def _places(self) -> dict[int, Path]:
-        """The folder or file of each partition.
+        return places_of(self.directory, self._is_data)
 
-        Raises:
-            ValueError: two claim to be the same partition.
-        """
-        places: dict[int, Path] = {}
-        for path in sorted(Path(self.directory).iterdir()):
-            name = path.name if path.is_dir() else path.stem
-            found = _PARTITION.fullmatch(name)
-            if found is None or not (path.is_dir() or self._is_data(path)):
-                continue
-            number = int(found[1])
-            if number in places:
-                raise ValueError(f"{path} and {places[number]} are both partition {number}")
-            places[number] = path
-        return places
-
-    def _files(self, partition: int) -> Iterator[tuple[int, Path]]:
-        """The partition's files with the offsets they begin at.
+    def _segments(self, partition: int) -> Iterator[Segment]:
+        """The partition's files in order, with the offsets they begin at.
 
         Raises:
             ValueError: a file begins before the one in front of it ends.
@@ -125,12 +117,81 @@ class FileLog:
         if place is None:
             return
         end = 0
-        for path in [place] if place.is_file() else sorted(filter(self._is_data, place.iterdir())):
-            base = int(path.stem) if _BASE_OFFSET.fullmatch(path.stem) else end
-            if base < end:
-                raise ValueError(f"{path} begins before offset {end}, where the last one ends")
-            yield base, path
-            end = base + opened(path, self.format).rows
+        grows = FORMATS[self.format].grows
+        for path, status in self._listed(place):
+            known = facts(path, self.format, status)
+            name = os.path.basename(path)  # Names, by the thousand.
+            stem = name.rpartition(".")[0]
+            has_base = BASE_OFFSET.fullmatch(stem) is not None
+            start = int(stem) if has_base else end
+            if start < end:
+                raise LogChanged(f"{path} begins before offset {end}, where the last one ends")
+            yield Segment(
+                name, start, known.rows, known.size, known.digest, known.changed_ns, has_base, grows
+            )
+            end = start + known.rows
 
-    def _is_data(self, path: Path) -> bool:
-        return path.suffix in FORMATS[self.format].suffixes and path.name[0] not in "._"
+    def _listed(self, place: Path) -> Iterator[tuple[str, os.stat_result]]:
+        """The data files of a partition in order of name, as they are now."""
+        status = place.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            yield str(place), status
+            return
+        with os.scandir(place) as entries:
+            found = sorted((e.name, e) for e in entries if self._is_data(e.name))
+        for _, entry in found:
+            status = entry.stat()
+            if stat.S_ISREG(status.st_mode):
+                yield entry.path, status
+
+    def _is_data(self, name: str) -> bool:
+        return name.endswith(FORMATS[self.format].suffixes) and is_visible(name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSnapshot:
+    """`Snapshot` of a partition: its files as they were listed once.
+
+    Args:
+        place: the partition's folder or file; None: it has none.
+    """
+
+    log: FileLog
+    place: Path | None
+    segments: tuple[Segment, ...]
+
+    def end(self) -> int:
+        """See `Snapshot`."""
+        return self.segments[-1].start + self.segments[-1].rows if self.segments else 0
+
+    def mark(self, offset: int) -> str:
+        """See `Snapshot`."""
+        return make_mark(self.segments, offset)
+
+    def check(self, mark: str) -> None:
+        """See `Snapshot`."""
+        folder = self._folder()
+        check_mark(
+            mark, self.segments, folder, lambda name, size: digest_of(str(folder / name), size)
+        )
+
+    def read(self, begin: int, end: int) -> Iterator[Any]:
+        """See `Snapshot`."""
+        schema = self.log.schema()
+        for segment, path in zip(self.segments, self.paths(), strict=True):
+            first = max(begin - segment.start, 0)
+            last = min(end - segment.start, segment.rows)
+            if first < last:
+                for batch in opened(path, self.log.format).read(first, last, schema):
+                    yield conformed(batch, schema)
+
+    def paths(self) -> list[Path]:
+        """Where the files are, in order."""
+        folder = self._folder()
+        return [folder / segment.name for segment in self.segments]
+
+    def _folder(self) -> Path:
+        """Of the partition's files; where a partition is one file, the log's directory."""
+        if self.place is None or (self.segments and self.place.name == self.segments[0].name):
+            return Path(self.log.directory)
+        return self.place

@@ -5,8 +5,11 @@ What was learned of a file is kept, and learned further when the file has only g
 
 from __future__ import annotations
 
+import hashlib
+import os
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.sources.formats.arrow import ArrowFile, ArrowStream
@@ -22,10 +25,28 @@ FORMATS: dict[str, type[RowFile]] = {
     "csv": CsvFile,
 }
 REMEMBERED = 4_096
-"""Files; an index of one is a few hundred bytes."""
+"""Indexes of files; one is a few hundred bytes, a Parquet file's some kilobytes."""
+REMEMBERED_FACTS = 131_072
+"""Files whose rows are known; some 400 bytes each."""
+EDGE = 4_096
+"""Bytes at either end of a file that its digest covers."""
 
 _Stamp = tuple[int, int, int]
-_known: OrderedDict[tuple[str, Path], tuple[_Stamp, RowFile]] = OrderedDict()
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the offsets of a log depend on. `size`: the bytes that the rows take up."""
+
+    rows: int
+    size: int
+    digest: str
+    changed_ns: int
+
+
+_files: OrderedDict[_Key, tuple[_Stamp, RowFile]] = OrderedDict()
+_facts: OrderedDict[_Key, tuple[_Stamp, FileFacts]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -33,24 +54,77 @@ def opened(path: Path, format: str) -> RowFile:
     """A file as it is now.
 
     Raises:
-        FileNotFoundError: it is gone.
-        ValueError, OSError, pyarrow.ArrowException: it is not of this format, or damaged.
+        FileNotFoundError, PermissionError: it is gone, or not for us.
+        ValueError: it is not of this format, not whole, or damaged.
     """
-    status = path.stat()
-    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+    with _lock:
+        return _index(str(path), format, path.stat())
+
+
+def facts(path: str, format: str, status: os.stat_result) -> FileFacts:
+    """What there is to know of a file without reading it again.
+
+    Raises:
+        As `opened`.
+    """
     key = (format, path)
     with _lock:
-        earlier_stamp, earlier = _known.get(key, (None, None))
-        if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
-            has_grown = (
-                earlier_stamp is not None
-                and stamp[0] == earlier_stamp[0]
-                and stamp[1] >= earlier_stamp[1]
-            )
-            kind = FORMATS[format]
-            earlier = kind(path, status.st_size, earlier if has_grown else None)
-            _known[key] = (stamp, earlier)
-        _known.move_to_end(key)
-        while len(_known) > REMEMBERED:
-            _known.popitem(last=False)
-        return earlier
+        stamp, known = _facts.get(key, (None, None))
+        if known is None or stamp != _stamp(status):
+            _index(path, format, status)
+            known = _facts[key][1]
+        _facts.move_to_end(key)
+        return known
+
+
+def digest_of(path: str, size: int) -> str:
+    """A digest of the first bytes of a file: of their number, and of those at either end."""
+    with open(path, "rb", buffering=0) as file:  # Twice as fast, for 10,000 files.
+        edges = os.pread(file.fileno(), min(size, EDGE), 0)
+        if size > EDGE:
+            edges += os.pread(file.fileno(), EDGE, size - EDGE)
+    return hashlib.blake2b(b"%d:" % size + edges, digest_size=6).hexdigest()
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _index(path: str, format: str, status: os.stat_result) -> RowFile:
+    """The index of a file, from what is known where it still holds. Holds the lock."""
+    key, stamp = (format, path), _stamp(status)
+    earlier_stamp, earlier = _files.get(key, (None, None))
+    if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
+        has_grown = (
+            earlier is not None
+            and earlier_stamp is not None
+            and stamp[0] == earlier_stamp[0]
+            and stamp[1] >= earlier_stamp[1]
+            # Written over in place, it may be longer too.
+            and _digest_known(key) == digest_of(path, earlier.size)
+        )
+        try:
+            earlier = FORMATS[format](Path(path), status.st_size, earlier if has_grown else None)
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # It is gone, or not for us.
+            raise ValueError(
+                f"{path} is not a whole file of the format {format} ({error}): write files under "
+                "a name that begins with . or _, and rename them when they are whole"
+            ) from error
+        _files[key] = (stamp, earlier)
+    _files.move_to_end(key)
+    if key not in _facts or _facts[key][0] != stamp:
+        known = FileFacts(
+            earlier.rows, earlier.size, digest_of(path, earlier.size), status.st_ctime_ns
+        )
+        _facts[key] = (stamp, known)
+    while len(_files) > REMEMBERED:
+        _files.popitem(last=False)
+    while len(_facts) > REMEMBERED_FACTS:
+        _facts.popitem(last=False)
+    return earlier
+
+
+def _digest_known(key: _Key) -> str:
+    return _facts[key][1].digest if key in _facts else ""

@@ -13,9 +13,11 @@ class ArrowFile(RowFile):
     """Complete from the start. Memory-mapped: processes share its pages."""
 
     suffixes: ClassVar = (".arrow", ".feather")
+    grows: ClassVar = False
 
     def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
         self._path = path
+        self.size = size
         reader = self._open()
         self.schema = reader.schema
         self._starts = [0]
@@ -39,12 +41,14 @@ class ArrowStream(RowFile):
     """Batches one after the other; one that is not whole yet does not count."""
 
     suffixes: ClassVar = (".arrows",)
+    grows: ClassVar = True
 
     def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
         import pyarrow as pa
 
         self._path = path
         self.schema = None
+        self.size = 0
         self._starts, self._end = [0], 0
         self._places: list[int] = []
         if isinstance(earlier, ArrowStream):
@@ -67,7 +71,7 @@ class ArrowStream(RowFile):
                 else:
                     raise ValueError(f"{path}: a {message.type} in it, which cannot be told by row")
                 self._end = file.tell()
-        self.rows = self._starts[-1]
+        self.rows, self.size = self._starts[-1], self._end
 
     def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
         """See `RowFile`."""

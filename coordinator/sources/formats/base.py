@@ -20,7 +20,11 @@ class RowFile(ABC):
     """
 
     suffixes: ClassVar[tuple[str, ...]]
+    grows: ClassVar[bool]
+    """True if more may be appended to a file that was read."""
     rows: int
+    size: int
+    """The bytes that the rows take up; behind them may stand something that is not whole yet."""
     schema: Any
     """pyarrow.Schema; None if there are no rows to tell it by."""
 

@@ -14,11 +14,13 @@ class ParquetFile(RowFile):
     """Complete from the start; its footer says how many rows each row group has."""
 
     suffixes: ClassVar = (".parquet",)
+    grows: ClassVar = False
 
     def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
         import pyarrow.parquet as pq
 
         self._path = path
+        self.size = size
         with pq.ParquetFile(path) as file:
             self.schema = file.schema_arrow
             self._metadata = file.metadata

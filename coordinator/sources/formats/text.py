@@ -27,6 +27,7 @@ class TextFile(RowFile):
     """A file that may grow; a line without its line break does not count yet."""
 
     has_header: ClassVar = False
+    grows: ClassVar = True
 
     def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
         self._path = path
@@ -40,7 +41,7 @@ class TextFile(RowFile):
         with path.open("rb") as file:
             file.seek(self._end)
             self._count(file, size)
-        self.rows = max(self._lines - self.has_header, 0)
+        self.rows, self.size = max(self._lines - self.has_header, 0), self._end
         if self.schema is None and self.rows:
             self.schema = self._guess(self._bytes(0, min(self.rows, GUESSED_FROM)))
 
