@@ -56,7 +56,10 @@ class KafkaTopic:
         found = self._consumer().list_topics(self.kafka_topic, timeout=CALL_S)
         topic = found.topics[self.kafka_topic]
         if topic.error is not None:
-            raise LookupError(f"topic {self.kafka_topic}: {topic.error}")
+            raise LookupError(
+                f"Kafka has no topic {self.kafka_topic} at {self.brokers} ({topic.error.str()}): "
+                "create it, or correct the source's name"
+            )
         return sorted(topic.partitions)
 
     def begin_offset(self, partition: int) -> int:

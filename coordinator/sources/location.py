@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from coordinator.sources.base import Source
@@ -43,10 +45,25 @@ def open_source(location: str, topic: str | None = None) -> Source:
     if kind == "sql":
         from coordinator.sources.sql import SqlTable
 
-        spread = int(settings.pop("spread", 1))
-        unknown = settings.keys() - {"table", "key", "partition_by"}
+        takes = ("table", "key", "partition_by", "spread")
+        unknown = sorted(settings.keys() - set(takes))
         if unknown or "table" not in settings:
-            raise ValueError(f"{location}: it takes table, key, partition_by and spread behind #")
-        return SqlTable(place, spread=spread, name=topic, **settings)
-    kinds = ", ".join([*FORMATS, "kafka", "sql"])
-    raise ValueError(f"{location} begins with {kind!r}; there are {kinds}")
+            hint = f"; {unknown[0]} is unknown{nearest(unknown[0], takes)}" if unknown else ""
+            raise ValueError(
+                f"{location}: it takes table, key, partition_by and spread behind #{hint}"
+            )
+        spread = settings.pop("spread", "1")
+        if not spread.isdecimal() or int(spread) < 1:
+            raise ValueError(f"{location}: spread is {spread}; it is a whole number from 1 on")
+        return SqlTable(place, spread=int(spread), name=topic, **settings)
+    kinds = [*FORMATS, "kafka", "sql"]
+    raise ValueError(
+        f"{location} begins with {kind!r}; there are {', '.join(kinds)}{nearest(kind, kinds)}"
+    )
+
+
+def nearest(given: str, known: Collection[str]) -> str:
+    """The name that was probably meant, as the end of a message; empty if none is near."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""

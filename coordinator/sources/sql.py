@@ -52,8 +52,13 @@ class SqlTable:
             return list(range(self.spread))
         import sqlalchemy as sa
 
-        highest = self._one(sa.select(sa.func.max(self._table.c[self.partition_by])))
+        highest = self._one(sa.select(sa.func.max(self._column("partition_by", self.partition_by))))
         return list(range(0 if highest is None else highest + 1))
+
+    @property
+    def expected(self) -> str:
+        """Why there may be no partition: an empty table has them with `spread`, and not so."""
+        return f"the table {self.table} has no row to tell partitions by, as partition_by asks"
 
     def begin_offset(self, partition: int) -> int:
         """0: that a key is missing does not mean that a row is."""
@@ -98,15 +103,33 @@ class SqlTable:
 
     @property
     def _table(self) -> Any:
-        return _reflected(os.getpid(), self.url, self.table)
+        import sqlalchemy as sa
+
+        try:
+            return _reflected(os.getpid(), self.url, self.table)
+        except sa.exc.NoSuchTableError as error:
+            place = sa.make_url(self.url).render_as_string(hide_password=True)
+            raise LookupError(
+                f"there is no table {self.table} at {place}: create it, or correct table= in the "
+                "source"
+            ) from error
 
     @property
     def _key(self) -> Any:
-        return self._table.c[self.key]
+        return self._column("key", self.key)
+
+    def _column(self, setting: str, name: str) -> Any:
+        table = self._table
+        if name not in table.c:
+            raise LookupError(
+                f"the table {self.table} has no column {name}, which {setting} names; it has "
+                f"{', '.join(table.c.keys())}"
+            )
+        return table.c[name]
 
     def _is_in(self, partition: int) -> Any:
         if self.partition_by is not None:
-            return self._table.c[self.partition_by] == partition
+            return self._column("partition_by", self.partition_by) == partition
         return self._key % self.spread == partition
 
     def _one(self, query: Any) -> Any:

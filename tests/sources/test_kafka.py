@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from coordinator.sources import kafka, open_source
+from coordinator.sources import kafka, open_source, partitions_of
 
 MESSAGES = 300
 
@@ -49,6 +49,14 @@ def test_reading_goes_on_elsewhere_and_ends_at_the_end(brokers):
         values = [int(value) for batch in batches for value in batch["value"].to_pylist()]
         assert values == [2 * n + partition for n in range(begin, end)]
     assert list(source.read(0, 5, 5)) == []
+
+
+def test_a_topic_without_messages_is_there_and_one_that_is_not_is_refused_by_name(brokers):
+    source = open_source(f"kafka://{brokers}/flights")
+    quiet = partitions_of(source)[-1]
+    assert source.begin_offset(quiet) == source.end_offset(quiet) == 0
+    with pytest.raises(LookupError, match="Kafka has no topic flihgts at 127"):
+        partitions_of(open_source(f"kafka://{brokers}/flihgts"), allow_empty=True)
 
 
 def test_settings_of_librdkafka_are_taken_and_wrong_ones_refused(brokers):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from coordinator.sources import FileLog, open_source
@@ -37,12 +39,18 @@ def test_a_location_is_a_source(location, source):
     ("location", "words"),
     [
         ("parket:/logs", "there are arrow, segments, parquet, jsonl, csv, kafka, sql"),
+        ("parket:/logs", "; did you mean parquet?"),
+        ("Parquet:/logs", "; did you mean parquet?"),
+        ("file:///logs", "begins with 'file'; there are"),
         ("kafka://one:1", "kafka://BROKER:PORT"),
         ("sql:sqlite://#key=n", "takes table, key"),
         ("sql:sqlite://#table=t&kee=n", "takes table, key"),
+        ("sql:sqlite://#table=t&kee=n", "kee is unknown; did you mean key?"),
         ("sql:sqlite://#table=t&spread=0", "spread is 0"),
+        ("sql:sqlite://#table=t&spread=-2", "spread is -2; it is a whole number from 1 on"),
+        ("sql:sqlite://#table=t&spread=many", "spread is many"),
     ],
 )
 def test_what_is_no_location_is_refused(location, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=re.escape(words)):
         open_source(location)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from coordinator.sources import open_source
+from coordinator.sources import NothingFound, open_source, partitions_of
 
 KEYS = [n * 3 for n in range(1, 4_001)]  # With gaps, and more than one batch.
 
@@ -90,6 +90,29 @@ def test_a_table_without_rows_ends_where_it_begins(url):
     engine.dispose()
     assert open_source(f"sql:{url}#table=empty").end_offset(0) == 0
     assert open_source(f"sql:{url}#table=empty&partition_by=p").partitions() == []
+
+
+def test_an_empty_table_is_no_mistake_unless_partitions_are_told_by_its_rows(url):
+    test_a_table_without_rows_ends_where_it_begins(url)
+    assert partitions_of(open_source(f"sql:{url}#table=empty&spread=3")) == [0, 1, 2]
+    told_by_rows = open_source(f"sql:{url}#table=empty&partition_by=p")
+    with pytest.raises(NothingFound, match="no row to tell partitions by"):
+        partitions_of(told_by_rows)
+    assert partitions_of(told_by_rows, allow_empty=True) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("table=flihgts", "there is no table flihgts at sqlite://"),
+        ("table=flights&key=idd", "has no column idd, which key names; it has id, day"),
+        ("table=flights&partition_by=gate", "has no column gate, which partition_by names"),
+    ],
+)
+def test_a_table_or_column_that_is_not_there_is_refused_by_name(url, settings, words):
+    source = open_source(f"sql:{url}#{settings}")
+    with pytest.raises(LookupError, match=words):
+        _ = source.partitions(), source.end_offset(0)
 
 
 def test_columns_are_chosen_by_the_schema_given(url):
