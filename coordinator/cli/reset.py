@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.client.admin import GroupAdmin
+from coordinator.client.commit_metadata import of_reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,10 @@ def execute(
 ) -> None:
     """Commit the plan, if nothing has moved since it was made.
 
+    The offsets say that they were set: a query that goes on from its checkpoint must not take
+    them for those it began its last batch at. What readers had noted beside them, such as which
+    files they had read, goes.
+
     Raises:
         LookupError: the group has members, or an offset has moved.
     """
@@ -65,7 +70,8 @@ def execute(
             f"Assignments can only be reset if the group '{group}' is inactive, "
             f"but the current state is {state}."
         )
-    refused = admin.commit(group, new, expected={p: seen.get(p, -1) for p in new})
+    told = {p: of_reset(datetime.now(UTC)) for p in new}
+    refused = admin.commit(group, new, expected={p: seen.get(p, -1) for p in new}, metadata=told)
     if refused:
         raise LookupError(f"nothing was reset: {refused}")
 

@@ -10,8 +10,9 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.client.nodes import TIMEOUT_S, Nodes
-from coordinator.client.offsets import commit_topics
+from coordinator.client.offsets import OffsetAndMetadata, Offsets, commit_topics, fetched
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -76,6 +77,7 @@ class GroupAdmin(Nodes):
         *,
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
+        metadata: Mapping[TopicPartition, str] | None = None,
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none.
 
@@ -85,23 +87,19 @@ class GroupAdmin(Nodes):
             expected: offsets that must be the ones stored now; -1: none. Without them the group
                 must have no members.
             manifest: stored with the group; at most 64 KiB.
+            metadata: stored with the offsets, if the coordinator takes it; by default an id, so
+                that an offset that is set again is another one.
         Returns:
             The names of error codes by partition; empty if it is done.
         """
-        request = group_pb2.OffsetCommitRequest(
-            group_id=group_id,
-            generation_id=-1,
-            atomic=True,
-            manifest=manifest,
-            topics=commit_topics(offsets, expected or {}),
-        )
-        response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
-        return {
-            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
-            for t in response.topics
-            for p in t.partitions
-            if p.error_code != ErrorCode.NONE
+        told = {
+            key: OffsetAndMetadata(offset, metadata.get(key, "") if metadata else of_outsider())
+            for key, offset in offsets.items()
         }
+        refusals = self._commit(group_id, told, expected or {}, manifest)
+        if TOO_LARGE in refusals.values():  # The coordinator's limit is below what we tell.
+            refusals = self._commit(group_id, offsets, expected or {}, manifest)
+        return refusals
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -141,16 +139,12 @@ class GroupAdmin(Nodes):
         Raises:
             LookupError: the group is being loaded, or moves; try again.
         """
-        request = group_pb2.OffsetFetchRequest(group_id=group_id, require_stable=True)
-        response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
-        if response.error_code != ErrorCode.NONE:
-            raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")
-        offsets = {
-            TopicPartition(t.name, p.partition_index): p.committed_offset
-            for t in response.topics
-            for p in t.partitions
-        }
-        return offsets, response.manifest
+        response = self._fetched(group_id)
+        return {key: c.offset for key, c in fetched(response).items()}, response.manifest
+
+    def offsets_with_metadata(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As `offsets`, with the text that was committed beside each of them."""
+        return fetched(self._fetched(group_id))
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
         """Where the logs of a group's partitions end, as its members have told; {}: nobody has."""
@@ -222,6 +216,35 @@ class GroupAdmin(Nodes):
             yield rebalance
 
     # --- Inside ---
+
+    def _commit(
+        self,
+        group_id: str,
+        offsets: Offsets,
+        expected: Mapping[TopicPartition, int],
+        manifest: bytes,
+    ) -> dict[TopicPartition, str]:
+        request = group_pb2.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id=-1,
+            atomic=True,
+            manifest=manifest,
+            topics=commit_topics(offsets, expected),
+        )
+        response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
+        return {
+            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
+            for t in response.topics
+            for p in t.partitions
+            if p.error_code != ErrorCode.NONE
+        }
+
+    def _fetched(self, group_id: str) -> group_pb2.OffsetFetchResponse:
+        request = group_pb2.OffsetFetchRequest(group_id=group_id, require_stable=True)
+        response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
+        if response.error_code != ErrorCode.NONE:
+            raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")
+        return response
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
         return admin_pb2_grpc.GroupAdminStub(self.channel(self.coordinator_of(group_id)))

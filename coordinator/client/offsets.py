@@ -62,7 +62,7 @@ class Commit:
             )
 
 
-def partitions_of(offsets: Offsets) -> Offsets:
+def by_topic_partition(offsets: Offsets) -> Offsets:
     """The same, where plain tuples of topic and number may have been given."""
     return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
@@ -139,8 +139,8 @@ def fetch_topics(partitions: Iterable[TopicPartition]) -> list[pb.OffsetFetchReq
     ]
 
 
-def fetched(response: pb.OffsetFetchResponse) -> dict[TopicPartition, int]:
-    """Offsets by partition; -1: none.
+def fetched(response: pb.OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Commits by partition; offset -1: none.
 
     Raises:
         CoordinatorError: the request was refused.
@@ -148,7 +148,9 @@ def fetched(response: pb.OffsetFetchResponse) -> dict[TopicPartition, int]:
     if response.error_code != ErrorCode.NONE:
         raise CoordinatorError(response.error_message, ErrorCode.Name(response.error_code))
     return {
-        TopicPartition(t.name, p.partition_index): p.committed_offset
+        TopicPartition(t.name, p.partition_index): OffsetAndMetadata(
+            p.committed_offset, p.metadata, p.committed_leader_epoch
+        )
         for t in response.topics
         for p in t.partitions
     }

@@ -34,11 +34,12 @@ from coordinator.client.log_ends import LogEnds, report_log_ends
 from coordinator.client.machine import MemberConfig, MemberMachine, Next, Phase
 from coordinator.client.offsets import (
     Commit,
+    OffsetAndMetadata,
     Offsets,
+    by_topic_partition,
     commit_codes,
     fetch_topics,
     fetched,
-    partitions_of,
 )
 from coordinator.client.retry import BackOff, room_after_s
 from coordinator.dial import Credentials
@@ -305,7 +306,9 @@ class GroupMember:
             Unavailable: nobody answered for 30 s, with retries.
         """
         machine = self._machine
-        commit = Commit(partitions_of(offsets), expected or {}, atomic=atomic, manifest=manifest)
+        commit = Commit(
+            by_topic_partition(offsets), expected or {}, atomic=atomic, manifest=manifest
+        )
         done = self._own_loop().create_future()
         self._commits.add(done)
         phase = machine.phase
@@ -354,6 +357,13 @@ class GroupMember:
         Raises:
             Unavailable: nobody answered for 30 s, with retries.
         """
+        found = await self.committed_with_metadata(partitions)
+        return {key: commit.offset for key, commit in found.items()}
+
+    async def committed_with_metadata(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As `committed`, with the text that was committed beside each offset."""
         self._own_loop()
         topics = [] if partitions is None else fetch_topics(partitions)
         if partitions is not None and not topics:

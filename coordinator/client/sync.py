@@ -20,7 +20,7 @@ from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent
 from coordinator.client.holdings import Holding
 from coordinator.client.loop_thread import LoopThread
-from coordinator.client.offsets import Offsets
+from coordinator.client.offsets import OffsetAndMetadata, Offsets
 from coordinator.client.session import GroupMember
 
 T = TypeVar("T")
@@ -153,6 +153,12 @@ class BlockingMember:
     ) -> dict[TopicPartition, int]:
         """See `GroupMember.committed`."""
         return self._call(self._started.committed(partitions))
+
+    def committed_with_metadata(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See `GroupMember.committed_with_metadata`."""
+        return self._call(self._started.committed_with_metadata(partitions))
 
     @property
     def _started(self) -> GroupMember:

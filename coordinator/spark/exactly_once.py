@@ -132,6 +132,7 @@ class ExactlyOnceSink:
                 {**self._keys(batch, "end"), MANIFESTS: max(count, 0) + 1},
                 expected={**self._keys(batch, "stored"), MANIFESTS: count},
                 manifest=manifest.encode(),
+                metadata={key: c.metadata for key, c in batch.commits(self._topic).items()},
             )
             if not refusals:
                 self._newest = (manifest, max(count, 0) + 1)

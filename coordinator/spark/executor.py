@@ -28,7 +28,7 @@ from coordinator.client.errors import FatalError
 from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
 from coordinator.dial import Credentials
-from coordinator.sources.base import Source
+from coordinator.sources.base import Source, partitions_of
 
 LOGGER = logging.getLogger(__name__)
 FENCED = "FENCED_INSTANCE_ID"
@@ -144,7 +144,8 @@ def run_slot(
     Args:
         settings: for `BlockingMember`. consume_settings: for `client.consume`.
     """
-    topics = {source.topic: len(source.partitions())}
+    allow_empty = consume_settings.get("allow_empty", False)
+    topics = {source.topic: len(partitions_of(source, allow_empty=allow_empty))}
     settings = {"log_ends": ends_of(source), **settings}
     while True:
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import json
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -12,12 +11,17 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.client.commit_metadata import parsed
 from coordinator.client.log_ends import ends_of
+from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.dial import Credentials
 from coordinator.sources import Source, open_source
+from coordinator.sources.base import LogChanged, Snapshot, partitions_of
+from coordinator.sources.location import nearest
+from coordinator.spark.option_values import EARLIEST, LATEST, starting_offsets, truth, whole_number
 from coordinator.spark.ranges import NOTHING_STORED, Range
 
-EARLIEST, LATEST = "earliest", "latest"
+LOGGER = logging.getLogger(__name__)
 _NAMES = {
     name.lower(): name
     for name in (
@@ -29,6 +33,7 @@ _NAMES = {
         "maxRowsPerBatch",
         "startingOffsets",
         "failOnDataLoss",
+        "allowEmpty",
         "sessionTimeoutMs",
         "rebalanceTimeoutMs",
         "maxPollIntervalMs",
@@ -54,8 +59,10 @@ class StreamOptions:
     static member's id, so that a query that is restarted takes its place back without a
     rebalance. maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest
     or a JSON object of offsets by partition, where the group has stored none. failOnDataLoss:
-    when rows between the stored offset and the first one there are gone, or the log ends
-    before the stored offset; else the query goes on with what is there.
+    when rows between the stored offset and the first one there are gone, the log ends before
+    the stored offset, or a file that was read has shrunk or is gone; else the query warns and
+    goes on with what is there. A file that came in front of what was read, or was written over,
+    fails it always. allowEmpty: a source without any partition is no mistake.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberConfig`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
     `Credentials`; files as the driver sees them; without them, what its environment says.
@@ -68,6 +75,7 @@ class StreamOptions:
     max_rows_per_batch: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
     fail_on_data_loss: bool = True
+    allow_empty: bool = False
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     max_poll_interval_ms: int = 300_000
@@ -81,29 +89,29 @@ class StreamOptions:
             ValueError: an option is missing, unknown, or cannot be read.
         """
         given = {name.lower(): value for name, value in options.items()}
-        for name in given:
+        for name, value in given.items():
             if name not in _NAMES:
-                close = difflib.get_close_matches(name, _NAMES, n=1)
-                hint = f"; did you mean {_NAMES[close[0]]}?" if close else ""
-                raise ValueError(f"there is no option {name}{hint}")
+                raise ValueError(
+                    f"there is no option {name}{nearest(name, _NAMES.values())}; the options are "
+                    f"{', '.join(_NAMES.values())}"
+                )
+            if not value.strip():
+                raise ValueError(f"the option {_NAMES[name]} is empty")
         for name in ("coordinator", "group", "source"):
-            if not given.get(name):
+            if name not in given:
                 raise ValueError(f"the option {name} is missing")
-        rows = given.get("maxrowsperbatch")
-        starting = given.get("startingoffsets", EARLIEST)
         return cls(
             coordinator=given["coordinator"],
             group=given["group"],
             source=open_source(given["source"], given.get("topic")),
             instance=given.get("instance"),
-            max_rows_per_batch=None if rows is None else int(rows),
-            starting_offsets=starting
-            if starting in (EARLIEST, LATEST)
-            else {int(p): int(offset) for p, offset in json.loads(starting).items()},
-            fail_on_data_loss=given.get("failondataloss", "true").lower() == "true",
-            session_timeout_ms=int(given.get("sessiontimeoutms", 45_000)),
-            rebalance_timeout_ms=int(given.get("rebalancetimeoutms", 60_000)),
-            max_poll_interval_ms=int(given.get("maxpollintervalms", 300_000)),
+            max_rows_per_batch=whole_number(given, "maxRowsPerBatch", None, most=2**63 - 1),
+            starting_offsets=starting_offsets(given.get("startingoffsets", EARLIEST)),
+            fail_on_data_loss=truth(given, "failOnDataLoss", default=True),
+            allow_empty=truth(given, "allowEmpty", default=False),
+            session_timeout_ms=whole_number(given, "sessionTimeoutMs", 45_000),
+            rebalance_timeout_ms=whole_number(given, "rebalanceTimeoutMs", 60_000),
+            max_poll_interval_ms=whole_number(given, "maxPollIntervalMs", 300_000),
             credentials=_credentials(given),
         )
 
@@ -125,11 +133,59 @@ class StreamOptions:
             "heartbeat_interval_ms": max(100, self.session_timeout_ms // 15),
         }
 
-    def stored_offsets(self) -> dict[int, int]:
-        """The group's, for one who is no member."""
+    def partitions(self) -> list[int]:
+        """The source's.
+
+        Raises:
+            NothingFound: there is none, and allowEmpty is not set.
+            ValueError: startingOffsets names one that is not there.
+        """
+        found = partitions_of(self.source, allow_empty=self.allow_empty)
+        if not isinstance(self.starting_offsets, str) and found:
+            unknown = sorted(set(self.starting_offsets) - set(found))
+            if unknown:
+                raise ValueError(
+                    f"startingOffsets names partition {unknown[0]}, and {self.source.topic} has "
+                    f"those from 0 to {found[-1]}"
+                )
+        return found
+
+    def stored_commits(self) -> dict[int, OffsetAndMetadata]:
+        """The group's offsets, for one who is no member."""
         with GroupAdmin(self.coordinator, credentials=self.credentials) as admin:
-            offsets = admin.offsets(self.group)
-        return {p.partition: o for p, o in offsets.items() if p.topic == self.source.topic}
+            commits = admin.offsets_with_metadata(self.group)
+        return {p.partition: c for p, c in commits.items() if p.topic == self.source.topic}
+
+    def begin(
+        self, partition: int, commit: OffsetAndMetadata, snapshot: Snapshot
+    ) -> tuple[Range, str]:
+        """Where to begin in a partition, and the mark of what is in front of that.
+
+        Args:
+            commit: what the group has stored.
+        Raises:
+            LogChanged: what was read is not there any more as it was.
+            DataLost: see `position`.
+        """
+        mark = parsed(commit.metadata).mark
+        is_same = self.check(snapshot, mark)
+        position = self.position(partition, {partition: commit.offset})
+        return position, mark if mark and is_same else snapshot.mark(position.begin)
+
+    def check(self, snapshot: Snapshot, mark: str) -> bool:
+        """Compare what is there with what was read; False if rows are gone, and may be.
+
+        Raises:
+            LogChanged: rows are gone, or offsets would mean other rows.
+        """
+        try:
+            snapshot.check(mark)
+        except LogChanged as error:
+            if self.fail_on_data_loss or not error.rows_are_gone:
+                raise
+            LOGGER.warning("%s (failOnDataLoss=false goes on with what is there)", error)
+            return False
+        return True
 
     def position(self, partition: int, stored: Mapping[int, int]) -> Range:
         """Where to begin in a partition; `end` is the same.
@@ -160,7 +216,7 @@ def _credentials(given: Mapping[str, str]) -> Credentials:
     told = Credentials.from_environment()
     return replace(
         told,
-        tls=given.get("tls", str(told.tls)).lower() == "true",
+        tls=truth(given, "tls", default=told.tls),
         ca_file=given.get("tlsca", told.ca_file),
         cert_file=given.get("tlscert", told.cert_file),
         key_file=given.get("tlskey", told.key_file),

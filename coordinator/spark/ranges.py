@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.commit_metadata import of_reader
+from coordinator.client.offsets import OffsetAndMetadata
 
 NOTHING_STORED = -1
 MANIFESTS = TopicPartition("__manifests", 0)
@@ -32,26 +34,54 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class BatchRanges:
-    """One micro-batch; `number` counts those that had rows."""
+    """One micro-batch; `number` counts those that had rows.
+
+    id: of the commit that stores it, whoever makes it. marks: what is in front of the ends, as
+    `sources.base.Snapshot` has it. stored: fingerprints of the metadata that stood beside the
+    offsets `Range.stored`. Checkpoints of versions before these have none of them.
+    """
 
     number: int
     ranges: Mapping[int, Range]
+    id: str = ""
+    marks: Mapping[int, str] = field(default_factory=dict)
+    stored: Mapping[int, str] = field(default_factory=dict)
 
     def to_offset(self) -> dict[str, Any]:  # Any: what Spark takes for an offset.
-        """As Spark keeps it."""
+        """As Spark keeps it. Versions before leave out what they do not know."""
         return {
             "number": self.number,
             "ranges": {
                 str(partition): {"begin": r.begin, "end": r.end, "stored": r.stored}
                 for partition, r in sorted(self.ranges.items())
             },
+            "id": self.id,
+            "marks": {str(partition): mark for partition, mark in sorted(self.marks.items())},
+            "stored": {str(partition): it for partition, it in sorted(self.stored.items())},
         }
+
+    def commits(self, topic: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group is to store when the batch is done."""
+        return {
+            TopicPartition(topic, p): OffsetAndMetadata(r.end, self.metadata(p))
+            for p, r in self.ranges.items()
+        }
+
+    def metadata(self, partition: int) -> str:
+        """What is stored beside the offset at the end of a partition's range."""
+        return of_reader(self.marks.get(partition, ""), self.id) if self.id else ""
 
     @classmethod
     def from_offset(cls, offset: Mapping[str, Any]) -> BatchRanges:
         """What `to_offset` made."""
         ranges = {int(partition): Range(**r) for partition, r in offset["ranges"].items()}
-        return cls(offset["number"], ranges)
+        return cls(
+            offset["number"],
+            ranges,
+            offset.get("id", ""),
+            {int(partition): mark for partition, mark in offset.get("marks", {}).items()},
+            {int(partition): it for partition, it in offset.get("stored", {}).items()},
+        )
 
 
 NO_BATCH = BatchRanges(0, {})

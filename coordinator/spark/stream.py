@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -38,11 +38,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.commit_metadata import commit_told, fingerprint, new_id, parsed
 from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember
 from coordinator.client.events import Assigned, handed_out_or_lost
 from coordinator.client.holdings import Holding
+from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.sync import BlockingMember
-from coordinator.sources import Source
+from coordinator.sources.base import Snapshot, snapshot_of
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import (
     MANIFESTS,
@@ -54,6 +56,7 @@ from coordinator.spark.ranges import (
 )
 
 LOGGER = logging.getLogger(__name__)
+NOTHING = OffsetAndMetadata(NOTHING_STORED)
 JOIN_PATIENCE_S = 120.0
 """How long a batch waits for the group."""
 LOOK_S = 0.05
@@ -67,7 +70,9 @@ class ConsumerGroupSource(DataSource):
         return "consumer_group"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(StreamOptions.parse(self.options).source.schema())
+        options = StreamOptions.parse(self.options)
+        options.partitions()
+        return from_arrow_schema(options.source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
         return GroupStreamReader(self._options(schema))
@@ -84,11 +89,11 @@ class ConsumerGroupSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """What one task reads. `mark`: what stands in front of the end, as the driver saw it."""
 
-    def __init__(self, partition: int, begin: int, end: int) -> None:
+    def __init__(self, partition: int, begin: int, end: int, mark: str = "") -> None:
         super().__init__((partition, begin, end))
-        self.partition, self.begin, self.end = partition, begin, end
+        self.partition, self.begin, self.end, self.mark = partition, begin, end, mark
 
 
 class GroupReader(DataSourceReader):
@@ -98,13 +103,26 @@ class GroupReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[RangePartition]:
-        options, source = self._options, self._options.source
-        stored = options.stored_offsets()
-        begins = {p: options.position(p, stored).begin for p in source.partitions()}
-        return [RangePartition(p, b, source.end_offset(p)) for p, b in begins.items()]
+        options = self._options
+        stored = options.stored_commits()
+        ranges = []
+        for number in options.partitions():
+            snapshot = snapshot_of(options.source, number)
+            position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
+            end = snapshot.end()
+            ranges.append(RangePartition(number, position.begin, end, snapshot.mark(end)))
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(self._options.source, partition)
+        return _read(self._options, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The batch that was planned last in this process, and the holdings that it counts for."""
+
+    id: str | None = None
+    held: Mapping[TopicPartition, Holding] = field(default_factory=dict)
 
 
 class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -114,14 +132,16 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._member: BlockingMember | None = None
         self._positions: dict[int, Range] = {}
-        # The number of the batch that was planned last, and what it was planned for.
-        self._planned: tuple[int, dict[TopicPartition, Holding]] = (0, {})
+        # Of each position: what stands in front of it, and what the group has beside its offset.
+        self._marks: dict[int, str] = {}
+        self._stored: dict[int, str] = {}
+        self._planned = _Planned()
         self._finished = 0
         self._knows_its_own = False
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
     def __getstate__(self) -> dict[str, Any]:  # Any: whatever a task needs of it.
-        return {**self.__dict__, "_member": None, "_planned": (0, {})}
+        return {**self.__dict__, "_member": None, "_planned": _Planned()}
 
     # --- What Spark asks, in the source process ---
 
@@ -134,31 +154,49 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         source = self._options.source
-        self._until = {p: source.end_offset(p) for p in source.partitions()}
+        self._until = {p: source.end_offset(p) for p in self._options.partitions()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # The batch that ends at `start` is done; the last one is never told otherwise.
         self._finish(start)
-        held = self._held()
+        member = self._joined()
+        held = _held(member)
+        self._begin_new(member, held)
         owned = sorted(p.partition for p in held)
-        source = self._options.source
+        snapshots = {p: self._snapshot(p) for p in owned}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ends = {p: self._until[p] if self._until else source.end_offset(p) for p in owned}
+        ends = {p: self._until[p] if self._until else snapshots[p].end() for p in owned}
         ranges = plan({p: self._positions[p] for p in owned}, ends, most)
         if not ranges:
             return start
-        number, keys = start["number"] + 1, map(self._options.key, ranges)
-        self._planned = number, {p: held[p] for p in keys}
-        return BatchRanges(number, ranges).to_offset()
+        batch = BatchRanges(
+            start["number"] + 1,
+            ranges,
+            new_id(),
+            {p: snapshots[p].mark(r.end) for p, r in ranges.items()},
+            {p: self._stored[p] for p in ranges},
+        )
+        self._planned = _Planned(batch.id, {p: held[p] for p in map(self._options.key, ranges)})
+        return batch.to_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         if start == end:
             return []
-        ranges = BatchRanges.from_offset(end).ranges
-        return [RangePartition(p, r.begin, r.end) for p, r in ranges.items()]
+        batch = BatchRanges.from_offset(end)
+        found = [
+            RangePartition(p, r.begin, r.end, batch.marks.get(p, ""))
+            for p, r in batch.ranges.items()
+        ]
+        if batch.id != self._planned.id:
+            # From a checkpoint: look here, where a refusal is the query's and not a task's.
+            for partition in found:
+                self._options.check(
+                    snapshot_of(self._options.source, partition.partition), partition.mark
+                )
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(self._options.source, partition)
+        return _read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._finish(end)
@@ -181,82 +219,197 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = BatchRanges.from_offset(offset)
         if batch.number <= self._finished or not batch.ranges:
             return
-        member, held = self._planned_for(batch)
+        planned = self._planned_for(batch)
+        if planned is None:
+            self._finish_from_before(batch)
+        else:
+            self._store(batch, *planned, is_from_before=False)
+        self._finished = batch.number
+
+    def _planned_for(
+        self, batch: BatchRanges
+    ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]] | None:
+        """The member, and the holdings that a batch was planned for; None: it is a checkpoint's.
+
+        The member is not polled before its batch is stored, for that would give back what is
+        being revoked. As long as a holding lasts the member has not left the group, so nobody can
+        have reset its offset.
+        """
+        if self._member is not None and self._planned.id == batch.id:
+            return self._member, self._planned.held
+        return None
+
+    def _finish_from_before(self, batch: BatchRanges) -> None:
+        """After a restart a batch counts for what the member has been given now.
+
+        Where it begins next is looked up afterwards: what was read counts, whatever has become of
+        the files since.
+        """
+        member = self._joined()
+        held = _held(member)
+        found = self._found(member, batch)
+        if all(found[self._options.key(p)].offset == NOTHING_STORED for p in batch.ranges):
+            LOGGER.warning(
+                "batch %d of the checkpoint is stored as the first of group %s; if the offsets of "
+                "the group were deleted to read everything again, use a new checkpointLocation",
+                batch.number,
+                self._options.group,
+            )
+        if self._set_by_others(batch, found):
+            self._positions.clear()
+            self._finish_what_is_left(batch, member, held, found)
+        else:
+            self._store(batch, member, held, is_from_before=True)
+
+    def _store(
+        self,
+        batch: BatchRanges,
+        member: BlockingMember,
+        held: Mapping[TopicPartition, Holding],
+        *,
+        is_from_before: bool,
+    ) -> None:
         key = self._options.key
-        ends = {key(p): r.end for p, r in batch.ranges.items()}
-        expected = {key(p): r.stored for p, r in batch.ranges.items()}
         try:
-            member.commit(ends, expected=expected, atomic=True, holdings=held.values())
+            commit_told(
+                member,
+                batch.commits(self._options.source.topic),
+                expected={key(p): r.stored for p, r in batch.ranges.items()},
+                atomic=True,
+                holdings=held.values(),
+            )
         except OffsetMismatch as error:
-            if all(error.found.get(p) == end for p, end in ends.items()):
-                self._go_on_behind(batch)  # An exactly-once sink has stored it before us.
-            else:
+            if any(error.found.get(key(p)) != r.end for p, r in batch.ranges.items()):
                 self._positions.clear()
-                self._finish_what_is_left(member, batch, error.found, held)
+                self._finish_what_is_left(batch, member, held, self._found(member, batch))
+            elif is_from_before:
+                self._positions.clear()  # Stored, and by whom is not known: look again.
+            else:
+                self._go_on_behind(batch)  # An exactly-once sink has stored it before us.
         except StaleMember as error:
             LOGGER.warning("batch %d outlived its partitions: %s", batch.number, error)
             self._positions.clear()
-            self._finish_what_is_left(member, batch, member.committed(ends), held)
+            self._finish_what_is_left(batch, member, held, self._found(member, batch))
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
             self._positions.clear()
         else:
             self._go_on_behind(batch)
-        self._finished = batch.number
-
-    def _planned_for(
-        self, batch: BatchRanges
-    ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]]:
-        """The member, and the holdings that a batch counts for.
-
-        The member is not polled before its batch is stored, for that would give back what is
-        being revoked. After a restart the batch counts for what the member has been given now.
-        """
-        number, held = self._planned
-        if self._member is not None and number == batch.number:
-            return self._member, held
-        return self._joined(), self._held()
 
     def _go_on_behind(self, batch: BatchRanges) -> None:
         for partition, r in batch.ranges.items():
             self._positions[partition] = Range(r.end, r.end, r.end)
+            self._marks[partition] = batch.marks.get(partition, "")
+            self._stored[partition] = fingerprint(batch.metadata(partition))
+
+    def _found(
+        self, member: BlockingMember, batch: BatchRanges
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has of the batch's partitions now, and of `MANIFESTS`."""
+        keys = [self._options.key(p) for p in batch.ranges]
+        return member.committed_with_metadata([*keys, MANIFESTS])
+
+    def _set_by_others(
+        self, batch: BatchRanges, found: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The batch's partitions whose offsets were set after it was planned.
+
+        The offset alone does not tell: `reset-offsets` may go back to just where the batch began,
+        and storing its end would undo that.
+        """
+        since = {}
+        for number, r in batch.ranges.items():
+            partition = self._options.key(number)
+            commit = found[partition]
+            is_reset = bool(parsed(commit.metadata).reset)
+            if commit.offset != r.stored:
+                is_other = is_reset and commit.offset != r.end
+            else:
+                noted = batch.stored.get(number)
+                is_other = (
+                    is_reset  # A checkpoint from before this was noted.
+                    if noted is None
+                    else bool(commit.metadata) and fingerprint(commit.metadata) != noted
+                )
+            if is_other:
+                since[partition] = commit
+        return since
+
+    def _told_of_reset(
+        self, batch: BatchRanges, by_others: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> str:
+        offsets = {f"{p.topic}-{p.partition}": c.offset for p, c in by_others.items()}
+        when = max(parsed(c.metadata).reset for c in by_others.values())
+        how = f"by reset-offsets at {when}" if when else "by somebody else"
+        return (
+            f"the offsets of group {self._options.group} were set {how}, after batch "
+            f"{batch.number} of this query's checkpoint was planned: the query goes on at "
+            f"{offsets}, and the batch does not count as read; rows that come again are written "
+            "again, so clear results that must not hold them twice"
+        )
 
     def _finish_what_is_left(
         self,
-        member: BlockingMember,
         batch: BatchRanges,
-        found: Mapping[TopicPartition, int],
+        member: BlockingMember,
         held: Mapping[TopicPartition, Holding],
+        found: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        """Somebody else has done some of the batch's partitions, or has them now."""
-        by_others = {p: o for p, o in found.items() if o != batch.ranges[p.partition].stored}
-        if by_others:
-            LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, by_others)
-        if member.committed([MANIFESTS])[MANIFESTS] != NOTHING_STORED:
+        """Somebody else has done or set some of the batch's partitions, or has them now."""
+        commits = batch.commits(self._options.source.topic)
+        expected = {p: batch.ranges[p.partition].stored for p in commits}
+        set_since = self._set_by_others(batch, found)
+        if set_since:
+            LOGGER.warning("%s", self._told_of_reset(batch, set_since))
+        moved = {p: found[p].offset for p in commits if found[p].offset != expected[p]}
+        done = {p: offset for p, offset in moved.items() if p not in set_since}
+        if done:
+            LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, done)
+        if found[MANIFESTS].offset != NOTHING_STORED:
             return
         mine = {p: holding for p, holding in held.items() if member.holds(holding)}
-        left = [p for p in found if p not in by_others and p in mine]
+        left = {p for p in commits if p in mine and p not in set_since and p not in moved}
         if not left:
             return
-        ends = {p: batch.ranges[p.partition].end for p in left}
-        expected = {p: batch.ranges[p.partition].stored for p in left}
         try:
-            member.commit(ends, expected=expected, holdings=mine.values())
+            commit_told(
+                member,
+                {p: commits[p] for p in left},
+                expected={p: expected[p] for p in left},
+                holdings=mine.values(),
+            )
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
 
-    def _held(self) -> dict[TopicPartition, Holding]:
-        """The partitions this query has now, each with its position."""
-        member = self._joined()
-        held = {p: member.holding(p) for p in member.assignment}
+    def _begin_new(self, member: BlockingMember, held: Mapping[TopicPartition, Holding]) -> None:
+        """Give each partition held its position, where it has none yet.
+
+        Raises:
+            LogChanged, DataLost: what the group has read of one is not there any more.
+        """
         owned = {p.partition for p in held}
         self._positions = {p: r for p, r in self._positions.items() if p in owned}
         new = [p for p in held if p.partition not in self._positions]
-        if new:
-            stored = {p.partition: offset for p, offset in member.committed(new).items()}
-            for p in new:
-                self._positions[p.partition] = self._options.position(p.partition, stored)
-        return held
+        if not new:
+            return
+        for key, commit in member.committed_with_metadata(new).items():
+            p = key.partition
+            snapshot = snapshot_of(self._options.source, p)
+            self._positions[p], self._marks[p] = self._options.begin(p, commit, snapshot)
+            self._stored[p] = fingerprint(commit.metadata)
+
+    def _snapshot(self, partition: int) -> Snapshot:
+        """An owned partition as it is now.
+
+        Raises:
+            LogChanged: what was read of it is not there any more.
+        """
+        snapshot = snapshot_of(self._options.source, partition)
+        if not self._options.check(snapshot, self._marks[partition]):
+            stored = OffsetAndMetadata(self._positions[partition].stored)
+            begun = self._options.begin(partition, stored, snapshot)
+            self._positions[partition], self._marks[partition] = begun
+        return snapshot
 
     def _joined(self) -> BlockingMember:
         """The member, which has its place in the group.
@@ -285,7 +438,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         member = BlockingMember(
             options.coordinator.split(","),
             options.group,
-            {options.source.topic: len(options.source.partitions())},
+            {options.source.topic: len(options.partitions())},
             **options.member_settings(),
         )
         member.start()
@@ -300,6 +453,13 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sys.exit(0)
 
 
-def _read(source: Source, partition: InputPartition) -> Iterator[Any]:
+def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
+    """The partitions that the query has now, as they were handed out."""
+    return {p: member.holding(p) for p in member.assignment}
+
+
+def _read(options: StreamOptions, partition: InputPartition) -> Iterator[Any]:
     assert isinstance(partition, RangePartition)
-    return iter(source.read(partition.partition, partition.begin, partition.end))
+    snapshot = snapshot_of(options.source, partition.partition)
+    options.check(snapshot, partition.mark)
+    return iter(snapshot.read(partition.begin, partition.end))

@@ -65,14 +65,57 @@ def test_options_are_parsed_whatever_their_case():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({**GIVEN, "groop": "g"}, "did you mean group"),
+        ({**GIVEN, "groop": "g"}, r"did you mean group\?; the options are coordinator, group, "),
+        ({**GIVEN, "maxrowperbatch": "9"}, "did you mean maxRowsPerBatch"),
+        ({**GIVEN, "path": "/logs"}, "there is no option path"),
         ({"coordinator": "one:7400", "source": "/logs"}, "the option group is missing"),
-        ({**GIVEN, "maxRowsPerBatch": "many"}, "many"),
+        ({**GIVEN, "group": " "}, "the option group is empty"),
+        ({**GIVEN, "instance": ""}, "the option instance is empty"),
+        ({**GIVEN, "topic": ""}, "the option topic is empty"),
+        ({**GIVEN, "source": "parket:/logs"}, "did you mean parquet"),
+        ({**GIVEN, "failOnDataLoss": "maybe"}, "failOnDataLoss=maybe: expected is true or false"),
+        ({**GIVEN, "failOnDataLoss": "flase"}, "did you mean false"),
+        ({**GIVEN, "allowEmpty": "1"}, "allowEmpty=1: expected is true or false"),
+        ({**GIVEN, "tls": "yes"}, "tls=yes: expected is true or false"),
+        ({**GIVEN, "startingOffsets": "newest"}, "startingOffsets=newest: expected is earliest, "),
+        ({**GIVEN, "startingOffsets": "lastest"}, "did you mean latest"),
+        ({**GIVEN, "startingOffsets": "{}"}, "a JSON object of offsets by partition"),
+        ({**GIVEN, "startingOffsets": "[1]"}, "a JSON object of offsets by partition"),
+        ({**GIVEN, "startingOffsets": '{"0": -1}'}, "a JSON object of offsets by partition"),
+        ({**GIVEN, "startingOffsets": '{"0": "1"}'}, "a JSON object of offsets by partition"),
+        ({**GIVEN, "startingOffsets": '{"0": true}'}, "a JSON object of offsets by partition"),
+        ({**GIVEN, "startingOffsets": '{"t": {"0": 1}}'}, "such as .*0.*: 120"),
+        ({**GIVEN, "startingOffsets": "[" * 100_000}, "a JSON object of offsets by partition"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as caught:
         StreamOptions.parse(options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["maxRowsPerBatch", "sessionTimeoutMs", "rebalanceTimeoutMs", "maxPollIntervalMs"]
+)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "1e3", "1_000", "", "9" * 30])
+def test_numbers_that_cannot_be_are_refused_with_those_that_can(name, value):
+    with pytest.raises(ValueError, match=f"{name}.*(whole number from 1 to [0-9]+|is empty)"):
+        StreamOptions.parse({**GIVEN, name: value})
+
+
+def test_words_are_taken_in_any_case():
+    options = StreamOptions.parse(
+        {**GIVEN, "startingOffsets": "LATEST", "failOnDataLoss": "False", "allowEmpty": "TRUE"}
+    )
+    assert (options.starting_offsets, options.fail_on_data_loss) == ("latest", False)
+    assert options.allow_empty
+
+
+def test_a_version_before_marks_reads_a_checkpoint_of_now_and_the_other_way_round():
+    batch = BatchRanges(3, {1: Range(5, 9, 5)}, "id", {1: "mark"}, {1: "stored"})
+    assert BatchRanges.from_offset(batch.to_offset()) == batch
+    of_then = {key: batch.to_offset()[key] for key in ("number", "ranges")}
+    assert BatchRanges.from_offset(of_then) == BatchRanges(3, {1: Range(5, 9, 5)})
 
 
 class Log:

@@ -7,7 +7,7 @@ import argparse
 from coordinator.client import BlockingMember
 from coordinator.client.consume import consume
 from coordinator.client.log_ends import ends_of
-from coordinator.sources import FileLog
+from coordinator.sources import FileLog, partitions_of
 from flights.counting import Counting
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     with BlockingMember(
         options.bootstrap,
         options.group,
-        {options.topic: len(source.partitions())},
+        {options.topic: len(partitions_of(source))},
         assignors=("cooperative-sticky",),
         client_id=options.client_id,
         log_ends=ends_of(source),

@@ -1,0 +1,111 @@
+"""The text that our commits carry beside an offset.
+
+    {"log": "…", "id": "5f3c0a9be210"}                       a reader's: what stands in front
+    {"reset": "2026-11-21T09:30:00+00:00", "id": "…"}        an operator's: `reset-offsets`
+
+`log` is the mark of `coordinator.sources.base.Snapshot`. `id` is new with each commit, so that
+an offset that was left and set again is not taken for the one that was there before. Whoever
+commits otherwise, or did so before there was metadata, leaves it empty: nothing is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CommitFailed
+from coordinator.client.holdings import Holding
+from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.sync import BlockingMember
+
+LOGGER = logging.getLogger(__name__)
+TOO_LARGE = "OFFSET_METADATA_TOO_LARGE"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """What a commit said. `reset`: when an operator set the offset; empty: a reader did."""
+
+    mark: str = ""
+    reset: str = ""
+
+
+def of_reader(mark: str, id: str | None = None) -> str:
+    """The metadata of a commit by one who has read up to the offset; at most 4,000 characters.
+
+    Args:
+        id: the same for attempts at one commit by several processes; None: a new one.
+    """
+    return _told({"log": mark} if mark else {}, id or new_id())
+
+
+def of_reset(when: datetime) -> str:
+    """The metadata of an offset that an operator sets."""
+    return _told({"reset": when.isoformat(timespec="seconds")}, new_id())
+
+
+def of_outsider() -> str:
+    """The metadata of an offset that somebody else sets, by a script."""
+    return _told({}, new_id())
+
+
+def new_id() -> str:
+    """Of a commit, and of no other."""
+    return uuid.uuid4().hex[:12]
+
+
+def parsed(metadata: str) -> CommitMetadata:
+    """What a commit said; nothing, if its metadata is somebody else's."""
+    try:
+        content = json.loads(metadata) if metadata else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        return CommitMetadata()
+    mark, reset = content.get("log"), content.get("reset")
+    return CommitMetadata(
+        mark if isinstance(mark, str) else "", reset if isinstance(reset, str) else ""
+    )
+
+
+def fingerprint(metadata: str) -> str:
+    """Short enough for a checkpoint: the same for the same commit, and no other."""
+    return hashlib.blake2b(metadata.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def commit_told(
+    member: BlockingMember,
+    commits: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    expected: Mapping[TopicPartition, int],
+    atomic: bool = False,
+    holdings: Collection[Holding] | None = None,
+) -> None:
+    """Commit with metadata, and without where the coordinator takes none of that size.
+
+    Args:
+        holdings: see `GroupMember.commit`; both attempts count for the same.
+    Raises:
+        As `GroupMember.commit`.
+    """
+    try:
+        member.commit(commits, expected=expected, atomic=atomic, holdings=holdings)
+    except CommitFailed as error:
+        if error.code != TOO_LARGE:
+            raise
+        LOGGER.warning(
+            "offsets are committed without what was read: raise offset_metadata_max_bytes to "
+            "4096, so that files that change are noticed after a restart"
+        )
+        offsets = {key: commit.offset for key, commit in commits.items()}
+        member.commit(offsets, expected=expected, atomic=atomic, holdings=holdings)
+
+
+def _told(content: dict[str, str], id: str) -> str:
+    return json.dumps({**content, "id": id}, separators=(",", ":"))
