@@ -29,6 +29,7 @@ from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
 from coordinator.dial import Credentials
 from coordinator.sources.base import Source, partitions_of
+from coordinator.spark.refusals import told_plainly
 
 LOGGER = logging.getLogger(__name__)
 FENCED = "FENCED_INSTANCE_ID"
@@ -68,8 +69,8 @@ def run_members(
             "instance_id": f"slot-{slot}" if static else None,
             **(member_settings or {}),
         }
-        yield asdict(
-            run_slot(
+        with told_plainly():
+            summary = run_slot(
                 bootstrap,
                 group_id,
                 source,
@@ -77,7 +78,7 @@ def run_members(
                 settings,
                 **consume_settings,
             )
-        )
+        yield asdict(summary)
 
     slots = spark.sparkContext.parallelize(range(members), members)
     return [Summary(**row) for row in slots.mapPartitionsWithIndex(attempt).collect()]

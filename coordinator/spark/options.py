@@ -20,6 +20,7 @@ from coordinator.sources.base import LogChanged, Snapshot, partitions_of
 from coordinator.sources.location import nearest
 from coordinator.spark.option_values import EARLIEST, LATEST, starting_offsets, truth, whole_number
 from coordinator.spark.ranges import NOTHING_STORED, Range
+from coordinator.spark.refusals import BadOption, DataLost
 
 LOGGER = logging.getLogger(__name__)
 _NAMES = {
@@ -44,10 +45,6 @@ _NAMES = {
         "tokenFile",
     )
 }
-
-
-class DataLost(Exception):
-    """The stored offset is not between the ends of the partition: rows have gone."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,15 @@ class StreamOptions:
         """From Spark's strings.
 
         Raises:
-            ValueError: an option is missing, unknown, or cannot be read.
+            BadOption: one is missing, unknown, or has a value that it does not take.
         """
+        try:
+            return cls._parse(options)
+        except ValueError as error:
+            raise BadOption(str(error)) from error
+
+    @classmethod
+    def _parse(cls, options: Mapping[str, str]) -> StreamOptions:
         given = {name.lower(): value for name, value in options.items()}
         for name, value in given.items():
             if name not in _NAMES:
@@ -138,13 +142,13 @@ class StreamOptions:
 
         Raises:
             NothingFound: there is none, and allowEmpty is not set.
-            ValueError: startingOffsets names one that is not there.
+            BadOption: startingOffsets names one that is not there.
         """
         found = partitions_of(self.source, allow_empty=self.allow_empty)
         if not isinstance(self.starting_offsets, str) and found:
             unknown = sorted(set(self.starting_offsets) - set(found))
             if unknown:
-                raise ValueError(
+                raise BadOption(
                     f"startingOffsets names partition {unknown[0]}, and {self.source.topic} has "
                     f"those from 0 to {found[-1]}"
                 )

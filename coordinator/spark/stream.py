@@ -54,6 +54,7 @@ from coordinator.spark.ranges import (
     Range,
     plan,
 )
+from coordinator.spark.refusals import told_plainly
 
 LOGGER = logging.getLogger(__name__)
 NOTHING = OffsetAndMetadata(NOTHING_STORED)
@@ -70,9 +71,10 @@ class ConsumerGroupSource(DataSource):
         return "consumer_group"
 
     def schema(self) -> StructType:
-        options = StreamOptions.parse(self.options)
-        options.partitions()
-        return from_arrow_schema(options.source.schema())
+        with told_plainly():
+            options = StreamOptions.parse(self.options)
+            options.partitions()
+            return from_arrow_schema(options.source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
         return GroupStreamReader(self._options(schema))
@@ -81,7 +83,8 @@ class ConsumerGroupSource(DataSource):
         return GroupReader(self._options(schema))
 
     def _options(self, schema: StructType) -> StreamOptions:
-        options = StreamOptions.parse(self.options)
+        with told_plainly():
+            options = StreamOptions.parse(self.options)
         # Also without a schema of the user's: Spark has one type where Arrow has several.
         return replace(
             options, source=options.source.with_schema(to_arrow_schema(schema, timezone="UTC"))
@@ -106,11 +109,12 @@ class GroupReader(DataSourceReader):
         options = self._options
         stored = options.stored_commits()
         ranges = []
-        for number in options.partitions():
-            snapshot = snapshot_of(options.source, number)
-            position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
-            end = snapshot.end()
-            ranges.append(RangePartition(number, position.begin, end, snapshot.mark(end)))
+        with told_plainly():
+            for number in options.partitions():
+                snapshot = snapshot_of(options.source, number)
+                position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
+                end = snapshot.end()
+                ranges.append(RangePartition(number, position.begin, end, snapshot.mark(end)))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
@@ -152,10 +156,12 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = self._options.max_rows_per_batch
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
+    @told_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
         source = self._options.source
         self._until = {p: source.end_offset(p) for p in self._options.partitions()}
 
+    @told_plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # The batch that ends at `start` is done; the last one is never told otherwise.
         self._finish(start)
@@ -179,6 +185,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = _Planned(batch.id, {p: held[p] for p in map(self._options.key, ranges)})
         return batch.to_offset()
 
+    @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         if start == end:
             return []
@@ -460,6 +467,7 @@ def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
 
 def _read(options: StreamOptions, partition: InputPartition) -> Iterator[Any]:
     assert isinstance(partition, RangePartition)
-    snapshot = snapshot_of(options.source, partition.partition)
-    options.check(snapshot, partition.mark)
+    with told_plainly():
+        snapshot = snapshot_of(options.source, partition.partition)
+        options.check(snapshot, partition.mark)
     return iter(snapshot.read(partition.begin, partition.end))

@@ -353,16 +353,22 @@ async def test_starting_offsets_of_a_partition_that_is_not_there_are_refused(ser
 # --- Offsets that are reset -------------------------------------------------------------------
 
 
+def stopped_behind_two_batches(server, log) -> Query:
+    """The last batch was from 4 to 8 in each partition, and is stored."""
+    query = Query(server, log, maxRowsPerBatch="8")
+    query.batch()
+    query.batch()
+    query.reader.commit(query.done)
+    query.reader.stop()
+    return query
+
+
 async def test_a_reset_to_where_the_last_batch_began_is_not_undone_by_the_checkpoint(
     server, log, caplog
 ):
     def story():
-        query = Query(server, log, maxRowsPerBatch="8")
-        assert query.batch() == 8
-        query.batch()
-        query.reader.commit(query.done)
+        query = stopped_behind_two_batches(server, log)
         assert stored(server) == {T0: 8, T1: 8}
-        query.reader.stop()
         reset_offsets(server, 4)
         query.restart()
         assert query.plan() == {"0": (4, 8), "1": (4, 8)}
@@ -416,11 +422,7 @@ async def test_a_reset_elsewhere_is_told_as_one(server, log, caplog):
 
 async def test_a_reset_before_an_older_checkpoint_is_not_undone(server, log):
     def story():
-        query = Query(server, log, maxRowsPerBatch="8")
-        query.batch()
-        query.batch()
-        query.reader.commit(query.done)
-        query.reader.stop()
+        query = stopped_behind_two_batches(server, log)
         reset_offsets(server, 4)
         for key in ("id", "marks", "stored"):
             del query.done[key]
@@ -433,11 +435,7 @@ async def test_a_reset_before_an_older_checkpoint_is_not_undone(server, log):
 
 async def test_a_script_that_sets_offsets_back_is_not_undone_either(server, log):
     def story():
-        query = Query(server, log, maxRowsPerBatch="8")
-        query.batch()
-        query.batch()
-        query.reader.commit(query.done)
-        query.reader.stop()
+        query = stopped_behind_two_batches(server, log)
         with GroupAdmin(server.address) as admin:
             assert not admin.commit("g", {T0: 4, T1: 4}, expected={T0: 8, T1: 8})
         query.restart()

@@ -153,7 +153,7 @@ def test_the_last_file_may_grow_and_those_in_front_may_not(tmp_path):
     assert "0/a.csv was written over" in str(refused(log, counted))
 
 
-@pytest.mark.parametrize("numbers", [(1,), (2, 1), (3, 4, 5, 6), ()])
+@pytest.mark.parametrize("numbers", [(1,), (2, 1), (3, 4, 5, 6), (100, 200, 300), ()])
 def test_a_file_that_may_grow_and_was_written_over_in_place_is_refused(tmp_path, numbers):
     csv(tmp_path / "0/a.csv", 1, 2)
     log = FileLog(str(tmp_path), "t", "csv")

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from coordinator.cli import reset
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
 from tests.faults.spark.processes import python_workers, send, source_processes
@@ -130,3 +131,79 @@ def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_pa
     assert generation_changes(server) == before
     query.stop()
     assert job.result() == (EVERYTHING, EVERYTHING)
+
+
+def sentence_of(error) -> str:
+    """What the query says: with the refusal in a line of its own, which is the last."""
+    return str(error).strip().splitlines()[-1]
+
+
+def test_a_directory_as_spark_writes_it_and_options_out_of_range_fail_at_load(
+    spark, server, tmp_path
+):
+    flat, dated, nested, empty = (tmp_path / name for name in ("flat", "dated", "nested", "empty"))
+    rows = spark.range(20).selectExpr("id", "date'2026-11-21' as d", "20261121 as n", "1 as a")
+    rows.write.parquet(str(flat))
+    rows.write.partitionBy("d").parquet(str(dated))
+    rows.write.partitionBy("n").parquet(str(tmp_path / "day"))
+    rows.write.partitionBy("a", "n").parquet(str(nested))
+    empty.mkdir()
+    given = {"coordinator": server.address, "group": "g"}
+
+    def refusal(**options) -> str:
+        reader = spark.readStream.format("consumer_group").options(**{**given, **options})
+        with pytest.raises(Exception) as caught:  # Py4J's, of whatever Spark makes.
+            reader.load()
+        return str(caught.value)
+
+    for folder, named in (
+        (flat, "a flat output directory of Spark has no partitions"),
+        (dated, "d=2026-11-21"),
+        (tmp_path / "day", "n=20261121 would be partition 20,261,121"),
+        (nested, "partitions are not nested"),
+    ):
+        told = refusal(source=f"parquet:{folder}")
+        assert named in told
+        assert "0.parquet, 1.parquet, ...) or one folder of files for each" in told
+    assert "nothing was found in" in refusal(source=f"parquet:{empty}")
+    source = f"parquet:{tmp_path}"
+    assert "expected is a whole number from 1" in refusal(source=source, maxRowsPerBatch="0")
+    assert "expected is true or false" in refusal(source=source, failOnDataLoss="maybe")
+    assert "expected is earliest, latest or" in refusal(source=source, startingOffsets="newest")
+    assert "did you mean maxRowsPerBatch" in refusal(source=source, maxRowPerBatch="1")
+
+
+def test_a_file_that_spark_adds_in_front_fails_the_query_and_a_reset_reads_anew(
+    spark, server, tmp_path
+):
+    log = tmp_path / "log"
+    rows = spark.range(20).selectExpr("id as n", "0 as partition").coalesce(1)
+    rows.write.partitionBy("partition").parquet(str(log))
+    (first,) = (log / "partition=0").glob("*.parquet")
+    first.rename(first.with_name("part-00000-bbbb.snappy.parquet"))
+    job = Job(spark, f"parquet:{log}", server, tmp_path, maxRowsPerBatch="10")
+    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.result() == (20, 20)
+    rows.write.mode("append").partitionBy("partition").parquet(str(log))
+    (late,) = (log / "partition=0").glob("*c000*.parquet")
+    late = late.rename(late.with_name("part-00000-aaaa.snappy.parquet"))
+    query = job.start(availableNow=True)
+    wait_until(lambda: not query.isActive)
+    assert f"{late} came in front of part-00000-bbbb.snappy.parquet" in str(query.exception())
+    assert "LogChanged" in sentence_of(query.exception())
+    assert "Traceback" not in str(query.exception())
+    assert job.result() == (20, 20), "no row twice"
+    late.rename(late.with_name("part-00000-cccc.snappy.parquet"))
+    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.result() == (40, 20)
+    # An operator goes back to where the last batch began, which is where its files stand.
+    reset_to(server, 30)
+    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.result() == (50, 20)
+
+
+def reset_to(server, offset: int) -> None:
+    with GroupAdmin(server.address) as admin:
+        wait_until(lambda: admin.describe_group("g").group_state == "Empty")
+        current = {p: o for p, o in admin.offsets("g").items() if p.topic == "t"}
+        reset.execute(admin, "g", dict.fromkeys(current, offset), current)
