@@ -19,7 +19,8 @@ class LogChanged(ValueError):
 
 
 class NothingFound(LookupError):
-    """A source has no partition at all, so a group would have nothing to share."""
+    """There is no such topic, table or column, no partition for a group to share, or no row to
+    tell the schema by."""
 
 
 class Source(Protocol):

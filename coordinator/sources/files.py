@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from coordinator.sources.base import LogChanged, conformed
+from coordinator.sources.base import LogChanged, NothingFound, conformed
 from coordinator.sources.formats import FORMATS, digest_of, facts, opened
 from coordinator.sources.layout import EXPECTED, check_layout, is_visible, places_of
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
@@ -102,7 +102,10 @@ class FileLog:
                 schema = opened(path, self.format).schema
                 if schema is not None:
                     return schema
-        raise LookupError(f"{self.directory} holds no {self.format} rows to tell the schema by")
+        raise NothingFound(
+            f"{self.directory} holds no {self.format} rows to tell the schema by: give one, with "
+            ".schema(...) in Spark or with_schema in Python"
+        )
 
     def _places(self) -> dict[int, Path]:
         return places_of(self.directory, self._is_data)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator.sources.base import conformed
+from coordinator.sources.base import NothingFound, conformed
 
 CALL_S = 30.0
 PATIENCE_S = 60.0
@@ -51,12 +51,12 @@ class KafkaTopic:
         """See `Source`.
 
         Raises:
-            LookupError: there is no such topic.
+            NothingFound: there is no such topic.
         """
         found = self._consumer().list_topics(self.kafka_topic, timeout=CALL_S)
         topic = found.topics[self.kafka_topic]
         if topic.error is not None:
-            raise LookupError(
+            raise NothingFound(
                 f"Kafka has no topic {self.kafka_topic} at {self.brokers} ({topic.error.str()}): "
                 "create it, or correct the source's name"
             )

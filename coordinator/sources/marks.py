@@ -201,8 +201,11 @@ def _parsed(mark: str) -> dict[str, Any] | None:
         numbers = [content[key] for key in ("start", "size", "files")]
         texts = [content["file"], content["digest"], *(t for pair in content["near"] for t in pair)]
         steps = [k for k, _ in content["far"]]
-        if all(type(n) is int for n in (*numbers, *steps)) and all(
-            isinstance(t, str) for t in texts
+        if (
+            all(type(n) is int for n in (*numbers, *steps))
+            and all(isinstance(t, str) for t in texts)
+            and sorted({len(content["near"]), *steps, content["files"]})
+            == [len(content["near"]), *steps, content["files"]]
         ):
             return {**content, "near": [[n, h] for n, h in content["near"]]}
     except (ValueError, KeyError, TypeError, RecursionError):

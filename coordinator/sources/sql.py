@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator.sources.base import NothingFound
+
 ROWS_A_BATCH = 4_096
 
 
@@ -109,7 +111,7 @@ class SqlTable:
             return _reflected(os.getpid(), self.url, self.table)
         except sa.exc.NoSuchTableError as error:
             place = sa.make_url(self.url).render_as_string(hide_password=True)
-            raise LookupError(
+            raise NothingFound(
                 f"there is no table {self.table} at {place}: create it, or correct table= in the "
                 "source"
             ) from error
@@ -121,7 +123,7 @@ class SqlTable:
     def _column(self, setting: str, name: str) -> Any:
         table = self._table
         if name not in table.c:
-            raise LookupError(
+            raise NothingFound(
                 f"the table {self.table} has no column {name}, which {setting} names; it has "
                 f"{', '.join(table.c.keys())}"
             )

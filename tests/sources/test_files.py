@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.sources import FileLog, SegmentWriter, open_source, write_log
@@ -118,6 +118,7 @@ def test_a_line_counts_when_it_is_whole(tmp_path):
     assert rows(log, 0, 0, 4) == [{"n": 1}, {"n": 2}, {"n": 4}]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3 * STRIDE), min_size=1, max_size=5))
 def test_a_text_that_grows_reads_like_one_that_is_done(tmp_path_factory, growth):
     folder = tmp_path_factory.mktemp("growing")

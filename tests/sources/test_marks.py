@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.client.commit_metadata import parsed
 from coordinator.sources import FileLog, LogChanged, SegmentWriter
 from coordinator.sources.marks import Segment, check_mark, make_mark
+from tests.fuzz.mutate import mutations
 
 NAME = "part-00000-{}.snappy.parquet"  # As Spark names them: nothing about them rises.
 A, B, C, D = (NAME.format(letter * 8) for letter in "abcd")
@@ -215,6 +219,7 @@ def is_refused(mark: str, now: list[Segment]) -> str:
     return ""
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 300), min_size=2, max_size=80), st.data())
 def test_any_file_more_less_or_other_in_front_of_an_offset_is_noticed_and_only_there(numbers, data):
     names = [f"{number:04}" for number in sorted(numbers)]
@@ -260,3 +265,22 @@ def test_a_mark_stays_short_whatever_the_names():
 )  # fmt: skip
 def test_a_mark_of_somebody_else_is_none(mark):
     assert not is_refused(mark, segments(["a"]))
+
+
+def test_whatever_somebody_else_has_stored_beside_an_offset_is_borne():
+    logs = [
+        [],
+        segments(["b"]),
+        segments([f"{number:03}" for number in range(30)]),
+        [
+            replace(s, has_base=True, grows=True)
+            for s in segments([f"{2 * number:020}.arrows" for number in range(30)])
+        ],
+    ]
+    marks = [make_mark(log, offset).encode() for log in logs for offset in (1, 7, 60)]
+    torn = json.loads(marks[-1]) | {"far": [[0, "x"], [-1, "x"], [8, "x"]]}
+    for data in islice(mutations([*filter(None, marks), json.dumps(torn).encode()], seed=1), 3_000):
+        text = data.decode(errors="replace")
+        for mark in (text, parsed(text).mark):
+            for log in logs:
+                is_refused(mark, log)
