@@ -58,9 +58,9 @@ def large_messages(scale: int) -> Iterator[LargeMessage]:
         empty = bytes([field << 3 | 2, 0]) * (size // 2)
         yield _large(f"{rpc}, {size:,} bytes of empty items", rpc, empty)
     junk = b"\x7b\x7c" * (size // 2)
-    inside = bytes([7 << 3 | 2]) + _varint(len(junk)) + junk
+    strange = pb.JoinGroupRequest(protocols=[pb.JoinGroupRequest.Protocol.FromString(junk)])
     what = f"JoinGroup, {size:,} bytes of unknown fields in a protocol"
-    yield _large(what, "JoinGroup", inside)
+    yield _large(what, "JoinGroup", strange)
 
 
 def _offsets(partitions: int) -> Iterator[LargeMessage]:
@@ -102,11 +102,3 @@ def _commit(topic: str, partitions: int) -> pb.OffsetCommitRequest:
     for number in range(partitions):
         committed.add(partition_index=number, committed_offset=number)
     return request
-
-
-def _varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])

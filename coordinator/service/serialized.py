@@ -55,7 +55,7 @@ def serialized(response: Any) -> Work[Serialized]:  # Any: a response with topic
     pieces = [rest.SerializeToString()]
     for number, topic in enumerate(response.topics, 1):
         data = yield from _topic(topic)
-        pieces += (tag, _varint(len(data)), data)
+        pieces += (tag, varint(len(data)), data)
         if number % TOPICS_AT_ONCE == 0:
             yield
     return Serialized(b"".join(pieces))
@@ -74,7 +74,8 @@ def _topic(topic: Any) -> Work[bytes]:
     return b"".join(pieces)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes lengths."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

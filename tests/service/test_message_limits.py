@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from coordinator.service import wire_counts
 from coordinator.service.malformed import VIOLATIONS_MAX, Malformed
 from coordinator.service.message_limits import LIMITS, Elsewhere, Items, MessageLimits, Text
+from coordinator.service.serialized import varint
 from coordinator.settings import Settings
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 from coordinator.v1 import group_pb2 as pb
@@ -199,14 +200,6 @@ def test_fields_that_nobody_knows_and_that_come_again_and_again_are_not_walked_t
     found = wire_counts.excess(counted, MessageLimits(SMALL).plan(kind))
     assert found is not None or kind.fields_by_number[1].is_repeated
     assert counted.looks < 5_000  # ElectLeaders may name 1,024 shards.
-
-
-def varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 @given(st.one_of([messages(kind) for kind in REQUESTS.values()]))

@@ -30,6 +30,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import wire_counts
 from coordinator.service.malformed import Malformed
 from coordinator.service.message_limits import MessageLimits
+from coordinator.service.serialized import varint
 from coordinator.service.translate import response_work, translation
 from coordinator.settings import Settings
 from coordinator.shard.outbox import Appended
@@ -97,16 +98,8 @@ def grown(data: bytes) -> bytes:
         message += message
     if number and number < 16:
         size = len(message)
-        message = bytes([number << 3 | 2]) + _varint(size) + message
+        message = bytes([number << 3 | 2]) + varint(size) + message
     return message
-
-
-def _varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 class Meter:
