@@ -205,6 +205,12 @@ def zeroed(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
+def overwritten(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
 def swapped(name: str, which: str):
     return lambda folder, folders: shutil.copy(getattr(folders, which) / name, folder / name)
 
@@ -270,6 +276,7 @@ DAMAGES = {
         lambda folder, folders: (folder / DATABASE).write_bytes(b"a letter to a friend" * 1000),
         REFUSED,
     ),
+    "the count of free pages is wrong": (on(DATABASE, overwritten, 36, b"\0\0\0\x63"), EITHER),
     # Files of other kinds.
     **{
         f"{name} a folder": (on(name, into_folder), REFUSED)
@@ -383,7 +390,14 @@ def test_all_commands_agree_on_a_damage(folders, tmp_path, capsys, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["database gone", "database empty", "table meta dropped", "all tables dropped"]
+    "name",
+    [
+        "database gone",
+        "database empty",
+        "table meta dropped",
+        "all tables dropped",
+        "the count of free pages is wrong",
+    ],
 )
 def test_a_folder_that_was_stopped_in_peace_is_no_different(folders, tmp_path, capsys, name):
     folder = copy_of(folders.stopped, tmp_path / "data")
