@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import urllib.request
 from importlib import resources
 from pathlib import Path
@@ -159,16 +160,24 @@ def test_no_command_prints_what_acts(name, server, folder):
 
 def test_whoever_watches_is_safe(server):
     command = [sys.executable, "-m", "coordinator", "watch", "--bootstrap", server.address]
+    told: list[str] = []
+    enough = threading.Event()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as watching:
-        told: list[str] = []
-        while "because" not in "".join(told):
+
+        def read() -> None:
+            for line in watching.stdout:
+                told.append(line)
+                if "because" in line:
+                    enough.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        while not enough.is_set():  # Watching begins a moment after it was asked for.
             with BlockingMember(server.address, f"new{GROUP}", {TOPIC: 1}, client_id=CLIENT) as it:
                 while not it.assignment:
                     it.poll(timeout=0.1)
-            if not told:
-                told.append(watching.stdout.readline())
-            told.append(watching.stdout.readline())
         watching.kill()
+        reader.join()
     assert_harmless("".join(told))
     assert "\\x1b" in "".join(told)
 
