@@ -15,6 +15,7 @@ from coordinator.client.retry import room_after_s
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
+from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
 from tests.serving import Process, running
 
@@ -136,47 +137,59 @@ async def test_one_tenant_s_storm_leaves_another_s_beats_alone(tmp_path):
             storms = [
                 await stack.enter_async_context(calling(server.address)) for _ in range(CONNECTIONS)
             ]
-            until = time.monotonic() + STORM_S
+            began = time.monotonic()
+            until = began + STORM_S
+            storm = Storm()
             running_storm = asyncio.gather(*(
-                _storm(stub, until) for stub in storms for _ in range(UNDER_WAY)
+                storm.blow(stub, until) for stub in storms for _ in range(UNDER_WAY)
             ))  # fmt: skip
-            took = []
+            answered_meanwhile = []
             while time.monotonic() < until:
-                began = time.monotonic()
-                await calm.Heartbeat(beat, metadata=who)
-                took.append(time.monotonic() - began)
+                before = storm.served + storm.turned_away
+                answer = await calm.Heartbeat(beat, metadata=who)
+                assert answer.error_code == ErrorCode.NONE
+                answered_meanwhile.append(storm.served + storm.turned_away - before)
                 await asyncio.sleep(0.02)
-            answers = await running_storm
-    served, turned_away = (sum(kind) for kind in zip(*answers, strict=True))
-    assert served <= RATE * (STORM_S + 3), "its rate, what it saved up, and what waits at the end"
-    assert turned_away > 0
-    after = sorted(took[len(took) // 6 :])  # The first second is what both had saved up.
-    assert after[int(0.99 * len(after))] <= 0.1
+            await running_storm
+            lasted_s = time.monotonic() - began
+    assert storm.served <= RATE * (lasted_s + 2), "its rate, and what it had saved up or waits for"
+    assert storm.turned_away > 0
+    # Were the beat in one line with the storm, all that is under way would be answered before it.
+    ordered = sorted(answered_meanwhile)
+    assert ordered[len(ordered) // 2] < CONNECTIONS * UNDER_WAY / 4
 
 
-async def _storm(stub, until: float) -> tuple[int, int]:
-    """Calls that were served, and refused."""
-    who = (("authorization", f"Bearer {'storm' * 8}"),)
-    served = turned_away = 0
-    while time.monotonic() < until:
-        try:
-            await stub.JoinGroup(join("storm", member_id="nobody"), metadata=who)
-            served += 1
-        except grpc.aio.AioRpcError as error:
-            if room_after_s(error) is None:
-                raise  # It was not for want of room.
-            turned_away += 1
-    return served, turned_away
+class Storm:
+    """Calls without end, and how many of them were served or refused so far."""
+
+    def __init__(self) -> None:
+        self.served = self.turned_away = 0
+
+    async def blow(self, stub, until: float) -> None:
+        who = (("authorization", f"Bearer {'storm' * 8}"),)
+        while time.monotonic() < until:
+            try:
+                await stub.JoinGroup(join("storm", member_id="nobody"), metadata=who)
+                self.served += 1
+            except grpc.aio.AioRpcError as error:
+                if room_after_s(error) is None:
+                    raise  # It was not for want of room.
+                self.turned_away += 1
 
 
 async def test_requests_of_an_address_are_limited_where_nobody_says_who_he_is():
-    async with running(max_requests_per_second=20) as server:
+    rate, calls = 20, 100
+    async with running(max_requests_per_second=rate) as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
             admin = admin_pb2_grpc.GroupAdminStub(channel)
+            began = time.monotonic()
             answers = await asyncio.gather(
-                *(admin.ListGroups(admin_pb2.ListGroupsRequest()) for _ in range(100)),
+                *(admin.ListGroups(admin_pb2.ListGroupsRequest()) for _ in range(calls)),
                 return_exceptions=True,
             )
+            lasted_s = time.monotonic() - began
         turned_away = [error for error in answers if isinstance(error, grpc.aio.AioRpcError)]
-        assert len(turned_away) == 60, "a second's worth at once, another one after waiting"
+        served = calls - len(turned_away)
+        assert served >= 2 * rate, "a second's worth at once, another one after waiting"
+        assert served <= rate * (1 + lasted_s) + 1, "on a slow machine, more seconds pass"
         assert all(room_after_s(error) for error in turned_away)

@@ -14,6 +14,8 @@ from coordinator.client.admin import GroupAdmin
 from tests.serving import Process, free_port
 
 TOPICS = {"t": 6}
+BEATS = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 500}
+"""A session that outlasts a restart on a busy machine, with several beats after each."""
 
 
 @contextlib.asynccontextmanager
@@ -21,7 +23,7 @@ async def members(address: str, count: int):
     async with contextlib.AsyncExitStack() as stack:
         some = [
             await stack.enter_async_context(
-                GroupMember(address, "g", TOPICS, session_timeout_ms=6_000, client_id=f"m{n}")
+                GroupMember(address, "g", TOPICS, client_id=f"m{n}", **BEATS)
             )
             for n in range(count)
         ]
