@@ -143,6 +143,11 @@ class GroupMember:
         return self._machine.generation
 
     @property
+    def is_between_assignments(self) -> bool:
+        """True while a generation is being joined: what is assigned in it is not known yet."""
+        return self._machine.is_between_assignments
+
+    @property
     def member_id(self) -> str:
         """The id the coordinator gave; empty: none."""
         return self._machine.member_id

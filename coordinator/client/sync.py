@@ -97,6 +97,11 @@ class BlockingMember:
         return self._started.generation
 
     @property
+    def is_between_assignments(self) -> bool:
+        """True while a generation is being joined: what is assigned in it is not known yet."""
+        return self._started.is_between_assignments
+
+    @property
     def member_id(self) -> str:
         """The id the coordinator gave; empty: none."""
         return self._started.member_id

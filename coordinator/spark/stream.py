@@ -434,7 +434,9 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._knows_its_own |= any(isinstance(event, Assigned) for event in events)
                 for partition in handed_out_or_lost(events):
                     self._positions.pop(partition.partition, None)
-            if member.generation >= 0 and self._knows_its_own:
+            # One that has lost all and is joining again would look as if it had nothing to read.
+            is_known = bool(member.assignment) or not member.is_between_assignments
+            if member.generation >= 0 and self._knows_its_own and is_known:
                 return member
             if time.monotonic() > until:
                 raise TimeoutError(f"no assignment from the group for {JOIN_PATIENCE_S:.0f} s")

@@ -145,3 +145,14 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
         assert "outlived its partitions" in caplog.text
         assert moved.topic == "t"
         assert ranges(second) == {str(kept.partition): (10, 30)}
+
+
+async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, reader):
+    """With AvailableNow, a plan without partitions would end it."""
+    first = await asyncio.to_thread(next_batch, reader)
+    await asyncio.to_thread(reader.commit, first)
+    machine = reader._member._member._machine
+    machine._lose("staged: its generation is known, and what it is given in it is not")
+    machine.phase = Phase.SYNCING
+    second = await asyncio.to_thread(next_batch, reader, first)
+    assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
