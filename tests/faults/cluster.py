@@ -1,6 +1,8 @@
 """Break a deployment in every way, again and again, under load; then check every claim.
 
-    python -m tests.faults.cluster [ci|long] [etcd|zookeeper] [SEED]
+    python -m tests.faults.cluster [ci|full|long] [etcd|zookeeper] [SEED]
+
+The suite runs `ci`, in which everything that can break does so at least once.
 
 Exit status: 0 if every claim holds. History and dump stay behind if one does not.
 """
@@ -39,7 +41,7 @@ class Profile:
 
 
 def _profile(part: float) -> Profile:
-    """A part of the profile of CI, whose faults are divided between the stores."""
+    """A part of the full profile, whose faults are divided between the stores."""
     whole = {"node kills": 50, "node stops": 20, "store kills": 20, "partitions": 10}
     faults = {name: round(count * part) for name, count in whole.items()}
     more = {
@@ -53,9 +55,18 @@ def _profile(part: float) -> Profile:
     return Profile({**faults, **more}, quiet=30, busy=20, members=3, pause_s=0.3)
 
 
+CI = Profile(
+    {**dict.fromkeys(KINDS, 1), "node kills": 4, "node stops": 2, "store kills": 2},
+    quiet=30,
+    busy=20,
+    members=3,
+    pause_s=0.3,
+)
 PROFILES = {
-    ("ci", "etcd"): _profile(0.7),
-    ("ci", "zookeeper"): _profile(0.3),
+    ("ci", "etcd"): CI,
+    ("ci", "zookeeper"): CI,
+    ("full", "etcd"): _profile(0.7),
+    ("full", "zookeeper"): _profile(0.3),
     **{
         ("long", store): Profile(
             {

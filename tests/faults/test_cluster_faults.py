@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.faults.cluster import PROFILES, break_again_and_again, report
+from tests.faults.injections import KINDS
 from tests.faults.kill import check
 from tests.faults.stores import missing_etcd, missing_zookeeper
 
@@ -26,7 +27,8 @@ def test_every_claim_holds_whatever_breaks(store, tmp_path):
     print(report(profile, history, verdict.stdout))
 
 
-def test_the_profiles_of_ci_together_are_what_is_promised():
-    faults = [PROFILES["ci", store].faults for store in MISSING]
+def test_the_full_profiles_together_are_what_is_promised():
+    faults = [PROFILES["full", store].faults for store in MISSING]
     promised = {"node kills": 50, "node stops": 20, "store kills": 20, "partitions": 10}
     assert {name: sum(f[name] for f in faults) for name in promised} == promised
+    assert all(f.keys() == KINDS.keys() for f in faults)
