@@ -35,7 +35,7 @@ _CORE = re.compile(r"([IWEF])\d{4} [\d:.]+ +\d+ ([\w./-]+:\d+)\] (.*)")
 _LEVELS = {
     "I": logging.INFO,
     "W": logging.WARNING,
-    "E": logging.ERROR,
+    "E": logging.WARNING,  # Most of these any client can cause, and nobody should be called for it.
     "F": logging.CRITICAL,
 }
 _HANDSHAKE = re.compile(r"Handshake failed|handshake_failed|SSL_ERROR|handshaker", re.IGNORECASE)
