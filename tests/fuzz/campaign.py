@@ -74,6 +74,8 @@ def run_target(name: str, executions: int, seed: int, found: Path | None) -> dic
         broken = [*work.glob("crash-*"), *work.glob("oom-*"), *work.glob("timeout-*")]
         if done.returncode != 0:
             _keep(name, broken, done.stderr)
+        for told in re.findall(r"^the dearest .*", done.stderr, re.MULTILINE)[-1:]:
+            print(told, file=sys.stderr)
         return _result(done, seconds)
 
 
