@@ -10,9 +10,12 @@ import json
 import logging
 from datetime import datetime
 
+import pytest
+
+pytest.importorskip("pyspark", reason="streams need the extra `spark`")
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli import reset
