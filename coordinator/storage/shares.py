@@ -94,11 +94,6 @@ def note_complete(folder: Path, share: tuple[int, int]) -> None:
             sync_folder(above)
 
 
-def shares_in(folder: Path) -> list[Path]:
-    """The folders of shares that have stores."""
-    return sorted(path for path in folder.glob("share-*-of-*") if _is_used(path))
-
-
 def _divisions(folder: Path) -> tuple[set[int], set[int]]:
     """Among how many nodes a folder is divided: with stores, and with empty folders."""
     used = {1} if _is_used(folder) else set()
