@@ -24,6 +24,8 @@ from coordinator.printable import printable, printable_lines
 
 VALUE_MAX = 256
 """Characters that a line shows of any value: whoever calls chooses group ids, reasons and names."""
+SENTENCE_MAX = 2_048
+"""Of what we say ourselves, under `what`: a sentence with a path or two in it is shown whole."""
 TRACEBACK_MAX = 16_384
 """Of a traceback the end, which says what happened."""
 
@@ -83,16 +85,18 @@ def shorten(
     for name, value in line.items():
         if name == "exception":
             line[name] = str(value)[-TRACEBACK_MAX:]
-        elif isinstance(value, str) and len(value) > VALUE_MAX:
-            line[name] = _cut(value)
+        elif isinstance(value, str):
+            line[name] = _cut(value, SENTENCE_MAX if name == "what" else VALUE_MAX)
         elif isinstance(value, list | tuple | set | frozenset | dict | Exception):
             text = str(value)
-            line[name] = value if len(text) <= VALUE_MAX else _cut(text)
+            line[name] = value if len(text) <= VALUE_MAX else _cut(text, VALUE_MAX)
     return line
 
 
-def _cut(text: str) -> str:
-    return f"{text[:VALUE_MAX]}… ({len(text)} characters)"
+def _cut(text: str, length_max: int) -> str:
+    if len(text) <= length_max:
+        return text
+    return f"{text[:length_max]}… ({len(text)} characters)"
 
 
 class Readable:
@@ -111,7 +115,9 @@ class Readable:
 def _readable(key: str, value: object) -> object:
     if not isinstance(value, str):
         return value  # The renderer shows its `repr`.
-    return printable_lines(value) if key == "exception" else printable(value)
+    if key == "exception":
+        return printable_lines(value)
+    return printable(value, None) if key == "what" else printable(value)
 
 
 def is_trouble(record: logging.LogRecord) -> bool:

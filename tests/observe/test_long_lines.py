@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.observe.logs import TRACEBACK_MAX, VALUE_MAX, shorten
+from coordinator.observe.logs import SENTENCE_MAX, TRACEBACK_MAX, VALUE_MAX, shorten
 
 
 def test_long_values_are_cut_and_say_how_long_they_were():
@@ -19,3 +19,9 @@ def test_collections_and_tracebacks_are_cut_too():
     assert len(line["names"]) < VALUE_MAX + 40
     assert line["few"] == ["a"]
     assert len(line["exception"]) == TRACEBACK_MAX
+
+
+def test_a_sentence_with_a_long_path_is_whole():
+    sentence = f"/{'folder/' * 100}data has all shards: start it without --share"
+    assert shorten(None, "error", {"what": sentence})["what"] == sentence
+    assert len(shorten(None, "error", {"what": "w" * 10**6})["what"]) < SENTENCE_MAX + 40
