@@ -31,6 +31,7 @@ from coordinator.client.load import heartbeat, heartbeat_batch
 from coordinator.shard.placement import shard_of
 
 NODES = 2
+ALONE = (1, 1)
 GROUPS = 64
 """Enough for each node to have some."""
 CALLS, ROUNDS = 20_000, 5
@@ -42,15 +43,15 @@ def bench_cores(calls: int = CALLS, rounds: int = ROUNDS) -> Figures:
     """One node has all groups; then two have half of the shards each, as with `serve --nodes`."""
     if not h2load.is_installed() or not hasattr(os, "sched_setaffinity"):
         return {"both cores": "not measured: needs Linux and h2load (Debian: nghttp2-client)"}
-    shares = [f"{number}/{NODES}" for number in range(1, NODES + 1)]
+    shares = [(number, NODES) for number in range(1, NODES + 1)]
     found: dict[tuple[str, int, bool], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
-        for number in range(1 + NODES):
-            asyncio.run(fill(folder / f"data-{number}", GROUPS))
+        for share in (ALONE, *shares):
+            asyncio.run(fill(_data_folder(folder, share), GROUPS, share=share))
         for _ in range(rounds):
             for pinned in (True, False):
-                for divided in (["1/1"], shares):
+                for divided in ([ALONE], shares):
                     for kind, rate in _calls_a_second(folder, divided, calls, pinned).items():
                         found[kind, len(divided), pinned].append(rate)
     figures: Figures = {}
@@ -68,14 +69,15 @@ def bench_cores(calls: int = CALLS, rounds: int = ROUNDS) -> Figures:
     return figures
 
 
-def _calls_a_second(folder: Path, shares: list[str], calls: int, pinned: bool) -> dict[str, float]:
+def _calls_a_second(
+    folder: Path, shares: list[tuple[int, int]], calls: int, pinned: bool
+) -> dict[str, float]:
     """Of all nodes together; each is asked by a client of its own, for as many calls."""
     with contextlib.ExitStack() as running:
         addresses = []
         for number, share in enumerate(shares):
-            data = folder / f"data-{number + len(shares) - 1}"
-            flags = ("--data-dir", str(data), "--shards", str(SHARDS))
-            divided = () if share == "1/1" else ("--share", share)
+            flags = ("--data-dir", str(_data_folder(folder, share)), "--shards", str(SHARDS))
+            divided = () if share == ALONE else ("--share", "{}/{}".format(*share))
             server = running.enter_context(Server(folder, *flags, *divided))
             addresses.append(server.address)
             if pinned:
@@ -90,6 +92,10 @@ def _calls_a_second(folder: Path, shares: list[str], calls: int, pinned: bool) -
             h2load.send_at_once(targets, kind, calls // 10)  # Warm.
             rates[kind] = sum(h2load.send_at_once(targets, kind, calls, cores=cores))
         return rates
+
+
+def _data_folder(folder: Path, share: tuple[int, int]) -> Path:
+    return folder / "data-{}-of-{}".format(*share)
 
 
 def _messages(share: int, shares: int) -> dict[str, Message]:

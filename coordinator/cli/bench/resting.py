@@ -16,6 +16,7 @@ from coordinator.core.records import GroupMetadata, MemberRecord
 from coordinator.runtime import codec
 from coordinator.shard.placement import shard_of
 from coordinator.storage.log import Entry
+from coordinator.storage.marker import shards_of_share
 from coordinator.storage.sqlite import SqliteLog
 
 MEMBERS, SHARDS = 5, 16
@@ -71,15 +72,25 @@ def group_record(group_id: str, members: int = MEMBERS, *, static: bool = False)
     )
 
 
-async def fill(folder: Path, groups: int, members: int = MEMBERS, *, static: bool = False) -> None:
-    """A data folder with groups of so many members."""
-    log = SqliteLog(folder, shards=SHARDS)
-    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
+async def fill(
+    folder: Path,
+    groups: int,
+    members: int = MEMBERS,
+    *,
+    static: bool = False,
+    share: tuple[int, int] = (1, 1),
+) -> None:
+    """A data folder with groups of so many members; of all groups those that a share has."""
+    log = SqliteLog(folder, shards=SHARDS, share=share)
+    owned = shards_of_share(share, SHARDS)
+    by_shard: dict[ShardId, list[bytes]] = {ShardId(number): [] for number in sorted(owned)}
     for number in range(groups):
         record = group_record(group_id(number), members, static=static)
-        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
+        shard = shard_of(record.group_id, SHARDS)
+        if shard in owned:
+            by_shard[shard].append(codec.encode(record))
     for shard, records in by_shard.items():
-        fence = await log.fence(ShardId(shard))
+        fence = await log.fence(shard)
         for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
             part = tuple(records[start : start + GROUPS_AN_ENTRY])
             await log.append(fence, Entry(sequence, fence.epoch, start, part))
