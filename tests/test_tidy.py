@@ -136,6 +136,11 @@ OFFENDERS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "asyncio.sleep(delay)"),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "from time import sleep as nap\nnap(1)"),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "@pytest.mark.x\ndef f(): time.sleep(1)"),
+    (
+        tidy.fast_tests_do_not_sleep,
+        "tests/test_x.py",
+        "from coordinator.simulate.loop import SimulatedLoop\ntime.sleep(1)",
+    ),
     (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept Exception: pass"),
     (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept: ..."),
     (tidy.errors_are_not_swallowed, "x.py", "try: f()\nexcept (OSError, Exception) as e: pass"),
@@ -175,6 +180,11 @@ INNOCENTS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.imports_respect_the_layers, "coordinator/service/x.py", "import coordinator.v1, grpc"),
     (tidy.package_imports_nothing, "coordinator/__init__.py", '__version__ = "1"'),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "asyncio.sleep(0)"),
+    (
+        tidy.fast_tests_do_not_sleep,
+        "tests/test_x.py",
+        "from coordinator.simulate.loop import SimulatedLoop\nasyncio.sleep(1)",
+    ),
     (tidy.fast_tests_do_not_sleep, "tests/spark/test_x.py", "time.sleep(1)"),
     (
         tidy.fast_tests_do_not_sleep,

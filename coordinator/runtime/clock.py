@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 
 
 class AnchoredClock:
@@ -11,16 +12,25 @@ class AnchoredClock:
 
     The epoch is read once, at the start; from there on monotonic time is added. So times
     in the log compare across restarts, and deadlines do not jump.
+
+    Args:
+        wall_ns: the machine's wall clock, in nanoseconds since the epoch.
+        monotonic_ns: its monotonic clock, in nanoseconds.
     """
 
-    __slots__ = ("_offset_ms",)
+    __slots__ = ("_monotonic_ns", "_offset_ms")
 
-    def __init__(self) -> None:
-        self._offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._offset_ms = (wall_ns() - monotonic_ns()) // 1_000_000
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return self._offset_ms + time.monotonic_ns() // 1_000_000
+        return self._offset_ms + self._monotonic_ns() // 1_000_000
 
 
 class RandomIds:

@@ -1,0 +1,1 @@
+"""Many simulated processes in one thread, on a clock that jumps."""

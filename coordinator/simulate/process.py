@@ -1,0 +1,166 @@
+"""A simulated process: code that is killed, paused, and told the time, as one.
+
+Whatever runs on a `SimulatedLoop` belongs to a process: the one that is named in the context
+(`contextvars`) of the handle or task. Tasks, timers and callbacks that a process makes inherit
+its context, and so belong to it, too. A callback that is added to another's future belongs to
+whoever added it. What belongs to nobody belongs to the loop's `world`, whose clock is true
+time, and which is neither killed nor paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
+
+from coordinator.simulate.clock import MachineClock
+
+if TYPE_CHECKING:
+    from coordinator.simulate.loop import SimulatedHandle, SimulatedLoop
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("process")
+
+
+class Process:
+    """Made by `SimulatedLoop.process`.
+
+    Attributes:
+        name: shown in errors; need not be unique (a process that is started again).
+        clock: of the machine that it runs on; processes of one machine share it.
+        thread_takes_s: how long a function takes that is given to a thread. It has its
+            effects at once, and its caller has the result that much later.
+        is_dead: it was killed.
+        is_held: it runs nothing now: dead or paused.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_context",
+        "_handles",
+        "_tasks",
+        "_wake",
+        "clock",
+        "is_dead",
+        "is_held",
+        "loop",
+        "name",
+        "thread_takes_s",
+    )
+
+    def __init__(self, loop: SimulatedLoop, name: str, clock: MachineClock) -> None:
+        self.loop = loop
+        self.name = name
+        self.clock = clock
+        self.thread_takes_s = 0.0
+        self.is_dead = False
+        self.is_held = False
+        self._wake: asyncio.TimerHandle | None = None
+        self._backlog: deque[SimulatedHandle] = deque()  # Became ready during a pause.
+        # Of a dead process, kept until the loop closes: a coroutine that is collected runs.
+        self._handles: list[SimulatedHandle] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        # Empty but for the process: nothing of whoever started it.
+        self._context = contextvars.Context()
+        self._context.run(PROCESS.set, self)
+
+    def run(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Start a task in this process."""
+        return self.loop.create_task(work, name=name, context=self._context.copy())
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> asyncio.Handle:
+        """Call in this process, as soon as it runs: a message that has arrived."""
+        return self.loop.call_soon(callback, *args, context=self._context.copy())
+
+    def call_later(
+        self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """Call in this process after `delay_s` on its clock."""
+        return self.loop.call_later(delay_s, callback, *args, context=self._context.copy())
+
+    def monotonic_ns(self) -> int:
+        """What the monotonic clock of its machine reads, in nanoseconds."""
+        return self.clock.monotonic_ns(self.loop.true_ns)
+
+    def wall_ns(self) -> int:
+        """What the wall clock of its machine reads: nanoseconds since the epoch."""
+        return self.clock.wall_ns(self.loop.true_ns)
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: nothing of it runs ever again, no `finally` either.
+
+        A process that kills itself runs to the end of the present callback or to the next
+        `await` of the present task, and whatever it still asks for is dropped. Futures that
+        it would have resolved are never resolved: it is for the simulated network to tell
+        whoever waits for an answer.
+        """
+        self._may_be_held()
+        if self.is_dead:
+            return
+        self.is_dead = self.is_held = True
+        self._forget_wake()
+        self._handles += self._backlog
+        self._backlog.clear()
+        self._tasks += self.loop.tasks_of(self)
+
+    def pause(self, until_s: float | None = None) -> None:
+        """Stop it as SIGSTOP does: what becomes ready waits, timers too.
+
+        Args:
+            until_s: true time (of the loop's `world`) at which it goes on; None: when
+                `resume` is called. A second call replaces the first one's.
+        """
+        self._may_be_held()
+        if self.is_dead:
+            return
+        self.is_held = True
+        self._forget_wake()
+        if until_s is not None:
+            self._wake = self.loop.world.call_at(until_s, self.resume)
+
+    def resume(self) -> None:
+        """Let it go on: whatever became ready meanwhile runs now, in that order."""
+        if self.is_dead or not self.is_held:
+            return
+        self.is_held = False
+        self._forget_wake()
+        self.loop.make_ready(self._backlog)
+        self._backlog.clear()
+
+    def call_at(
+        self, when_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """Call in this process when its monotonic clock reads `when_s`."""
+        return self.loop.call_at(when_s, callback, *args, context=self._context.copy())
+
+    def hold(self, handle: SimulatedHandle) -> None:
+        """Take a handle that is ready while the process is held; called by the loop."""
+        if self.is_dead:
+            self._handles.append(handle)
+        else:
+            self._backlog.append(handle)
+
+    def take_remains(self) -> list[SimulatedHandle]:
+        """The handles that never ran; nothing is kept any longer. Called by the loop."""
+        handles = [*self._handles, *self._backlog]
+        self._handles.clear()
+        self._backlog.clear()
+        self._tasks.clear()
+        return handles
+
+    def _may_be_held(self) -> None:
+        if self is self.loop.world:
+            raise ValueError("the world is neither killed nor paused")
+
+    def _forget_wake(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+    def __repr__(self) -> str:
+        state = "dead" if self.is_dead else "paused" if self.is_held else "running"
+        return f"<Process {self.name} {state}>"
