@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from timer.timer import Timer
-
 # Far more than any honest handler needs; a test then fails and does not hang.
 STEPS_AT_ONE_TIME_MAX: Final = 100_000
 
@@ -24,6 +22,18 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since a fixed but unspecified moment; never decreases."""
+        ...
+
+
+class Timed(Protocol):
+    """Something that is told the time, such as a `Timer`."""
+
+    def next_expiration_ms(self) -> int | None:
+        """When it next has something to do; None: nothing is due."""
+        ...
+
+    def advance_to(self, now_ms: int, /) -> object:
+        """Do what is due by then."""
         ...
 
 
@@ -54,7 +64,7 @@ class VirtualClock:
         return self._now_ms
 
     def advance(
-        self, delta_ms: int, timer: Timer, on_step: Callable[[int], None] | None = None
+        self, delta_ms: int, timer: Timed, on_step: Callable[[int], None] | None = None
     ) -> None:
         """Move `delta_ms` on, stopping wherever `timer` has something to do.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.shard.outbox import AppendFailed, AppendFailure
+from coordinator.shard.effects import Job, LogFailed
+from coordinator.shard.outbox import AppendFailure
 from coordinator.storage.log import Ambiguous, Fenced, LogError, TooLarge, Unavailable
 
 _FAILURES: dict[type[LogError], AppendFailure] = {
@@ -13,7 +14,7 @@ _FAILURES: dict[type[LogError], AppendFailure] = {
 }
 
 
-def append_failed(sequence: int, error: LogError) -> AppendFailed:
-    """The shard's word for what the log raised when it was given an entry."""
+def log_failed(job: Job, error: LogError) -> LogFailed:
+    """The driver's word for what the log raised when it was given a job."""
     is_lasting = isinstance(error, Unavailable) and error.is_lasting
-    return AppendFailed(sequence, _FAILURES[type(error)], is_lasting)
+    return LogFailed(job, _FAILURES[type(error)], is_lasting, str(error))

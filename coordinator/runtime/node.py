@@ -28,9 +28,10 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.slices import Slices
-from coordinator.runtime.standby import Fetch, Standby, Warm
+from coordinator.runtime.standby import Fetch, Standby
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import NODE_PORTS, Settings
+from coordinator.shard.effects import Warm
 from coordinator.shard.placement import shard_of
 from coordinator.shard.replicas import (
     ANYBODY,
@@ -185,7 +186,9 @@ class Node:
         runner = self._runners.get(self._shard_of(heartbeat.group_id))
         if runner is None or not self._may_answer():
             return self._elsewhere(heartbeat)
-        return runner.submit_now(heartbeat)
+        answer = runner.submit(heartbeat)
+        assert not isinstance(answer, asyncio.Future), "a heartbeat is never parked"
+        return answer
 
     async def ask(
         self, requests: Sequence[Request], on_wait: Callable[[], None] = lambda: None

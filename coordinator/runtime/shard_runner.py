@@ -1,64 +1,59 @@
-"""One shard among the coroutines: its calls, its appends, its alarm clock.
+"""One shard among the coroutines: carries out what its driver asks for.
 
 A step takes microseconds and waits for nothing, so a request is stepped in the very
 turn of the loop in which it arrives: no task, no queue, and for an answer that is
 ready no future. Steps cannot overlap, since nothing in them awaits.
 
-A bug anywhere in a step, in an append or in a load stops the shard: everybody who waits is
-answered, and it is loaded again from the log. It serves when loading has ended, and not before.
-A bug that comes back is told in one line each time, after a back-off that grows.
+What follows from a step is the driver's to say (`shard/driver.py`). If it cannot be carried out,
+whatever the reason, the driver is told, and loads the shard again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
-from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
-from coordinator.runtime.failures import append_failed
+from coordinator.runtime.failures import log_failed
 from coordinator.runtime.slices import Work, in_slices
-from coordinator.runtime.snapshots import Encoded, SnapshotPolicy
-from coordinator.runtime.standby import Warm
+from coordinator.runtime.warming import add_entry, build
 from coordinator.runtime.watchers import Watchers
-from coordinator.shard.outbox import (
-    Append,
-    Appended,
-    Input,
-    Outbox,
-    Revive,
-    Tick,
-    Unload,
+from coordinator.shard.driver import ShardDriver
+from coordinator.shard.effects import (
+    Broken,
+    Build,
+    Done,
+    DriverInput,
+    Effects,
+    FoundDamage,
+    Job,
+    Load,
+    Recovery,
+    Start,
+    Stop,
+    TakeOver,
+    Trouble,
+    Warm,
+    WriteEntry,
+    WriteSnapshot,
 )
+from coordinator.shard.outbox import Revive, Tick
 from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersChanged
 from coordinator.shard.shard import Shard
+from coordinator.shard.snapshots import Encoded
 from coordinator.shard.stats import GroupStats, ShardStats
-from coordinator.storage.log import (
-    Ambiguous,
-    Damaged,
-    Entry,
-    Fence,
-    Fenced,
-    GroupLog,
-    Loaded,
-    LogError,
-    Snapshot,
-    Unavailable,
-)
+from coordinator.storage.log import Damaged, Entry, GroupLog, LogError, Snapshot
 from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
 
@@ -68,10 +63,7 @@ release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
 
 PART = 50
 """Records that are encoded between two chances to let others in."""
-AMBIGUOUS_BACKOFF_S = 0.05
-RELOAD_BACKOFF_S = 1.0
-RELOAD_BACKOFF_S_MAX = 60.0
-"""A shard that has served for so long since its last bug is as good as new."""
+BROKEN_AGAIN_S = 1.0
 SETTLE_AFTER_S = 1.0
 """Other shards are taken over first, and whoever asks for a group is served."""
 
@@ -103,28 +95,18 @@ class ShardRunner:
         self._pauses = pauses
         self._clock = clock
         self._watchers = watchers
-        self._shard: Shard | None = None
-        self._fence: Fence | None = None
+        self._driver = ShardDriver(shard_id)
         # What is done for all is not done on behalf of the call that happened to begin it.
         self._context = contextvars.copy_context()
-        self._calls: dict[CallId, tuple[asyncio.Future[Reply], Request]] = {}
+        self._calls: dict[CallId, asyncio.Future[Reply]] = {}
         self._fetches: dict[CallId, asyncio.Future[FetchedEntries]] = {}
         self._releasing: deque[tuple[CallId, Reply]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Job | None] = {}
         self._alarm: AsyncTimerDriver | None = None
-        self._snapshots = SnapshotPolicy(0, 0, 0)
-        self._snapshot_task: asyncio.Task[None] | None = None
-        self._reload_task: asyncio.Task[None] | None = None
-        self._trouble = ""  # What is wrong with the log, in its own words.
+        self._start_ended = asyncio.Event()
+        self._turn: AbstractAsyncContextManager[object] = nullcontext()
+        self._reviving: asyncio.Task[None] | None = None
         self._has_told_amiss = False
-        self._bugs = 0  # In a row, with no long time of service in between.
-        self._told_bugs: set[tuple[object, ...]] = set()  # By where they were: once each.
-        self._serves_since_ms = 0
-        self._followers: tuple[int, ...] | None = None
-        self.term = 0
-        """In which the shard was granted."""
-        self._started = False
-        self._stopped = False
 
     async def start(
         self,
@@ -145,234 +127,186 @@ class ShardRunner:
         Raises:
             Damaged: what the log holds is not what was written.
         """
-        self._started = True
-        self.term = term
         if self._alarm is None:
-            self._alarm = AsyncTimerDriver(self._clock, self._tick)
-        try:
-            # What is warm is there at once, and does not wait for what is not.
-            async with turn if turn is not None and warm is None else nullcontext():
-                await self._load(warm)
-        except Damaged:
-            raise
-        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: loaded again.
-            self._fail(error)
-        shard = self._shard
-        if shard is not None and not shard.is_settled:
-            await asyncio.sleep(SETTLE_AFTER_S)
-        while shard is not None and self._shard is shard and not shard.is_settled:
-            async with turn or nullcontext():
-                began = time.monotonic()
-                self._step(Revive())
-                # As much time again for everything else.
-                await asyncio.sleep(time.monotonic() - began)
-
-    async def _load(self, warm: Warm | None) -> None:
-        loaded = None
-        while loaded is None and not self._stopped:
-            try:
-                self._fence = await self._log.fence(self.shard_id, self.term)
-            except Fenced as error:
-                # Whoever granted it has granted it to somebody else meanwhile.
-                self._report(f"shard {self.shard_id} is led elsewhere: {error}")
-                self._stopped = True
-                return
-            except LogError as error:
-                self._report(f"the log cannot be written: {error}")
-                await asyncio.sleep(RELOAD_BACKOFF_S)
-                continue
-            try:
-                loaded = await self._log.load(self._fence, 0 if warm is None else warm.sequence)
-            except Fenced:
-                continue  # An earlier attempt of this node was slower than this one, or see above.
-            except LogError as error:
-                self._report(f"the log cannot be read: {error}")
-                await asyncio.sleep(RELOAD_BACKOFF_S)
-        if loaded is None:
-            return
-        if warm is None or loaded.snapshot is not None:
-            # In a thread: a hundred thousand groups take seconds, and other shards serve.
-            warm = await asyncio.to_thread(self._build, loaded)
-        else:
-            for entry in loaded.entries:
-                warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())
-        if self._stopped:
-            return
-        outbox = warm.shard.restore(
-            self._clock.now_ms(), sequence=warm.sequence, next_offset=warm.next_offset
-        )
-        self._recovered()
-        self._shard, self._snapshots = warm.shard, warm.policy
-        self._serves_since_ms = self._clock.now_ms()
-        self._take(outbox)
-        if self._followers is not None:
-            self._step(FollowersChanged(self._followers))
+            self._alarm = AsyncTimerDriver(self._clock, self._wake)
+        self._turn = nullcontext() if turn is None else turn
+        # What is warm is there at once, and does not wait for what is not.
+        async with self._turn if warm is None else nullcontext():
+            self._start_ended.clear()
+            self._drive(Start(term, warm))
+            await self._start_ended.wait()
+        if self._driver.damage is not None:
+            raise self._driver.damage
+        if self._reviving is not None:
+            await asyncio.wait([self._reviving])
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
-        if self._shard is None:
-            return self._answer_without_shard(request)
-        call_id = request.call_id
+        effects = self._driver.handle(request, self._clock.now_ms())
+        replies = effects.replies
+        if len(replies) == 1 and replies[0][0] == request.call_id:
+            effects.replies = []
+            self._execute(effects)
+            return replies[0][1]
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._calls[call_id] = (future, request)
-        self._step(request)
-        if future.done():
-            return future.result()
-        return future
+        self._calls[request.call_id] = future
+        self._execute(effects)
+        return future.result() if future.done() and future.exception() is None else future
 
     def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
         """True if that was all there is to a heartbeat; see `Shard.beat`."""
-        shard = self._shard
+        shard = self._driver.shard
         if shard is None:
             return False
         try:
             return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
-            self._fail(error)
+            self._drive(Broken(error))
             return False
-
-    def submit_now(self, request: Request) -> Reply:
-        """The answer to a request that is never parked: the hot path, with no future.
-
-        Heartbeats, and whatever else the core answers in the same step.
-        """
-        shard = self._shard
-        if shard is None:
-            return self._answer_without_shard(request)
-        try:
-            outbox = shard.step(request, self._clock.now_ms())
-            ((_, reply),) = outbox.replies
-            outbox.replies = []
-            self._take(outbox)
-        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
-            self._fail(error)
-            return request.refusal(Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
-        return reply
 
     async def fetch(self, fetch: FetchEntries) -> FetchedEntries:
         """What a follower lacks, as soon as there is something."""
-        if self._shard is None:
-            return fetch.refusal(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         future: asyncio.Future[FetchedEntries] = asyncio.get_running_loop().create_future()
         self._fetches[fetch.call_id] = future
         try:
-            self._step(fetch)
+            self._drive(fetch)
             return await future
         finally:
             del self._fetches[fetch.call_id]
 
     def expect_followers(self, nodes: tuple[int, ...]) -> None:
         """Tell the shard which nodes may follow it from now on."""
-        self._followers = nodes
-        self._step(FollowersChanged(nodes))
+        self._drive(FollowersChanged(nodes))
 
     def cancel(self, call_id: CallId) -> None:
         """The client of a parked call has gone away."""
-        if self._calls.pop(call_id, None) is not None and self._shard is not None:
-            self._step(CallCancelled(call_id))
+        if self._calls.pop(call_id, None) is not None:
+            self._drive(CallCancelled(call_id))
 
     async def stop(self, error: ErrorCode) -> None:
         """Answer every parked call with `error`, and let the last append end."""
-        self._stopped = True
-        if self._shard is not None:
-            self._step(Unload(error))
+        self._drive(Stop(error))
         if self._alarm is not None:
             self._alarm.close()
-        for task in (self._snapshot_task, self._reload_task):
-            if task is not None:
+        for task, job in self._tasks.items():
+            if not isinstance(job, WriteEntry):
                 task.cancel()
-        self._shard = None
-        self._abandon(error)
         while self._releasing or self._tasks:
             await asyncio.sleep(0)
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
     @property
+    def term(self) -> int:
+        """In which the shard was granted."""
+        return self._driver.term
+
+    @property
     def is_loaded(self) -> bool:
         """True if it serves; else requests hear that it is loading."""
-        return self._shard is not None
+        return self._driver.shard is not None
 
     def stats(self) -> ShardStats:
         """What the shard holds now."""
-        return ShardStats() if self._shard is None else self._shard.stats()
+        shard = self._driver.shard
+        return ShardStats() if shard is None else shard.stats()
 
     @property
     def group_count(self) -> int:
         """How many groups there are."""
-        return 0 if self._shard is None else self._shard.group_count
+        shard = self._driver.shard
+        return 0 if shard is None else shard.group_count
 
     def members_of(self, client_host: str) -> int:
         """How many members come from a host."""
-        return 0 if self._shard is None else self._shard.members_of(client_host)
+        shard = self._driver.shard
+        return 0 if shard is None else shard.members_of(client_host)
 
     def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group."""
-        return None if self._shard is None else self._shard.has_seat(group_id, instance_id)
+        shard = self._driver.shard
+        return None if shard is None else shard.has_seat(group_id, instance_id)
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups."""
-        return [] if self._shard is None else self._shard.group_stats(is_wanted)
+        shard = self._driver.shard
+        return [] if shard is None else shard.group_stats(is_wanted)
 
-    # --- Inside ---
+    # --- Effects ---
 
-    def _answer_without_shard(self, request: Request) -> Reply:
-        if self._stopped:
-            return request.refusal(Refused(ErrorCode.NOT_COORDINATOR))
-        if not self._started:
-            return request.refusal(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return admission.answer_while_loading(request)
+    def _drive(self, event: DriverInput) -> None:
+        self._execute(self._driver.handle(event, self._clock.now_ms()))
+        if not self._driver.is_starting:
+            self._start_ended.set()
 
-    def _build(self, loaded: Loaded) -> Warm:
-        try:
-            return Warm.of(self._new_shard(), loaded, self._clock.now_ms())
-        except Damaged as error:
-            raise Damaged(f"shard {self.shard_id}: {error}") from error
+    def _wake(self, now_ms: int) -> None:
+        self._drive(Tick(self._pauses(now_ms)))
 
-    def _tick(self, now_ms: int) -> None:
-        self._step(Tick(self._pauses(now_ms)))
-
-    def _step(self, event: Input) -> None:
-        if self._shard is None:
+    def _execute(self, effects: Effects) -> None:
+        error = self._carry_out(effects)
+        if error is None:
             return
-        try:
-            self._take(self._shard.step(event, self._clock.now_ms()))
-        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
-            self._fail(error)
+        broken = self._driver.handle(Broken(error), self._clock.now_ms())
+        if self._carry_out(broken) is not None:  # It may be the alarm that is broken.
+            asyncio.get_running_loop().call_later(BROKEN_AGAIN_S, self._drive, Tick())
+        self._fail_forgotten(error)
 
-    def _take(self, outbox: Outbox) -> None:
-        if outbox.append is not None:
-            self._start(self._append(outbox.append))
-        if len(outbox.replies) <= RELEASE_SLICE and not self._releasing:
-            for call_id, reply in outbox.replies:
+    def _carry_out(self, effects: Effects) -> Exception | None:
+        """Every part, whatever becomes of the others; the first bug, if there was one."""
+        errors: list[Exception | None] = []
+        if effects.jobs:
+            errors.append(self._try(self._begin_jobs, effects.jobs))
+        if effects.replies:
+            errors.append(self._try(self._answer, effects.replies))
+        if effects.fetched:
+            errors.append(self._try(self._hand_out, effects.fetched))
+        if effects.in_sync is not None:
+            errors.append(self._try(self._on_in_sync, effects.in_sync))
+        if effects.events:
+            errors.append(self._try(self._tell, effects.events))
+        if effects.told:
+            errors.append(self._try(self._report, effects.told))
+        errors.append(self._try(self._set_alarm, effects))
+        return next((error for error in errors if error is not None), None)
+
+    def _try(self, part: Callable[[Any], None], what: object) -> Exception | None:
+        try:
+            part(what)
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
+            return error
+        return None
+
+    def _begin_jobs(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._begin(self._do(job), job)
+
+    def _hand_out(self, fetched: Sequence[tuple[CallId, FetchedEntries]]) -> None:
+        for call_id, found in fetched:
+            waiting = self._fetches.get(call_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(found)
+
+    def _report(self, told: Sequence[Trouble | Recovery]) -> None:
+        for each in told:
+            if isinstance(each, Recovery):
+                self._watchers.recovery(each.words)
+            else:
+                self._watchers.failure(each.words, each.error)
+
+    def _set_alarm(self, effects: Effects) -> None:
+        if self._alarm is not None:
+            self._alarm.wake_at(effects.wake_at_ms)
+        if effects.has_sleepers:
+            self._reviving = self._begin(self._revive())
+
+    def _answer(self, replies: Sequence[tuple[CallId, Reply]]) -> None:
+        if len(replies) <= RELEASE_SLICE and not self._releasing:
+            for call_id, reply in replies:
                 self._resolve(call_id, reply)
         else:
             if not self._releasing:
                 asyncio.get_running_loop().call_soon(self._release)
-            self._releasing.extend(outbox.replies)
-        for call_id, found in outbox.fetched:
-            waiting = self._fetches.get(call_id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(found)
-        if outbox.in_sync is not None:
-            self._on_in_sync(outbox.in_sync)
-        if outbox.events:
-            self._tell(outbox.events)
-        if outbox.unloaded and not self._stopped:
-            self._shard = None
-            self._watchers.failure("the log has refused this node", None)
-            self._abandon(ErrorCode.NOT_COORDINATOR)
-            self._reload_later()
-        elif self._alarm is not None:
-            self._alarm.wake_at(outbox.next_deadline_ms)
-
-    def _tell(self, events: Sequence[Event]) -> None:
-        try:
-            self._watchers.events(events, self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001  # Whoever watches stops no group. Told once.
-            if not self._has_told_amiss:
-                self._has_told_amiss = True
-                self._watchers.failure("those who watch did not hear of all events", error)
+            self._releasing.extend(replies)
 
     def _release(self) -> None:
         for _ in range(min(RELEASE_SLICE, len(self._releasing))):
@@ -382,146 +316,93 @@ class ShardRunner:
             asyncio.get_running_loop().call_later(0, self._release)
 
     def _resolve(self, call_id: CallId, reply: Reply) -> None:
-        call = self._calls.pop(call_id, None)
-        if call is not None and not call[0].done():
-            call[0].set_result(reply)
+        future = self._calls.pop(call_id, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
 
-    async def _append(self, append: Append) -> None:
-        shard = self._shard
-        assert shard is not None
-        try:
-            await self._append_to_log(shard, append)
-        except Exception as error:  # noqa: BLE001  # A bug here or below: the shard is reloaded.
-            if self._shard is shard:
-                self._fail(error)
-
-    async def _append_to_log(self, shard: Shard, append: Append) -> None:
-        assert self._fence is not None
-        if append.attempt > 1:
-            await asyncio.sleep(AMBIGUOUS_BACKOFF_S * append.attempt)
-        records = await in_slices(_encoded(append.records))
-        if self._shard is not shard:
-            return  # It was given up meanwhile, and those who waited have been told.
-        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
-        began = time.monotonic()
-        try:
-            await self._log.append(self._fence, entry)
-        except LogError as error:
-            if self._shard is shard:
-                self._append_failed(shard, append, error)
-            return
-        if self._shard is shard:
-            self._watchers.append(time.monotonic() - began, len(records))
-            self._recovered()
-            self._step(Appended(append.sequence, records))
-            self._snapshots.appended(sum(map(len, records)))
-            if self._snapshots.is_due() and self._shard is shard:
-                self._take_snapshot(shard, append.sequence, append.base_offset + len(records))
-
-    def _append_failed(self, shard: Shard, append: Append, error: LogError) -> None:
-        if isinstance(error, Unavailable | Ambiguous):
-            self._report(f"the log cannot be written: {error}")
-        outbox = shard.step(append_failed(append.sequence, error), self._clock.now_ms())
-        if str(error):
-            outbox.replies = [
-                (call_id, replace(reply, message=f"{reply.message} ({error})"))
-                for call_id, reply in outbox.replies
-            ]
-        self._take(outbox)
-
-    def _take_snapshot(self, shard: Shard, sequence: int, next_offset: int) -> None:
-        """Note what is durable now, which is cheap; encode and write it beside the service."""
-        assert self._fence is not None
-        encoded = Encoded(shard.records(), codec.encode)
-        self._snapshots.begin()
-        write = self._write_snapshot(self._fence, Snapshot(sequence, next_offset, encoded), encoded)
-        self._snapshot_task = self._start(write)
-
-    async def _write_snapshot(self, fence: Fence, snapshot: Snapshot, encoded: Encoded) -> None:
-        policy = self._snapshots
-        try:
-            await self._log.write_snapshot(fence, snapshot)
-        except LogError as error:
-            policy.end(0)
-            self._watchers.failure(f"no snapshot was taken: {error}", None)
-        except Exception as error:  # noqa: BLE001  # Our bug: the entries are all there.
-            policy.end(0)
-            self._watchers.failure("no snapshot was taken", error)
-        else:
-            policy.end(encoded.size_bytes)
-
-    def _report(self, trouble: str) -> None:
-        """Once, however often it happens."""
-        if trouble != self._trouble:
-            self._trouble = trouble
-            self._watchers.failure(trouble, None)
-
-    def _recovered(self) -> None:
-        if self._trouble:
-            self._watchers.recovery(f"no longer: {self._trouble}")
-            self._trouble = ""
-
-    def _fail(self, error: Exception) -> None:
-        """A broken shard answers nobody from its broken state: it starts again from the log."""
-        if self._shard is not None:
-            served_ms = self._clock.now_ms() - self._serves_since_ms
-            if served_ms >= RELOAD_BACKOFF_S_MAX * 1000:
-                self._bugs = 0
-                self._told_bugs.clear()
-        self._shard = None
-        self._bugs += 1
-        self._tell_of_bug(error)
-        self._abandon(
-            ErrorCode.NOT_COORDINATOR if self._stopped else ErrorCode.UNKNOWN_SERVER_ERROR
-        )
-        self._reload_later()
-
-    def _tell_of_bug(self, error: Exception) -> None:
-        """Its traceback once, however often it comes back."""
-        bug = (type(error), *(line for _, line in traceback.walk_tb(error.__traceback__)))
-        if bug not in self._told_bugs:
-            self._told_bugs.add(bug)
-            self._watchers.failure("the shard is inconsistent and is loaded again", error)
-        else:
-            words = f"{type(error).__name__}: {error}"
-            self._watchers.failure(
-                f"the shard is inconsistent for the {self._bugs}th time in a row and is loaded "
-                f"again in {self._reload_backoff_s():g} s: {words}",
-                None,
-            )
-
-    def _abandon(self, error: ErrorCode) -> None:
-        """Answer every call that nobody will answer any more."""
-        refused = Refused(error)
-        decided = {call_id for call_id, _ in self._releasing}
-        for call_id in [call_id for call_id in self._calls if call_id not in decided]:
-            future, request = self._calls.pop(call_id)
+    def _fail_forgotten(self, error: Exception) -> None:
+        """The driver has answered everybody: what is left waits for an answer that was lost."""
+        on_the_way = {call_id for call_id, _ in self._releasing}
+        for call_id in [call_id for call_id in self._calls if call_id not in on_the_way]:
+            future = self._calls.pop(call_id)
             if not future.done():
-                future.set_result(request.refusal(refused))
-        for waiting in self._fetches.values():
-            if not waiting.done():
-                waiting.set_result(FetchedEntries(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+                future.set_exception(error)
 
-    def _reload_backoff_s(self) -> float:
-        return min(RELOAD_BACKOFF_S * 2.0 ** max(0, self._bugs - 1), RELOAD_BACKOFF_S_MAX)
+    def _tell(self, events: Sequence[Event]) -> None:
+        try:
+            self._watchers.events(events, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # Whoever watches stops no group. Told once.
+            if not self._has_told_amiss:
+                self._has_told_amiss = True
+                self._watchers.failure("those who watch did not hear of all events", error)
 
-    def _reload_later(self) -> None:
-        if self._stopped or (self._reload_task is not None and not self._reload_task.done()):
-            return  # A load that is under way sees that there is no shard, and begins anew.
-        self._reload_task = self._start(self._reload())
+    async def _revive(self) -> None:
+        """Bring the groups of a shard that was loaded to life, in between everything else."""
+        shard, loop = self._driver.shard, asyncio.get_running_loop()
+        await asyncio.sleep(SETTLE_AFTER_S)
+        while shard is not None and self._driver.shard is shard and not shard.is_settled:
+            async with self._turn:
+                began = loop.time()
+                self._drive(Revive())
+                # As much time again for everything else.
+                await asyncio.sleep(loop.time() - began)
 
-    async def _reload(self) -> None:
-        while self._shard is None and not self._stopped:
-            await asyncio.sleep(self._reload_backoff_s())
-            try:
-                await self.start(term=self.term)
-            except Damaged as error:
-                self._report(str(error))
+    # --- Jobs ---
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    async def _do(self, job: Job) -> None:
+        event: DriverInput
+        try:
+            event = Done(job, await self._result_of(job))
+        except Damaged as error:
+            event = FoundDamage(job, error)
+        except LogError as error:
+            event = log_failed(job, error)
+        except Exception as error:  # noqa: BLE001  # A bug here or below: the shard is reloaded.
+            event = Broken(error, job)
+        self._drive(event)
+
+    async def _result_of(self, job: Job) -> object:
+        match job:
+            case TakeOver():
+                return await self._log.fence(job.shard_id, job.term)
+            case Load():
+                return await self._log.load(job.fence, job.after)
+            case Build():
+                return await self._build(job)
+            case WriteEntry():
+                return await self._write(job)
+            case WriteSnapshot():
+                encoded = Encoded(job.records, codec.encode)
+                snapshot = Snapshot(job.sequence, job.next_offset, encoded)
+                await self._log.write_snapshot(job.fence, snapshot)
+                return encoded.size_bytes
+
+    async def _build(self, job: Build) -> Warm:
+        now_ms = self._clock.now_ms()
+        try:
+            if job.warm is None:
+                # In a thread: a hundred thousand groups take seconds, and other shards serve.
+                return await asyncio.to_thread(build, self._new_shard(), job.loaded, now_ms)
+            for entry in job.loaded.entries:
+                add_entry(job.warm, entry, now_ms)
+        except Damaged as error:
+            raise Damaged(f"shard {self.shard_id}: {error}") from error
+        return job.warm
+
+    async def _write(self, job: WriteEntry) -> tuple[bytes, ...]:
+        append, loop = job.append, asyncio.get_running_loop()
+        records = await in_slices(_encoded(append.records))
+        if self._driver.is_wanted(job):
+            began = loop.time()
+            entry = Entry(append.sequence, job.fence.epoch, append.base_offset, records)
+            await self._log.append(job.fence, entry)
+            self._watchers.append(loop.time() - began, len(records))
+        return records
+
+    def _begin(self, work: Coroutine[Any, Any, None], job: Job | None = None) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, context=self._context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = job
+        task.add_done_callback(self._tasks.pop)
         return task
 
 

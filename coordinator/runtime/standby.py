@@ -10,19 +10,18 @@ its end, costs time and no data.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
-from coordinator.runtime import codec
 from coordinator.runtime.garbage import quiet
-from coordinator.runtime.snapshots import SnapshotPolicy
+from coordinator.runtime.warming import add_entry, build
+from coordinator.shard.effects import Warm
 from coordinator.shard.replicas import FetchedEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
-from coordinator.storage.log import Damaged, GroupLog, Loaded, LogError
+from coordinator.storage.log import Damaged, GroupLog, LogError
 from timer.clock import Clock
 
 MIN_BYTES = 1
@@ -38,43 +37,6 @@ class Unreachable(Exception):
 
 Fetch = Callable[[NodeInfo, ShardId, int, int, int, int], Awaitable[FetchedEntries]]
 """(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries; or it raises Unreachable."""
-
-
-@dataclass(slots=True)
-class Warm:
-    """A shard with everything up to an entry applied, not stepped yet."""
-
-    shard: Shard
-    sequence: int
-    next_offset: int
-    policy: SnapshotPolicy
-
-    @classmethod
-    def of(cls, shard: Shard, loaded: Loaded, now_ms: int) -> Warm:
-        """What the store holds. It takes a while: call it in a thread."""
-        shard.replay(map(codec.decode, loaded.records()), now_ms)
-        policy = SnapshotPolicy(
-            len(loaded.entries),
-            sum(len(record) for entry in loaded.entries for record in entry.records),
-            sum(map(len, loaded.snapshot.records)) if loaded.snapshot else 0,
-        )
-        return cls(shard, loaded.sequence, loaded.next_offset, policy)
-
-    def add(self, sequence: int, base_offset: int, records: Iterable[bytes], now_ms: int) -> None:
-        """The next entry.
-
-        Raises:
-            Damaged: it is not the one that follows.
-        """
-        if (sequence, base_offset) != (self.sequence + 1, self.next_offset):
-            raise Damaged(
-                f"entry {sequence} (offset {base_offset}) follows entry {self.sequence} "
-                f"(offset {self.next_offset})"
-            )
-        kept = tuple(records)
-        self.shard.replay(map(codec.decode, kept), now_ms)
-        self.sequence, self.next_offset = sequence, base_offset + len(kept)
-        self.policy.appended(sum(map(len, kept)))
 
 
 class Standby:
@@ -146,9 +108,7 @@ class Standby:
                 elif found.is_gone:
                     await self._catch_up(self._warm)
                 for entry in found.entries:
-                    self._warm.add(
-                        entry.sequence, entry.base_offset, entry.records, self._clock.now_ms()
-                    )
+                    add_entry(self._warm, entry, self._clock.now_ms())
                 failures = 0
             except Unreachable:
                 await asyncio.sleep(RETRY_S)
@@ -166,7 +126,7 @@ class Standby:
 
     async def _read_all(self) -> Warm:
         loaded = await self._log.read(self.shard_id)
-        return await asyncio.to_thread(Warm.of, self._new_shard(), loaded, self._clock.now_ms())
+        return await asyncio.to_thread(build, self._new_shard(), loaded, self._clock.now_ms())
 
     async def _catch_up(self, warm: Warm) -> None:
         """From the store, for the leader has not kept it in memory."""
@@ -175,4 +135,4 @@ class Standby:
             self._warm = await self._load()
             return
         for entry in loaded.entries:
-            warm.add(entry.sequence, entry.base_offset, entry.records, self._clock.now_ms())
+            add_entry(warm, entry, self._clock.now_ms())

@@ -15,25 +15,26 @@ from google.protobuf.message import Message
 from coordinator.core.commands import CallCancelled
 from coordinator.core.events import Event
 from coordinator.core.group import GroupState
-from coordinator.core.ids import CallId, ShardId
+from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
-from coordinator.runtime import codec
-from coordinator.runtime.failures import append_failed
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import translate
 from coordinator.service.message_limits import MessageLimits
 from coordinator.settings import Settings
-from coordinator.shard.outbox import Append, Appended, Input, Revive, Tick
-from coordinator.shard.outbox import Outbox as ShardOutbox
+from coordinator.shard.driver import Patience
+from coordinator.shard.effects import DriverInput, Effects, Start, Trouble
+from coordinator.shard.outbox import Revive
 from coordinator.shard.shard import Shard
-from coordinator.storage.log import Entry, Loaded, LogError, Snapshot
+from coordinator.storage.log import Loaded
 from coordinator.storage.memory import MemoryLog
+from coordinator.testing.immediate import ImmediateHost
 from timer.clock import VirtualClock
-
-_SHARD = ShardId(0)
 
 _WHEEL_SIZE = 20
 """Kafka's. Far from a million timers, small wheels are made sooner, test after test."""
+
+_AT_ONCE = Patience(ambiguous_ms=0, reloads=False)
+"""What is repeated is repeated in the same moment, and a shard that is given up stays so."""
 
 
 class CountingIds:
@@ -96,8 +97,6 @@ class VirtualCoordinator:
         self._ids = CountingIds()
         self._call_ids = itertools.count(1)
         self._calls: dict[CallId, VirtualCall] = {}
-        self._holding = False
-        self._held: list[Append] = []
         self._load()
 
     # --- Time ---
@@ -109,7 +108,7 @@ class VirtualCoordinator:
 
     def advance(self, ms: int) -> None:
         """Let time pass, stopping at every deadline on the way to run what is due."""
-        self._clock.advance(ms, self._shard.timer, on_step=lambda _: self._step(Tick()))
+        self._clock.advance(ms, self._host)
 
     # --- Calls ---
 
@@ -146,22 +145,22 @@ class VirtualCoordinator:
 
     def state(self, group_id: str) -> GroupState | None:
         """The group's state; None if there is no such group."""
-        group = self._shard.machine.groups.get(group_id)
+        group = self.shard.machine.groups.get(group_id)
         return None if group is None else group.state
 
     def generation(self, group_id: str) -> int:
         """The group's generation; 0 if there is no such group."""
-        group = self._shard.machine.groups.get(group_id)
+        group = self.shard.machine.groups.get(group_id)
         return 0 if group is None else group.generation
 
     @property
     def is_loaded(self) -> bool:
         """False once the log has refused the shard, which the service would then load again."""
-        return self._loaded
+        return self._host.driver.shard is not None
 
     def stored(self) -> Loaded:
         """What the log holds."""
-        return self.log.load_now(self._fence)
+        return self._host.stored()
 
     # --- Faults ---
 
@@ -171,8 +170,6 @@ class VirtualCoordinator:
         Parked calls are lost, and so are appends that were held.
         """
         self._calls.clear()
-        self._held.clear()
-        self._holding = False
         self._load()
 
     def fail_next_append(self, kind: str) -> None:
@@ -185,20 +182,15 @@ class VirtualCoordinator:
 
     def take_snapshot(self) -> None:
         """Replace the log's entries by what they come to."""
-        records = map(codec.encode, self._shard.records())
-        snapshot = Snapshot(self._sequence, self._next_offset, tuple(records))
-        self.log.write_snapshot_now(self._fence, snapshot)
+        self._host.take_snapshot()
 
     def hold_appends(self) -> None:
         """The log takes its time: nothing is acknowledged until `release_appends`."""
-        self._holding = True
+        self._host.hold()
 
-    def release_appends(self) -> None:
-        """The log catches up."""
-        self._holding = False
-        held, self._held = self._held, []
-        for append in held:
-            self._write(append)
+    def release_appends(self, *, hold_on: bool = False) -> None:
+        """The log catches up; with `hold_on` by the entry that is held, and then holds the next."""
+        self._host.release(hold_on=hold_on)
 
     # --- Inside ---
 
@@ -206,45 +198,28 @@ class VirtualCoordinator:
         return CallId(next(self._call_ids))
 
     def _load(self) -> None:
-        self._fence = self.log.fence_now(_SHARD)
-        loaded = self.log.load_now(self._fence)
-        self._shard = Shard(
-            self.settings, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
+        self._host = ImmediateHost(
+            self.log, self._clock, self._new_shard, self._carry_out, _AT_ONCE
         )
-        self._shard.replay(map(codec.decode, loaded.records()), self.now_ms)
-        outbox = self._shard.restore(
-            self.now_ms, sequence=loaded.sequence, next_offset=loaded.next_offset
-        )
-        self._sequence, self._next_offset = loaded.sequence, loaded.next_offset
-        self._loaded = True
-        self._take(outbox)
+        self._step(Start())
+        assert self._host.driver.shard is not None, "the log does not let itself be loaded"
+        self._shard = self._host.driver.shard
         while not self._shard.is_settled:
             self._step(Revive())
 
-    def _step(self, event: Input) -> None:
-        self._take(self._shard.step(event, self.now_ms))
+    def _step(self, event: DriverInput) -> None:
+        self._host.handle(event)
 
-    def _take(self, outbox: ShardOutbox) -> None:
-        self._loaded = self._loaded and not outbox.unloaded
-        self.events += [(self.now_ms, event) for event in outbox.events]
-        for call_id, reply in outbox.replies:
+    def _new_shard(self) -> Shard:
+        return Shard(self.settings, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE)
+
+    def _carry_out(self, effects: Effects) -> None:
+        for told in effects.told:
+            if isinstance(told, Trouble) and told.error is not None:
+                raise told.error
+        self.events += [(self.now_ms, event) for event in effects.events]
+        for call_id, reply in effects.replies:
             self._answer(call_id, reply)
-        if outbox.append is not None:
-            if self._holding:
-                self._held.append(outbox.append)
-            else:
-                self._write(outbox.append)
-
-    def _write(self, append: Append) -> None:
-        records = tuple(map(codec.encode, append.records))
-        entry = Entry(append.sequence, self._fence.epoch, append.base_offset, records)
-        try:
-            self.log.append_now(self._fence, entry)
-        except LogError as error:
-            self._step(append_failed(append.sequence, error))
-        else:
-            self._sequence, self._next_offset = append.sequence, append.base_offset + len(records)
-            self._step(Appended(append.sequence))
 
     def _answer(self, call_id: CallId, reply: Reply) -> None:
         call = self._calls.pop(call_id, None)

@@ -234,14 +234,10 @@ def test_two_processes_in_a_row(s, fates):
     _, old = s.s2(**LONG)
     s.c.hold_appends()
     first, second = restart_of(s, "F"), restart_of(s, "F")
-    s.c._holding = False  # One entry at a time.
     for fate in fates:
         if fate is not None:
             s.c.fail_next_append(fate)
-        held, s.c._held = s.c._held, []
-        s.c._holding = fate is fates[0]
-        for append in held:
-            s.c._write(append)
+        s.c.release_appends(hold_on=fate is fates[0])  # One entry at a time.
     assert code(first.response) == "FENCED_INSTANCE_ID"
     (member_id,) = [m for m in s.members() if s.group().members[m].instance_id == "F"]
     if code(second.response) == "NONE":

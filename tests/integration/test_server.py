@@ -182,7 +182,7 @@ async def test_groups_of_all_shards_are_listed():
 async def test_a_broken_shard_answers_and_comes_back(monkeypatch):
     from coordinator.core import liveness
 
-    monkeypatch.setattr("coordinator.runtime.shard_runner.RELOAD_BACKOFF_S", 0.01)
+    monkeypatch.setattr("coordinator.shard.bugs.BACKOFF_MS", 10)
     it = None
     try:
         async with running() as it:

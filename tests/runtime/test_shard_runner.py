@@ -1,4 +1,4 @@
-"""The task around a shard: what it does when the log says no while it loads, and with our bugs."""
+"""The host of a shard's driver: what it does when effects fail; on a loop whose clock jumps."""
 
 from __future__ import annotations
 
@@ -13,134 +13,58 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
 from coordinator.runtime import shard_runner
-from coordinator.runtime.clock import AnchoredClock, RandomIds
+from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_runner import RELEASE_SLICE, ShardRunner
 from coordinator.runtime.watchers import Watchers
-from coordinator.shard.outbox import Revive, Tick
-from coordinator.shard.replicas import FetchEntries
+from coordinator.shard.replicas import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
+from coordinator.simulate.loop import SimulatedLoop
+from coordinator.storage.log import Damaged
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.virtual import CountingIds
-from timer.clock import VirtualClock
-from timer.timer import Timer
 
 SHARD = ShardId(0)
-
-
-class Contended(MemoryLog):
-    """Somebody fences the shard between the runner's fence and its load, so many times.
-
-    Args:
-        term: of the other one.
-    """
-
-    def __init__(self, times: int, term: int) -> None:
-        super().__init__()
-        self._times, self._term = times, term
-
-    async def load(self, fence, after=0):
-        if self._times:
-            self._times -= 1
-            self.fence_now(fence.shard, self._term)
-        return self.load_now(fence, after)
-
-
-def runner_of(log: MemoryLog) -> tuple[ShardRunner, list[str]]:
-    failures: list[str] = []
-    clock = AnchoredClock()
-    runner = ShardRunner(
-        SHARD,
-        new_shard=lambda: Shard(GroupConfig(), RandomIds(), PAYLOADS, now_ms=clock.now_ms()),
-        log=log,
-        clock=clock,
-        watchers=Watchers(
-            events=lambda *_: None,
-            failure=lambda what, _: failures.append(what),
-            recovery=lambda _: None,
-        ),
-    )
-    return runner, failures
-
-
-async def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
-    runner, failures = runner_of(Contended(times=3, term=5))
-    async with asyncio.timeout(10):
-        await runner.start(term=5)
-    assert runner.is_loaded
-    assert failures == []
-    await runner.stop(ErrorCode.NOT_COORDINATOR)
-
-
-async def test_a_later_term_does():
-    runner, failures = runner_of(Contended(times=1, term=6))
-    async with asyncio.timeout(10):
-        await runner.start(term=5)
-    assert not runner.is_loaded
-    assert "led elsewhere" in failures[0]
-    await runner.stop(ErrorCode.NOT_COORDINATOR)
-
-
-# --- Bugs -----------------------------------------------------------------------------------------
 
 
 class Bug(Exception):
     """Ours."""
 
 
-class Broken(Shard):
-    """A shard whose steps fail for some inputs, and whose load may fail as well.
+class SlowLog(MemoryLog):
+    """Steps can be made to hang, for ever or until they are let go on."""
 
-    Args:
-        plan: names of inputs, or "restore" and "replay", and how often each is to fail.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs: dict[str, asyncio.Event] = {}
 
-    def __init__(self, plan: dict[str, int]) -> None:
-        super().__init__(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
-        self._plan = plan
+    async def _wait(self, step: str) -> None:
+        if step in self.hangs:
+            await self.hangs[step].wait()
 
-    def _fail_if_planned(self, name: str) -> None:
-        if self._plan.get(name, 0):
-            self._plan[name] -= 1
-            raise Bug(name)
+    async def load(self, fence, after=0):
+        await self._wait("load")
+        return await super().load(fence, after)
 
-    def step(self, event, now_ms):
-        self._fail_if_planned(type(event).__name__)
-        return super().step(event, now_ms)
-
-    def beat(self, *arguments):
-        self._fail_if_planned("beat")
-        return super().beat(*arguments)
-
-    def replay(self, records, now_ms):
-        self._fail_if_planned("replay")
-        super().replay(records, now_ms)
-
-    def restore(self, now_ms, **more):
-        self._fail_if_planned("restore")
-        return super().restore(now_ms, **more)
+    async def append(self, fence, entry):
+        await self._wait("append")
+        await super().append(fence, entry)
 
 
 class Bench:
-    """A runner on the real loop, whose back-offs are no time at all."""
+    """A runner, and everything it tells."""
 
-    def __init__(self, monkeypatch, log: MemoryLog | None = None) -> None:
-        self.sleeps: list[float] = []
+    def __init__(self, loop: SimulatedLoop, **how) -> None:
         self.failures: list[tuple[str, BaseException | None]] = []
-        self.plan: dict[str, int] = {}
-        self.log = log or MemoryLog()
-        self.clock = VirtualClock()
+        self.in_sync: list[frozenset[int]] = []
+        self.log = SlowLog()
         self._calls = itertools.count(1)
-        sleep = asyncio.sleep
-
-        async def short(seconds: float) -> None:
-            self.sleeps.append(seconds)
-            await sleep(0)
-
-        monkeypatch.setattr(shard_runner.asyncio, "sleep", short)
+        self.clock = AnchoredClock(lambda: 0, lambda: int(loop.time() * 1e9))
         self.runner = ShardRunner(
             SHARD,
-            new_shard=lambda: Broken(self.plan),
+            new_shard=lambda: Shard(
+                GroupConfig(), CountingIds(), PAYLOADS, now_ms=self.clock.now_ms(), **how
+            ),
             log=self.log,
             clock=self.clock,
             watchers=Watchers(
@@ -148,196 +72,255 @@ class Bench:
                 failure=lambda what, error: self.failures.append((what, error)),
                 recovery=lambda _: None,
             ),
+            on_in_sync=self.in_sync.append,
         )
 
-    async def until(self, is_so) -> None:
-        for _ in range(10_000):
-            if is_so():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("it does not happen")
-
-    async def until_loaded(self) -> None:
-        await self.until(lambda: self.runner.is_loaded)
-
-    def commit(self, offset: int, **more):
-        partition = PartitionCommit("t", 0, offset, **more)
-        call_id = CallId(next(self._calls))
+    def commit(self, offset: int):
+        partitions = (PartitionCommit("t", 0, offset),)
         return self.runner.submit(
-            CommitOffsets(call_id=call_id, group_id="g", partitions=(partition,))
+            CommitOffsets(call_id=self.new_call(), group_id="g", partitions=partitions)
         )
 
     def fetch(self):
-        return self.runner.submit(FetchOffsets(call_id=CallId(next(self._calls)), group_id="g"))
+        return self.runner.submit(FetchOffsets(call_id=self.new_call(), group_id="g"))
+
+    def new_call(self) -> CallId:
+        return CallId(next(self._calls))
 
     def tracebacks(self) -> list[str]:
         return [str(error) for _, error in self.failures if error is not None]
 
+    async def until_loaded(self) -> None:
+        while not self.runner.is_loaded:  # noqa: ASYNC110  # Virtual time.
+            await asyncio.sleep(0.1)
 
-@pytest.fixture
-async def bench(monkeypatch):
-    bench = Bench(monkeypatch)
-    await bench.runner.start()
-    assert (await bench.commit(7)).results[0].error is ErrorCode.NONE
-    yield bench
-    bench.plan.clear()
-    await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
-
-
-async def is_well(bench: Bench) -> None:
-    """What was durable is served again, and commits are taken."""
-    await bench.until_loaded()
-    assert bench.fetch().offsets[0].offset == 7
-    assert (await bench.commit(7)).results[0].error is ErrorCode.NONE
-
-
-CAUSES = {
-    "CommitOffsets": lambda bench: bench.commit(8),
-    "Appended": lambda bench: bench.commit(8),
-    "AppendFailed": lambda bench: (bench.log.fail_next_append("too_large"), bench.commit(8))[1],
-    "Tick": lambda bench: bench.runner._step(Tick()),
-    "Revive": lambda bench: bench.runner._step(Revive()),
-    "CallCancelled": lambda bench: bench.runner.cancel(parked(bench)),
-    "FetchEntries": lambda bench: asyncio.ensure_future(
-        bench.runner.fetch(
-            FetchEntries(call_id=CallId(99), follower=2, offset=1, min_bytes=1, max_wait_ms=5)
+    async def is_well(self) -> bool:
+        """What was durable is served again, and commits are taken."""
+        await self.until_loaded()
+        return (
+            self.fetch().offsets[0].offset == 7
+            and (await self.commit(7)).results[0].error is ErrorCode.NONE
         )
-    ),
-    "Heartbeat": lambda bench: bench.runner.submit_now(
-        Heartbeat(call_id=CallId(99), group_id="g", generation=1, member_id="m")
-    ),
-    "beat": lambda bench: bench.runner.beat("g", "m", None, 1),
-}
 
 
-def parked(bench: Bench) -> CallId:
-    """A call that waits for the log."""
-    bench.commit(8)
-    return CallId(next(iter(bench.runner._calls)))
+def simulated(play, *, is_started: bool = True, **how) -> None:
+    """Play a test on a loop whose clock jumps."""
+    with asyncio.Runner(loop_factory=SimulatedLoop) as host:
+        bench = Bench(host.get_loop(), **how)
+
+        async def whole() -> None:
+            if is_started:
+                await bench.runner.start()
+                assert (await bench.commit(7)).results[0].error is ErrorCode.NONE
+            await play(bench)
+            await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
+
+        host.run(whole())
 
 
-@pytest.mark.parametrize("step", CAUSES)
-async def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step):
-    bench.plan[step] = 1
-    waiting = CAUSES[step](bench)
-    await bench.until(lambda: bench.failures)
-    assert not bench.runner.is_loaded
-    if isinstance(waiting, asyncio.Future):
-        answer = await waiting
-        assert answer is not None
-    assert not bench.runner._calls
-    assert bench.tracebacks() == [step]
-    assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    await bench.until_loaded()
-    assert (await bench.commit(9)).results[0].error is ErrorCode.NONE
-    assert bench.fetch().offsets[0].offset == 9
+def raising(*_, **__):
+    raise Bug("effect")
 
 
-@pytest.mark.parametrize("step", ["replay", "restore"])
-@pytest.mark.parametrize("times", [1, 5])
-async def test_a_bug_in_a_load_serves_nobody_before_the_load_has_ended(bench, step, times):
-    bench.plan |= {"Tick": 1, step: times}
-    bench.runner._step(Tick())
-    for _ in range(times):
-        bugs = len(bench.failures)
-        await bench.until(lambda bugs=bugs: len(bench.failures) > bugs)
-        assert not bench.runner.is_loaded
+def broken_once(bench: Bench, name: str) -> None:
+    """A part of the host that raises the next time."""
+    whole = getattr(bench.runner, name)
+
+    def once(*arguments):
+        setattr(bench.runner, name, whole)
+        raise Bug("effect")
+
+    setattr(bench.runner, name, once)
+
+
+def is_refused(answer) -> bool:
+    """Nobody waits for ever: it is an error, in whatever form."""
+    if isinstance(answer, asyncio.Future):
+        assert answer.done()
+        if answer.exception() is not None:
+            return isinstance(answer.exception(), Bug)
+        answer = answer.result()
+    return answer.results[0].error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("part", ["_answer", "_resolve", "_do", "_on_in_sync", "_report"])
+def test_an_effect_that_cannot_be_carried_out_loads_the_shard_again(part):
+    async def play(bench: Bench) -> None:
+        broken_once(bench, part)
+        if part == "_report":
+            bench.log.fail_next_append("unavailable")
+        waiting = bench.commit(8)
+        await bench.runner.fetch(
+            FetchEntries(call_id=bench.new_call(), follower=2, offset=1, min_bytes=0, max_wait_ms=0)
+        )
+        while bench.runner.is_loaded:  # noqa: ASYNC110  # Virtual time.
+            await asyncio.sleep(0.001)
+        assert is_refused(waiting)
+        assert bench.tracebacks() == ["effect"]
         assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    await is_well(bench)
-    assert bench.tracebacks() == ["Tick", step], "each is told once with its traceback"
+        await bench.until_loaded()
+        assert (await bench.commit(7)).results[0].error is ErrorCode.NONE
+        assert len(bench.tracebacks()) == 1, "it is told once"
+
+    simulated(play, acks=AckPolicy(node=1))
 
 
-async def test_a_bug_that_comes_back_is_met_by_a_back_off_that_grows(bench):
-    bench.sleeps.clear()
-    bench.plan |= {"Tick": 1, "restore": 9}
-    bench.runner._step(Tick())
-    await is_well(bench)
-    backoffs = [seconds for seconds in bench.sleeps if seconds >= 1]
-    assert backoffs == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
-    bench.clock.advance(60_000, Timer(0))
-    bench.sleeps.clear()
-    bench.plan["Tick"] = 1
-    bench.runner._step(Tick())
-    await is_well(bench)
-    assert [seconds for seconds in bench.sleeps if seconds >= 1] == [1], "it has served long enough"
+def test_an_alarm_that_cannot_be_set_loads_the_shard_again():
+    class NoAlarm:
+        wake_at = close = raising
+
+    async def play(bench: Bench) -> None:
+        alarm, bench.runner._alarm = bench.runner._alarm, NoAlarm()
+        bench.fetch()
+        assert not bench.runner.is_loaded
+        await asyncio.sleep(0.5)
+        assert not bench.runner.is_loaded
+        bench.runner._alarm = alarm
+        assert await bench.is_well()
+        assert bench.tracebacks() == ["effect"]
+
+    simulated(play)
 
 
-@pytest.mark.parametrize("step", ["replay", "restore"])
-async def test_a_bug_in_the_first_load_does_not_end_the_node(monkeypatch, step):
-    bench = Bench(monkeypatch)
-    bench.plan[step] = 2
-    await bench.runner.start()
-    assert not bench.runner.is_loaded
-    await bench.until_loaded()
-    assert (await bench.commit(1)).results[0].error is ErrorCode.NONE
-    await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
+def test_a_bug_in_the_short_way_of_a_heartbeat_loads_the_shard_again(monkeypatch):
+    async def play(bench: Bench) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Shard, "beat", raising)
+            assert not bench.runner.beat("g", "m", None, 1)
+        assert not bench.runner.is_loaded
+        assert not bench.runner.beat("g", "m", None, 1)
+        assert bench.tracebacks() == ["effect"]
+        assert await bench.is_well()
+
+    simulated(play)
 
 
-async def test_a_bug_in_the_codec_leaves_no_append_pending(bench, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(shard_runner.codec, "encode", lambda record: 1 / 0)
-        answer = await bench.commit(8)
-    assert answer.results[0].error is ErrorCode.UNKNOWN_SERVER_ERROR
-    await is_well(bench)
+def test_a_bug_in_the_codec_leaves_no_append_pending(monkeypatch):
+    async def play(bench: Bench) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(shard_runner.codec, "encode", lambda record: 1 / 0)
+            answer = await bench.commit(8)
+        assert answer.results[0].error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await bench.is_well()
+
+    simulated(play)
 
 
-async def test_a_heartbeat_that_has_two_answers_is_a_bug_of_the_step(bench, monkeypatch):
-    step = Shard.step
+@pytest.mark.parametrize("part", ["new_shard", "load"])
+def test_a_bug_in_the_first_load_does_not_end_the_node(part):
+    async def play(bench: Bench) -> None:
+        if part == "new_shard":
+            broken_once(bench, "_new_shard")
+        else:
+            load, bench.log.load = bench.log.load, raising
+        await bench.runner.start()
+        assert not bench.runner.is_loaded
+        if part == "load":
+            bench.log.load = load
+        await bench.until_loaded()
+        assert bench.tracebacks() == ["effect"]
 
-    def twice(self, event, now_ms):
-        outbox = step(self, event, now_ms)
-        outbox.replies *= 2
-        return outbox
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Shard, "step", twice)
-        beat = Heartbeat(call_id=CallId(99), group_id="g", generation=1, member_id="m")
-        assert bench.runner.submit_now(beat).error is ErrorCode.UNKNOWN_SERVER_ERROR
-    await is_well(bench)
-
-
-async def test_who_watches_and_breaks_stops_nobody(bench):
-    def broken(*_):
-        raise Bug("watcher")
-
-    bench.runner._watchers = replace(bench.runner._watchers, events=broken)
-    for offset in (8, 9):
-        assert (await bench.commit(offset)).results[0].error is ErrorCode.NONE
-    assert bench.tracebacks() == ["watcher"]
+    simulated(play, is_started=False)
 
 
-async def test_a_bug_while_it_stops_answers_everybody(bench):
-    waiting = bench.commit(8)
-    bench.plan["Unload"] = 1
-    await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
-    assert (await waiting).results[0].error is ErrorCode.NOT_COORDINATOR
-    assert bench.fetch().error is ErrorCode.NOT_COORDINATOR
+def test_damage_that_the_first_load_finds_is_raised():
+    async def play(bench: Bench) -> None:
+        await bench.log.fence(SHARD)
+
+        async def damaged(*_):
+            raise Damaged("entry 3")
+
+        bench.log.load = damaged
+        with pytest.raises(Damaged, match="entry 3"):
+            await bench.runner.start()
+        assert not bench.runner.is_loaded
+
+    simulated(play, is_started=False)
 
 
-async def test_a_stop_while_it_waits_to_load_again_does_not_wait(monkeypatch):
-    bench = Bench(monkeypatch)
-    bench.plan["restore"] = 1_000_000
-    await bench.runner.start()
-    await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
-    assert bench.fetch().error is ErrorCode.NOT_COORDINATOR
+def test_who_watches_and_breaks_stops_nobody():
+    async def play(bench: Bench) -> None:
+        bench.runner._watchers = replace(bench.runner._watchers, events=raising)
+        for offset in (8, 9):
+            assert (await bench.commit(offset)).results[0].error is ErrorCode.NONE
+        assert bench.tracebacks() == ["effect"]
+
+    simulated(play)
 
 
-async def test_a_load_that_ends_after_the_stop_serves_nobody(monkeypatch):
-    bench = Bench(monkeypatch)
-    loading = asyncio.ensure_future(bench.runner.start())
-    await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
-    await loading
-    assert not bench.runner.is_loaded
+def test_a_stop_does_not_wait_for_a_load_that_hangs():
+    async def play(bench: Bench) -> None:
+        bench.log.hangs["load"] = asyncio.Event()
+        starting = asyncio.ensure_future(bench.runner.start())
+        await asyncio.sleep(1)
+        assert not starting.done()
+        await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
+        await starting
+        assert bench.fetch().error is ErrorCode.NOT_COORDINATOR
+
+    simulated(play, is_started=False)
 
 
-async def test_a_log_that_is_away_for_a_moment_delays_a_commit(monkeypatch):
+def test_a_stop_lets_the_last_append_end():
+    async def play(bench: Bench) -> None:
+        bench.log.hangs["append"] = asyncio.Event()
+        waiting = bench.commit(8)
+        await asyncio.sleep(1)
+        stopping = asyncio.ensure_future(bench.runner.stop(ErrorCode.NOT_COORDINATOR))
+        await asyncio.sleep(1)
+        assert (await waiting).results[0].error is ErrorCode.NOT_COORDINATOR
+        assert not stopping.done()
+        bench.log.hangs["append"].set()
+        await stopping
+        assert len(bench.log.load_now(await bench.log.fence(SHARD)).entries) == 2
+
+    simulated(play)
+
+
+def test_what_waits_to_be_written_is_not_written_once_the_shard_is_given_up():
+    async def play(bench: Bench) -> None:
+        waiting = bench.commit(8)
+        await bench.runner.stop(ErrorCode.NOT_COORDINATOR)
+        assert (await waiting).results[0].error is ErrorCode.NOT_COORDINATOR
+        assert len(bench.log.load_now(await bench.log.fence(SHARD)).entries) == 1
+
+    simulated(play)
+
+
+def test_a_log_that_is_away_for_a_moment_delays_a_commit():
     """The rule is the shard's; its alarm clock is the runner's."""
-    runner, failures = runner_of(log := MemoryLog())
-    await runner.start()
-    log.fail_next_append("unavailable")
-    commit = CommitOffsets(
-        call_id=CallId(1), group_id="g", partitions=(PartitionCommit("t", 0, 1),)
-    )
-    assert (await runner.submit(commit)).results[0].error is ErrorCode.NONE
-    assert len(failures) == 1
-    await runner.stop(ErrorCode.NOT_COORDINATOR)
+
+    async def play(bench: Bench) -> None:
+        bench.log.fail_next_append("unavailable")
+        began_ms = bench.clock.now_ms()
+        assert (await bench.commit(8)).results[0].error is ErrorCode.NONE
+        assert bench.clock.now_ms() == began_ms + 50
+        assert len(bench.failures) == 1
+
+    simulated(play)
+
+
+def test_many_answers_are_given_in_slices_that_let_others_in():
+    async def play(bench: Bench) -> None:
+        bench.log.hangs["append"] = asyncio.Event()
+        waiting = [bench.commit(offset) for offset in range(3 * RELEASE_SLICE)]
+        await asyncio.sleep(1)
+        bench.log.hangs["append"].set()
+        counts = []
+        while len(counts) < 1_000 and not all(future.done() for future in waiting):
+            await asyncio.sleep(0)
+            counts.append(sum(future.done() for future in waiting))
+        steps = [after - before for before, after in itertools.pairwise([0, *counts])]
+        assert max(steps) <= RELEASE_SLICE
+        assert counts[-1] == len(waiting)
+
+    simulated(play)
+
+
+def test_a_heartbeat_is_answered_without_a_future():
+    async def play(bench: Bench) -> None:
+        beat = Heartbeat(call_id=bench.new_call(), group_id="g", generation=1, member_id="m")
+        assert bench.runner.submit(beat).error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert not bench.runner._calls
+
+    simulated(play)

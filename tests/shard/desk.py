@@ -1,4 +1,4 @@
-"""One shard on a table: its inputs by hand, its log on paper."""
+"""One shard on a table: its inputs by hand, and a log that takes an entry when it is told to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from coordinator.core.commands import (
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId
-from coordinator.runtime import codec
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Append, Appended, Tick
+from coordinator.shard.driver import Patience
+from coordinator.shard.effects import Effects, Start
+from coordinator.shard.outbox import Append, Tick
 from coordinator.shard.replicas import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
+from coordinator.storage.memory import MemoryLog
+from coordinator.testing.immediate import ImmediateHost
 from coordinator.testing.virtual import CountingIds
 
 LEADER = 1
@@ -28,18 +31,45 @@ class Desk:
     """Keeps every answer by its call."""
 
     def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER), **how) -> None:  # noqa: B008
-        self.shard = Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks, **how)
-        self.now_ms = 0
+        self.clock = DeskClock()
+        self.log = MemoryLog()
         self.answers: dict[int, object] = {}
-        self.append = None
         self.in_sync: list[list[int]] = []
         self.events: list[Event] = []
-        self.deadline_ms = None
         self._calls = count(1)
-        self._hear(self.shard.restore(0, sequence=0, next_offset=0))
+        self._host = ImmediateHost(
+            self.log,
+            self.clock,
+            lambda: Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks, **how),
+            self._hear,
+            Patience(),
+        )
+        self._host.hold()
+        self.step(Start())
+
+    @property
+    def shard(self) -> Shard:
+        return self._host.driver.shard
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.time_ms
+
+    @now_ms.setter
+    def now_ms(self, time_ms: int) -> None:
+        self.clock.time_ms = time_ms
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return self._host.next_expiration_ms()
+
+    @property
+    def append(self) -> Append | None:
+        """The entry that waits for the log."""
+        return self._host.held[0].append if self._host.held else None
 
     def step(self, event) -> None:
-        self._hear(self.shard.step(event, self.now_ms))
+        self._host.handle(event)
 
     def pass_time(self, ms: int) -> None:
         """Tick at each deadline on the way."""
@@ -102,13 +132,16 @@ class Desk:
     def store(self) -> None:
         """The log takes what is under way, and what comes of it."""
         while self.append is not None:
-            append, self.append = self.append, None
-            self.step(self.stored(append))
+            self.store_one()
 
-    @staticmethod
-    def stored(append: Append) -> Appended:
-        """The log has it."""
-        return Appended(append.sequence, tuple(map(codec.encode, append.records)))
+    def store_one(self) -> None:
+        """The log takes the entry that is under way."""
+        self._host.release(hold_on=True)
+
+    def refuse_one(self) -> None:
+        """The log cannot be reached with the entry that is under way."""
+        self.log.fail_next_append("unavailable")
+        self._host.release(hold_on=True)
 
     def fetch(self, follower: int, offset: int, *, min_bytes=1, max_wait_ms=500) -> int:
         call = next(self._calls)
@@ -128,12 +161,21 @@ class Desk:
         answer = self.answers.get(call)
         return None if answer is None else answer.results[0].error.name
 
-    def _hear(self, outbox) -> None:
-        for call_id, answer in (*outbox.replies, *outbox.fetched):
+    def _hear(self, effects: Effects) -> None:
+        for call_id, answer in (*effects.replies, *effects.fetched):
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
-        self.append = outbox.append or self.append
-        self.events += outbox.events
-        if outbox.in_sync is not None:
-            self.in_sync.append(sorted(outbox.in_sync))
-        self.deadline_ms = outbox.next_deadline_ms
+        self.events += effects.events
+        if effects.in_sync is not None:
+            self.in_sync.append(sorted(effects.in_sync))
+        for told in effects.told:
+            assert getattr(told, "error", None) is None, told
+
+
+class DeskClock:
+    """It shows what it was set to."""
+
+    time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.events import RebalanceJournaled
-from coordinator.shard.outbox import AppendFailed, AppendFailure
 from tests.shard.desk import Desk
 
 
@@ -17,8 +16,7 @@ def desk() -> Desk:
     it.pass_time(3_000)
     it.store()
     synced = it.sync(joined)
-    assignment, it.append = it.append, None
-    it.step(Desk.stored(assignment))
+    it.store_one()
     assert it.answers[synced].assignment == b"all", "nobody waits for the journal"
     return it
 
@@ -34,7 +32,6 @@ def test_who_watches_is_told_when_the_record_is_durable(desk):
 
 
 def test_who_watches_is_not_told_of_a_record_that_the_log_refuses(desk):
-    append, desk.append = desk.append, None
-    desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
+    desk.refuse_one()
     desk.store()
     assert told(desk) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.errors import ErrorCode
-from coordinator.shard.outbox import Unload
+from coordinator.shard.effects import Stop
 from coordinator.shard.replicas import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
 from tests.shard.desk import LEADER, Desk
 
@@ -84,7 +84,7 @@ def test_a_shard_that_cannot_be_followed_keeps_no_records_and_sends_readers_to_t
 def test_a_fetch_is_answered_when_the_shard_goes():
     desk = Desk()
     call = desk.fetch(2, 0)
-    desk.step(Unload(ErrorCode.NOT_COORDINATOR))
+    desk.step(Stop(ErrorCode.NOT_COORDINATOR))
     assert desk.answers[call].error is ErrorCode.NOT_COORDINATOR
     assert desk.answers[desk.fetch(2, 0)].error is ErrorCode.NOT_COORDINATOR
 
@@ -270,6 +270,6 @@ def test_what_waits_is_answered_when_the_shard_goes(acks):
     desk.store()
     under_way = desk.commit(2)
     queued = desk.commit(3)
-    desk.step(Unload(ErrorCode.NOT_COORDINATOR))
+    desk.step(Stop(ErrorCode.NOT_COORDINATOR))
     assert desk.error(under_way) == desk.error(queued) == "NOT_COORDINATOR"
     assert desk.error(stored) == ("NONE" if acks is not ALL else "NOT_COORDINATOR")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coordinator.shard.outbox import AppendFailed, AppendFailure
 from coordinator.shard.replicas import AckPolicy
 from tests.shard.desk import LEADER, Desk
 
@@ -13,8 +12,7 @@ def test_commits_that_keep_coming_do_not_keep_a_compare_and_set_waiting():
     compared = desk.commit(500, expected=1)
     for offset in range(2, 12):
         desk.commit(offset)
-        under_way, desk.append = desk.append, None
-        desk.step(desk.stored(under_way))  # The next entry has another commit of the partition.
+        desk.store_one()  # The next entry has another commit of the partition.
         desk.pass_time(500)
     assert desk.error(compared) == "NOT_COORDINATOR"
 
@@ -45,6 +43,5 @@ def until_answered(desk: Desk, call: int) -> None:
     """Time passes, and the log cannot be reached."""
     while desk.error(call) is None:
         if desk.append is not None:
-            append, desk.append = desk.append, None
-            desk.step(AppendFailed(append.sequence, AppendFailure.UNAVAILABLE))
+            desk.refuse_one()
         desk.pass_time(10)

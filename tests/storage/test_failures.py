@@ -8,7 +8,9 @@ import apsw
 import grpc
 import pytest
 
-from coordinator.runtime.failures import append_failed
+from coordinator.core.ids import ShardId
+from coordinator.runtime.failures import log_failed
+from coordinator.shard.effects import TakeOver
 from coordinator.storage import etcd, zookeeper
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_client import failure_of
@@ -35,7 +37,7 @@ def test_failures_of_etcd(code, words, expected, is_lasting):
     nothing = grpc.aio.Metadata()
     failure = failure_of(grpc.aio.AioRpcError(code, nothing, nothing, details=words))
     assert type(failure) is expected
-    assert append_failed(1, failure).is_lasting is is_lasting
+    assert log_failed(TakeOver(ShardId(0), 0), failure).is_lasting is is_lasting
 
 
 @pytest.mark.parametrize(

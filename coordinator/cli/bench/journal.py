@@ -13,11 +13,14 @@ from coordinator.core.commands import JoinGroup, SyncGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.replies import JoinReply, Reply, SyncReply
-from coordinator.runtime import codec
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Appended, Input, Tick
+from coordinator.shard.driver import Patience
+from coordinator.shard.effects import Start
 from coordinator.shard.shard import Shard
+from coordinator.storage.memory import MemoryLog
+from coordinator.testing.immediate import ImmediateHost
+from timer.clock import VirtualClock
 
 MEMBERS, PARTITIONS_EACH = 50, 10
 REBALANCES = 20
@@ -47,13 +50,19 @@ class _World:
 
     def __init__(self, *, journal: bool) -> None:
         config = GroupConfig(group_rebalance_journal=journal, group_initial_rebalance_delay_ms=0)
-        self._shard = Shard(config, RandomIds(), PAYLOADS, now_ms=0)
-        self._shard.restore(0, sequence=0, next_offset=0)
+        self._clock = VirtualClock()
+        self._host = ImmediateHost(
+            MemoryLog(),
+            self._clock,
+            lambda: Shard(config, RandomIds(), PAYLOADS, now_ms=self._clock.now_ms()),
+            lambda effects: self._replies.update(effects.replies),
+            Patience(),
+        )
         self._calls = itertools.count(1)
         self._replies: dict[CallId, Reply] = {}
-        self._now_ms = 0
         self._version = 0
         self._ids: list[str] = []
+        self._host.handle(Start())
         self._join_all([""] * MEMBERS)
 
     def rebalance_often(self) -> None:
@@ -62,11 +71,10 @@ class _World:
             self._join_all(self._ids)
 
     def _join_all(self, ids: list[str]) -> None:
-        self._now_ms += 10
+        self._clock.advance(10, self._host)
         joins = [self._step(self._join(member_id)) for member_id in ids]
         while not self._ids and not self._replies:
-            self._now_ms += 1
-            self._drive(Tick())  # Until the initial delay is over.
+            self._clock.advance(1, self._host)  # Until the initial delay is over.
         replies = [self._reply(call_id) for call_id in joins]
         self._ids = [reply.member_id for reply in replies]
         shares = tuple((member_id, _share(number)) for number, member_id in enumerate(self._ids))
@@ -103,17 +111,8 @@ class _World:
         )
 
     def _step(self, command: JoinGroup | SyncGroup) -> CallId:
-        self._drive(command)
+        self._host.handle(command)
         return command.call_id
-
-    def _drive(self, event: Input | None) -> None:
-        while event is not None:
-            outbox = self._shard.step(event, self._now_ms)
-            self._replies.update(outbox.replies)
-            event = None
-            if outbox.append is not None:
-                encoded = tuple(map(codec.encode, outbox.append.records))
-                event = Appended(outbox.append.sequence, encoded)
 
     def _reply(self, call_id: CallId) -> JoinReply:
         reply = self._replies.pop(call_id)

@@ -1,0 +1,433 @@
+"""A shard's life from grant to release, without waiting: everything around its steps, once.
+
+    ShardDriver.handle(input, now_ms) -> Effects
+
+Inputs are what happens outside: requests, deadlines, and how the effects of earlier inputs went.
+Effects are what the host has to do. The host may be an event loop, a coordinator on virtual time
+or a benchmark: none of them decides anything.
+
+    Start ─► TakeOver ─► Load ─► Build ─► restore: it serves ─► WriteEntry, WriteSnapshot …
+               ▲                                │
+               └── after a back-off ◄───────────┴── a bug, or the log has refused this node
+
+A shard serves when its load is whole, and not before. All steps run inside `handle`, behind one
+guard: a bug anywhere, of the shard, of the driver or (`Broken`) of whoever carries an effect out,
+ends the shard. Everybody who waits is answered, and it is loaded again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast, get_args
+
+from coordinator.core import admission
+from coordinator.core.commands import CallCancelled, Request
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.ids import CallId, ShardId
+from coordinator.core.replies import Reply
+from coordinator.shard.bugs import BACKOFF_MS, Bugs
+from coordinator.shard.effects import (
+    Broken,
+    Build,
+    Done,
+    DriverInput,
+    Effects,
+    Fence,
+    FoundDamage,
+    Job,
+    Load,
+    LogFailed,
+    Recovery,
+    Start,
+    Stop,
+    TakeOver,
+    Trouble,
+    Warm,
+    WriteEntry,
+    WriteSnapshot,
+)
+from coordinator.shard.outbox import (
+    Append,
+    Appended,
+    AppendFailed,
+    AppendFailure,
+    Input,
+    Outbox,
+    Tick,
+    Unload,
+)
+from coordinator.shard.replicas import FetchEntries, FollowersChanged
+from coordinator.shard.shard import Shard
+from coordinator.shard.snapshots import SnapshotPolicy
+
+AMBIGUOUS_BACKOFF_MS = 50
+"""Before the second attempt; the third waits for twice as long, and so on."""
+_REQUESTS = frozenset(get_args(Request))
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a driver waits before it tries again.
+
+    Args:
+        ambiguous_ms: times the number of the attempt, before an entry is written again.
+        reloads: False: a shard that the log has refused, or that had a bug, is not loaded again.
+    """
+
+    ambiguous_ms: int = AMBIGUOUS_BACKOFF_MS
+    reloads: bool = True
+
+
+class ShardDriver:
+    """Drives one shard.
+
+    `shard` is the one that serves; None: there is none now.
+    """
+
+    def __init__(self, shard_id: ShardId, patience: Patience = Patience()) -> None:
+        self.shard_id = shard_id
+        self.shard: Shard | None = None
+        self.term = 0
+        """In which the shard was granted."""
+        self.is_starting = False
+        """The first load is under way: it has neither ended nor been given up."""
+        self.damage: Exception | None = None
+        """Why the first load was given up, if what the log holds is damaged."""
+        self._patience = patience
+        self._has_started = False
+        self._has_ended = False
+        self._now_ms = 0
+        self._effects = Effects()
+        self._calls: dict[CallId, Request] = {}
+        self._fetches: dict[CallId, FetchEntries] = {}
+        self._fence: Fence = None
+        self._job: Job | None = None  # Of the load; or the entry under way.
+        self._snapshot: WriteSnapshot | None = None
+        self._later: tuple[int, Job] | None = None  # When to begin which job.
+        self._deadline_ms: int | None = None  # The shard's next one.
+        self._warm: Warm | None = None
+        self._policy = SnapshotPolicy(0, 0, 0)
+        self._followers: tuple[int, ...] | None = None
+        self._serves_since_ms = 0
+        self._trouble = ""  # What is wrong with the log, in its own words.
+        self._bugs = Bugs()
+        # Whatever is neither here nor a request is for the shard alone.
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Tick: self._tick,
+            FollowersChanged: self._new_followers,
+            FetchEntries: self._fetch,
+            CallCancelled: self._cancel,
+            Start: self._start,
+            Stop: self._stop,
+            Done: self._done,
+            LogFailed: self._log_failed,
+            FoundDamage: self._found_damage,
+            Broken: self._broken,
+        }
+
+    def handle(self, event: DriverInput, now_ms: int) -> Effects:
+        """Take one input, and say what follows. It never raises.
+
+        Args:
+            now_ms: epoch milliseconds; the clock never goes back.
+        """
+        self._now_ms = now_ms
+        effects = self._effects = Effects()
+        try:
+            self._handle(event)
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is.
+            self._break(error)
+        effects.wake_at_ms = self._next_wake_ms()
+        return effects
+
+    def is_wanted(self, job: Job) -> bool:
+        """False if nothing follows from its result any more: it may as well not be done."""
+        return job is self._job or job is self._snapshot
+
+    # --- Inputs ---
+
+    def _handle(self, event: DriverInput) -> None:
+        if type(event) in _REQUESTS:
+            self._request(cast("Request", event))
+        else:
+            self._handlers.get(type(event), self._step)(event)
+
+    def _new_followers(self, event: FollowersChanged) -> None:
+        self._followers = event.nodes
+        self._step(event)
+
+    def _cancel(self, event: CallCancelled) -> None:
+        if self._calls.pop(event.call_id, None) is not None:
+            self._step(event)
+
+    def _start(self, start: Start) -> None:
+        if not self._has_ended:
+            self._has_started = self.is_starting = True
+            self.term, self._warm = start.term, start.warm
+            self._take_over()
+
+    def _stop(self, stop: Stop) -> None:
+        self._has_ended = True
+        self.is_starting = False
+        self._warm = None
+        self._step(Unload(stop.error))
+        self._let_go(stop.error)
+
+    def _request(self, request: Request) -> None:
+        if self.shard is None:
+            self._effects.replies = [(request.call_id, self._answer_without_shard(request))]
+        else:
+            self._calls[request.call_id] = request
+            self._step(request)
+            replies = self._effects.replies
+            if len(replies) > 1:
+                answers = sum(call_id == request.call_id for call_id, _ in replies)
+                assert answers <= 1, f"{type(request).__name__} was answered {answers} times"
+
+    def _fetch(self, fetch: FetchEntries) -> None:
+        if self.shard is None:
+            refused = Refused(self._why_nobody_serves())
+            self._effects.fetched = [(fetch.call_id, fetch.refusal(refused))]
+        else:
+            self._fetches[fetch.call_id] = fetch
+            self._step(fetch)
+
+    def _tick(self, tick: Tick) -> None:
+        if self._later is not None and self._now_ms >= self._later[0]:
+            (_, job), self._later = self._later, None
+            self._begin(job)
+        if self._deadline_ms is not None and self._now_ms >= self._deadline_ms:
+            self._step(tick)
+
+    def _done(self, done: Done) -> None:
+        job, result = done.job, done.result
+        if job is self._snapshot:
+            self._snapshot = None
+            self._policy.end(result)
+        if job is not self._job:
+            return  # The shard was given up meanwhile, and those who waited have been told.
+        self._job = None
+        match job:
+            case TakeOver():
+                self._fence = result
+                self._begin(Load(result, 0 if self._warm is None else self._warm.sequence))
+            case Load():
+                self._begin(Build(result, None if result.snapshot is not None else self._warm))
+            case Build():
+                self._serve(result)
+            case WriteEntry():
+                self._appended(job.append, result)
+
+    def _log_failed(self, failed: LogFailed) -> None:
+        job = failed.job
+        if job is self._snapshot:
+            self._no_snapshot(Trouble(f"no snapshot was taken: {failed.words}"))
+        if job is not self._job:
+            return
+        self._job = None
+        is_fenced = failed.failure is AppendFailure.FENCED
+        match job:
+            case WriteEntry():
+                self._append_failed(job.append, failed)
+            case TakeOver() if is_fenced:
+                # Whoever granted it has granted it to somebody else meanwhile.
+                self._report(f"shard {self.shard_id} is led elsewhere: {failed.words}")
+                self._has_ended = True
+                self.is_starting = False
+            case TakeOver():
+                self._report(f"the log cannot be written: {failed.words}")
+                self._take_over(BACKOFF_MS)
+            case _ if is_fenced:
+                self._take_over()  # An earlier attempt of this node came later, or see above.
+            case _:
+                self._report(f"the log cannot be read: {failed.words}")
+                self._take_over(BACKOFF_MS)
+
+    def _found_damage(self, found: FoundDamage) -> None:
+        if found.job is not self._job:
+            return
+        self._job = None
+        if isinstance(found.job, Build) and found.job.warm is not None:
+            # What a standby was told is no matter: the log itself says what is durable.
+            self._report(f"shard {self.shard_id} is read anew: {found.error}")
+            self._warm = None
+            self._take_over()
+        elif self.is_starting:
+            self.damage, self.is_starting = found.error, False
+        else:
+            self._report(str(found.error))
+            self._take_over(self._bugs.backoff_ms())
+
+    def _broken(self, broken: Broken) -> None:
+        job, error = broken.job, broken.error
+        if job is not None and job is self._snapshot:
+            self._no_snapshot(Trouble("no snapshot was taken", error))  # The entries are all there.
+        elif job is None or job is self._job:
+            self._break(error)
+
+    # --- Loading ---
+
+    def _take_over(self, after_ms: int = 0) -> None:
+        job = TakeOver(self.shard_id, self.term)
+        if after_ms:
+            self._later = (self._now_ms + after_ms, job)
+        else:
+            self._begin(job)
+
+    def _serve(self, warm: Warm) -> None:
+        outbox = warm.shard.restore(
+            self._now_ms, sequence=warm.sequence, next_offset=warm.next_offset
+        )
+        self._warm = None
+        self._recovered()
+        self.shard, self._policy = warm.shard, warm.policy
+        self._serves_since_ms = self._now_ms
+        self.is_starting = False
+        self._take(outbox)
+        if self._followers is not None:
+            self._step(FollowersChanged(self._followers))
+        self._effects.has_sleepers = not warm.shard.is_settled
+
+    # --- Serving ---
+
+    def _step(self, event: Input) -> None:
+        if self.shard is not None:
+            self._take(self.shard.step(event, self._now_ms))
+
+    def _take(self, outbox: Outbox) -> None:
+        effects = self._effects
+        for call_id, _ in outbox.replies:
+            self._calls.pop(call_id, None)
+        for call_id, _ in outbox.fetched:
+            self._fetches.pop(call_id, None)
+        effects.replies += outbox.replies
+        if outbox.fetched:
+            effects.fetched = [*effects.fetched, *outbox.fetched]
+        if outbox.events:
+            effects.events = [*effects.events, *outbox.events]
+        if outbox.in_sync is not None:
+            effects.in_sync = outbox.in_sync
+        self._deadline_ms = outbox.next_deadline_ms
+        if outbox.append is not None:
+            self._write(outbox.append)
+        if outbox.unloaded and not self._has_ended:
+            self._tell(Trouble("the log has refused this node"))
+            self._let_go(ErrorCode.NOT_COORDINATOR)
+            self._load_again()
+
+    def _write(self, append: Append) -> None:
+        job = WriteEntry(self._fence, append)
+        backoff_ms = self._patience.ambiguous_ms * append.attempt if append.attempt > 1 else 0
+        if backoff_ms:
+            self._later = (self._now_ms + backoff_ms, job)
+        else:
+            self._begin(job)
+
+    def _appended(self, append: Append, encoded: tuple[bytes, ...]) -> None:
+        self._recovered()
+        self._step(Appended(append.sequence, encoded))
+        self._policy.appended(sum(map(len, encoded)))
+        if self._policy.is_due() and self.shard is not None:
+            self._policy.begin()
+            next_offset = append.base_offset + len(encoded)
+            # What is durable now is noted, which is cheap; the host encodes it later.
+            self._snapshot = WriteSnapshot(
+                self._fence, append.sequence, next_offset, self.shard.records()
+            )
+            self._effects.jobs = [*self._effects.jobs, self._snapshot]
+
+    def _append_failed(self, append: Append, failed: LogFailed) -> None:
+        if failed.failure in (AppendFailure.UNAVAILABLE, AppendFailure.AMBIGUOUS):
+            self._report(f"the log cannot be written: {failed.words}")
+        self._step(AppendFailed(append.sequence, failed.failure, failed.is_lasting))
+        if failed.words:
+            self._effects.replies = [
+                (call_id, replace(reply, message=f"{reply.message} ({failed.words})"))
+                for call_id, reply in self._effects.replies
+            ]
+
+    def _no_snapshot(self, trouble: Trouble) -> None:
+        """The next one comes in its time."""
+        self._snapshot = None
+        self._policy.end(0)
+        self._tell(trouble)
+
+    # --- Without a shard ---
+
+    def _why_nobody_serves(self) -> ErrorCode:
+        if self._has_ended:
+            return ErrorCode.NOT_COORDINATOR
+        if self._has_started:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _answer_without_shard(self, request: Request) -> Reply:
+        error = self._why_nobody_serves()
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return admission.answer_while_loading(request)
+        try:
+            admission.check_group_id(request)
+        except Refused as refused:
+            return request.refusal(refused)
+        return request.refusal(Refused(error))
+
+    def _break(self, error: Exception) -> None:
+        """A broken shard answers nobody from its broken state: it starts again from the log."""
+        if self.shard is not None:
+            self._bugs.forgive(self._now_ms - self._serves_since_ms)
+        self._tell(self._bugs.add(error))
+        self.is_starting = False
+        self._warm = None
+        self._effects.jobs = ()
+        self._let_go(
+            ErrorCode.NOT_COORDINATOR if self._has_ended else ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+        self._load_again()
+
+    def _let_go(self, error: ErrorCode) -> None:
+        """Nothing comes of the shard any more: answer every call that it would have answered."""
+        self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
+        refused = Refused(error)
+        calls, self._calls = self._calls, {}
+        self._effects.replies += [
+            (call_id, request.refusal(refused)) for call_id, request in calls.items()
+        ]
+        loading = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        fetches, self._fetches = self._fetches, {}
+        self._effects.fetched = [
+            *self._effects.fetched,
+            *((call_id, fetch.refusal(loading)) for call_id, fetch in fetches.items()),
+        ]
+
+    def _load_again(self) -> None:
+        if self._patience.reloads and not self._has_ended:
+            self._take_over(self._bugs.backoff_ms())
+        else:
+            self._has_ended = True
+
+    # --- Effects ---
+
+    def _begin(self, job: Job) -> None:
+        self._job = job
+        self._effects.jobs = [*self._effects.jobs, job]
+
+    def _tell(self, told: Trouble | Recovery) -> None:
+        self._effects.told = [*self._effects.told, told]
+
+    def _report(self, trouble: str) -> None:
+        """Once, however often it happens."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._tell(Trouble(trouble))
+
+    def _recovered(self) -> None:
+        if self._trouble:
+            self._tell(Recovery(f"no longer: {self._trouble}"))
+            self._trouble = ""
+
+    def _next_wake_ms(self) -> int | None:
+        later_ms = None if self._later is None else self._later[0]
+        if later_ms is None or self._deadline_ms is None:
+            return self._deadline_ms if later_ms is None else later_ms
+        return min(later_ms, self._deadline_ms)

@@ -1,0 +1,148 @@
+"""A host that carries out a driver's effects at once, on a log in memory and a clock of its own.
+
+For coordinators on virtual time, for tests of the driver and for benchmarks of decisions: nothing
+is between a step and the next one but the log, and that can be held back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from coordinator.core.ids import ShardId
+from coordinator.runtime import codec
+from coordinator.runtime.failures import log_failed
+from coordinator.runtime.warming import build
+from coordinator.shard.driver import Patience, ShardDriver
+from coordinator.shard.effects import (
+    Broken,
+    Build,
+    Done,
+    DriverInput,
+    Effects,
+    FoundDamage,
+    Job,
+    Load,
+    TakeOver,
+    WriteEntry,
+    WriteSnapshot,
+)
+from coordinator.shard.outbox import Tick
+from coordinator.shard.shard import Shard
+from coordinator.shard.snapshots import Encoded
+from coordinator.storage.log import Damaged, Entry, Fence, Loaded, LogError, Snapshot
+from coordinator.storage.memory import MemoryLog
+from timer.clock import Clock
+
+SHARD = ShardId(0)
+
+
+class ImmediateHost:
+    """Hosts one shard, and is `Timed`: a `VirtualClock` can be advanced with it.
+
+    Args:
+        new_shard: an empty one, at the time that the clock shows.
+        on_effects: told of all effects, in the order in which they are carried out.
+    """
+
+    def __init__(
+        self,
+        log: MemoryLog,
+        clock: Clock,
+        new_shard: Callable[[], Shard],
+        on_effects: Callable[[Effects], None],
+        patience: Patience,
+    ) -> None:
+        self.driver = ShardDriver(SHARD, patience)
+        self._log = log
+        self._clock = clock
+        self._new_shard = new_shard
+        self._on_effects = on_effects
+        self._events: deque[DriverInput] = deque()
+        self._wake_at_ms: int | None = None
+        self._is_holding = False
+        self.held: list[WriteEntry] = []
+        """Entries that wait for `release`."""
+        self._fence = Fence(SHARD, 0)
+        self._sequence = self._next_offset = 0  # After the last entry that was acknowledged.
+
+    def handle(self, event: DriverInput) -> None:
+        """Give the driver an input, and then what comes of its jobs, until there is no more."""
+        self._events.append(event)
+        while self._events:
+            effects = self.driver.handle(self._events.popleft(), self._clock.now_ms())
+            self._wake_at_ms = effects.wake_at_ms
+            self._on_effects(effects)
+            for job in effects.jobs:
+                if self._is_holding and isinstance(job, WriteEntry):
+                    self.held.append(job)
+                else:
+                    self._events.append(self._do(job))
+
+    def next_expiration_ms(self) -> int | None:
+        """When the driver next has something to do."""
+        return self._wake_at_ms
+
+    def advance_to(self, now_ms: int) -> None:  # The clock shows it.
+        """Let the driver do what is due."""
+        self.handle(Tick())
+
+    def hold(self) -> None:
+        """Nothing is acknowledged until `release`."""
+        self._is_holding = True
+
+    def release(self, *, hold_on: bool = False) -> None:
+        """Write what was held. With `hold_on`, what is written because of that is held again."""
+        self._is_holding = hold_on
+        held, self.held = self.held, []
+        for job in held:
+            self.handle(self._do(job))
+
+    def stored(self) -> Loaded:
+        """What the log holds."""
+        return self._log.load_now(self._fence)
+
+    def take_snapshot(self) -> None:
+        """Replace the log's entries by what they come to."""
+        assert self.driver.shard is not None, "there is no shard"
+        records = self.driver.shard.records()
+        self._do(WriteSnapshot(self._fence, self._sequence, self._next_offset, records))
+
+    # --- Inside ---
+
+    def _do(self, job: Job) -> DriverInput:
+        try:
+            return Done(job, self._result_of(job))
+        except Damaged as error:
+            return FoundDamage(job, error)
+        except LogError as error:
+            return log_failed(job, error)
+        except Exception as error:  # noqa: BLE001  # A bug, which the driver is told of.
+            return Broken(error, job)
+
+    def _result_of(self, job: Job) -> object:
+        match job:
+            case TakeOver():
+                self._fence = self._log.fence_now(job.shard_id, job.term)
+                return self._fence
+            case Load():
+                return self._log.load_now(job.fence, job.after)
+            case Build():
+                warm = build(self._new_shard(), job.loaded, self._clock.now_ms())
+                self._sequence, self._next_offset = warm.sequence, warm.next_offset
+                return warm
+            case WriteEntry():
+                return self._write(job)
+            case WriteSnapshot():
+                encoded = Encoded(job.records, codec.encode)
+                snapshot = Snapshot(job.sequence, job.next_offset, encoded)
+                self._log.write_snapshot_now(job.fence, snapshot)
+                return encoded.size_bytes
+
+    def _write(self, job: WriteEntry) -> tuple[bytes, ...]:
+        append = job.append
+        records = tuple(map(codec.encode, append.records))
+        entry = Entry(append.sequence, job.fence.epoch, append.base_offset, records)
+        self._log.append_now(job.fence, entry)
+        self._sequence, self._next_offset = append.sequence, append.base_offset + len(records)
+        return records
