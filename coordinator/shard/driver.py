@@ -24,9 +24,10 @@ from typing import Any, cast, get_args
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import CallId, ShardId
+from coordinator.core.ids import ShardId
 from coordinator.core.replies import Reply
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
+from coordinator.shard.callers import Callers
 from coordinator.shard.effects import (
     Broken,
     Build,
@@ -99,8 +100,7 @@ class ShardDriver:
         self._has_ended = False
         self._now_ms = 0
         self._effects = Effects()
-        self._calls: dict[CallId, Request] = {}
-        self._fetches: dict[CallId, FetchEntries] = {}
+        self._callers = Callers()
         self._fence: Fence = None
         self._job: Job | None = None  # Of the load; or the entry under way.
         self._snapshot: WriteSnapshot | None = None
@@ -158,7 +158,7 @@ class ShardDriver:
         self._step(event)
 
     def _cancel(self, event: CallCancelled) -> None:
-        if self._calls.pop(event.call_id, None) is not None:
+        if self._callers.cancel(event.call_id):
             self._step(event)
 
     def _start(self, start: Start) -> None:
@@ -178,7 +178,7 @@ class ShardDriver:
         if self.shard is None:
             self._effects.replies = [(request.call_id, self._answer_without_shard(request))]
         else:
-            self._calls[request.call_id] = request
+            self._callers.ask(request)
             self._step(request)
             replies = self._effects.replies
             if len(replies) > 1:
@@ -190,7 +190,7 @@ class ShardDriver:
             refused = Refused(self._why_nobody_serves())
             self._effects.fetched = [(fetch.call_id, fetch.refusal(refused))]
         else:
-            self._fetches[fetch.call_id] = fetch
+            self._callers.fetch(fetch)
             self._step(fetch)
 
     def _tick(self, tick: Tick) -> None:
@@ -297,12 +297,11 @@ class ShardDriver:
 
     def _take(self, outbox: Outbox) -> None:
         effects = self._effects
-        for call_id, _ in outbox.replies:
-            self._calls.pop(call_id, None)
-        for call_id, _ in outbox.fetched:
-            self._fetches.pop(call_id, None)
-        effects.replies += outbox.replies
+        if outbox.replies:
+            self._callers.answered(outbox.replies)
+            effects.replies += outbox.replies
         if outbox.fetched:
+            self._callers.fetched(outbox.fetched)
             effects.fetched = [*effects.fetched, *outbox.fetched]
         if outbox.events:
             effects.events = [*effects.events, *outbox.events]
@@ -388,16 +387,10 @@ class ShardDriver:
     def _let_go(self, error: ErrorCode) -> None:
         """Nothing comes of the shard any more: answer every call that it would have answered."""
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
-        refused = Refused(error)
-        calls, self._calls = self._calls, {}
-        self._effects.replies += [
-            (call_id, request.refusal(refused)) for call_id, request in calls.items()
-        ]
-        loading = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        fetches, self._fetches = self._fetches, {}
+        self._effects.replies += self._callers.refuse_clients(error)
         self._effects.fetched = [
             *self._effects.fetched,
-            *((call_id, fetch.refusal(loading)) for call_id, fetch in fetches.items()),
+            *self._callers.refuse_followers(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         ]
 
     def _load_again(self) -> None:
