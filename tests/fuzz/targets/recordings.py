@@ -6,14 +6,23 @@ from pathlib import Path
 
 from coordinator.core import commands as c
 from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.core.records import GenerationFloor, OffsetCommitted
 from coordinator.runtime import codec
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
-from coordinator.shard.outbox import Appended, Tick, Unload
+from coordinator.shard.driver import Patience
+from coordinator.shard.effects import Start, Stop
+from coordinator.shard.outbox import Revive
 from coordinator.shard.replicas import AckPolicy, FetchEntries, FollowersChanged
+from coordinator.storage.log import Entry
+from coordinator.storage.memory import MemoryLog
+from coordinator.testing.immediate import ImmediateHost
+from timer.clock import VirtualClock
+
+SHARD = ShardId(0)
 
 
 def target(data: bytes) -> None:
@@ -37,32 +46,35 @@ class NumberedIds:
 def seeds():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording"
-        shard = RecordingShard(
-            path,
-            ShardId(0),
-            GroupConfig(group_initial_rebalance_delay_ms=10),
-            NumberedIds(),
-            PAYLOADS,
-            now_ms=1_000,
-            acks=AckPolicy(),
+        clock = VirtualClock(1_000)
+        host = ImmediateHost(
+            _log(), clock, lambda: _recorded(path, clock), lambda effects: None, Patience()
         )
-        shard.replay(
-            [GenerationFloor("g", 3), OffsetCommitted("g", "t", 0, 5, -1, "", 1, None)], 1_000
-        )
-        shard.restore(1_000, sequence=1, next_offset=2)
-        now_ms, sequence = 1_000, 1
+        host.handle(Start())
         for event in _life():
-            now_ms += 10
-            outbox = shard.step(event, now_ms)
-            while outbox.append is not None:
-                sequence = outbox.append.sequence
-                encoded = tuple(map(codec.encode, outbox.append.records))
-                outbox = shard.step(Appended(sequence, encoded), now_ms)
+            clock.advance(10, host)
+            host.handle(event)
         text = path.read_bytes()
     yield text
     lines = text.splitlines(keepends=True)
     yield b"".join(lines[:1])
     yield b"".join(lines[: len(lines) // 2])
+
+
+def _log() -> MemoryLog:
+    log = MemoryLog()
+    fence = log.fence_now(SHARD)
+    records = (GenerationFloor("g", 3), OffsetCommitted("g", "t", 0, 5, -1, "", 1, None))
+    log.append_now(fence, Entry(1, fence.epoch, 0, tuple(map(codec.encode, records))))
+    return log
+
+
+def _recorded(path: Path, clock: VirtualClock) -> RecordingShard:
+    config = GroupConfig(group_initial_rebalance_delay_ms=10)
+    now_ms = clock.now_ms()
+    return RecordingShard(
+        path, SHARD, config, NumberedIds(), PAYLOADS, now_ms=now_ms, acks=AckPolicy()
+    )
 
 
 def _life():
@@ -77,15 +89,16 @@ def _life():
     me = {"group_id": "g", "member_id": "c-1"}
     yield c.JoinGroup(call_id=1, member_id="", client_id="c", **join)
     yield c.JoinGroup(call_id=2, member_id="c-1", client_id="c", **join)
-    yield Tick()
-    yield Tick()
+    yield Revive()
+    yield Revive()
     yield c.SyncGroup(call_id=3, generation=5, assignments=(("c-1", b"all"),), **me)
     yield c.Heartbeat(call_id=4, generation=5, **me)
     partitions = (c.PartitionCommit("t", 0, 7, expected=5),)
     yield c.CommitOffsets(call_id=5, generation=5, partitions=partitions, atomic=True, **me)
     yield FetchEntries(call_id=6, follower=2, offset=0, min_bytes=1, max_wait_ms=5)
     yield FollowersChanged((2, 3))
-    yield c.CallCancelled(6)
+    yield c.JoinGroup(call_id=8, member_id="", client_id="d", require_known_member_id=False, **join)
+    yield c.CallCancelled(8)
     leaving = (c.LeavingMember("c-1", None, "over"),)
     yield c.LeaveGroup(call_id=7, group_id="g", members=leaving)
-    yield Unload()
+    yield Stop(ErrorCode.NOT_COORDINATOR)
