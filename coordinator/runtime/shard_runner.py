@@ -15,6 +15,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import fields
 from typing import Any
 
 from coordinator.core.commands import CallCancelled, Request
@@ -145,7 +146,7 @@ class ShardRunner:
         effects = self._driver.handle(request, self._clock.now_ms())
         replies = effects.replies
         if len(replies) == 1 and replies[0][0] == request.call_id:
-            effects.replies = []
+            effects.replies = ()
             self._execute(effects)
             return replies[0][1]
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -243,42 +244,49 @@ class ShardRunner:
         self._drive(Tick(self._pauses(now_ms)))
 
     def _execute(self, effects: Effects) -> None:
-        error = self._carry_out(effects)
-        if error is None:
-            return
-        broken = self._driver.handle(Broken(error), self._clock.now_ms())
-        if self._carry_out(broken) is not None:  # It may be the alarm that is broken.
-            asyncio.get_running_loop().call_later(BROKEN_AGAIN_S, self._drive, Tick())
-        self._fail_forgotten(error)
-
-    def _carry_out(self, effects: Effects) -> Exception | None:
-        """Every part, whatever becomes of the others; the first bug, if there was one."""
-        errors: list[Exception | None] = []
-        if effects.jobs:
-            errors.append(self._try(self._begin_jobs, effects.jobs))
-        if effects.replies:
-            errors.append(self._try(self._answer, effects.replies))
-        if effects.fetched:
-            errors.append(self._try(self._hand_out, effects.fetched))
-        if effects.in_sync is not None:
-            errors.append(self._try(self._on_in_sync, effects.in_sync))
-        if effects.events:
-            errors.append(self._try(self._tell, effects.events))
-        if effects.told:
-            errors.append(self._try(self._report, effects.told))
-        errors.append(self._try(self._set_alarm, effects))
-        return next((error for error in errors if error is not None), None)
-
-    def _try(self, part: Callable[[Any], None], what: object) -> Exception | None:
         try:
-            part(what)
+            self._carry_out(effects)
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
-            return error
-        return None
+            self._carry_out_the_rest(effects)
+            self._carry_out_the_rest(self._driver.handle(Broken(error), self._clock.now_ms()))
+            self._fail_forgotten(error)
 
-    def _begin_jobs(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            self._begin(self._do(job), job)
+    def _carry_out(self, effects: Effects) -> None:
+        """What is begun is taken out, so that the rest can still be carried out after a bug."""
+        if effects.jobs:
+            jobs, effects.jobs = effects.jobs, ()
+            for job in jobs:
+                self._begin(self._do(job), job)
+        if effects.replies:
+            replies, effects.replies = effects.replies, ()
+            self._answer(replies)
+        if effects.fetched:
+            fetched, effects.fetched = effects.fetched, ()
+            self._hand_out(fetched)
+        if effects.in_sync is not None:
+            in_sync, effects.in_sync = effects.in_sync, None
+            self._on_in_sync(in_sync)
+        if effects.events:
+            events, effects.events = effects.events, ()
+            self._tell(events)
+        if effects.told:
+            told, effects.told = effects.told, ()
+            self._report(told)
+        if effects.has_sleepers:
+            effects.has_sleepers = False
+            self._reviving = self._begin(self._revive())
+        if self._alarm is not None:
+            self._alarm.wake_at(effects.wake_at_ms)
+
+    def _carry_out_the_rest(self, effects: Effects) -> None:
+        for _ in fields(effects):
+            try:
+                self._carry_out(effects)
+            except Exception:  # noqa: BLE001, S112  # The first bug is told of.
+                continue
+            return
+        # The alarm itself is broken.
+        asyncio.get_running_loop().call_later(BROKEN_AGAIN_S, self._drive, Tick())
 
     def _hand_out(self, fetched: Sequence[tuple[CallId, FetchedEntries]]) -> None:
         for call_id, found in fetched:
@@ -292,12 +300,6 @@ class ShardRunner:
                 self._watchers.recovery(each.words)
             else:
                 self._watchers.failure(each.words, each.error)
-
-    def _set_alarm(self, effects: Effects) -> None:
-        if self._alarm is not None:
-            self._alarm.wake_at(effects.wake_at_ms)
-        if effects.has_sleepers:
-            self._reviving = self._begin(self._revive())
 
     def _answer(self, replies: Sequence[tuple[CallId, Reply]]) -> None:
         if len(replies) <= RELEASE_SLICE and not self._releasing:

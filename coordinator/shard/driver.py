@@ -17,9 +17,9 @@ ends the shard. Everybody who waits is answered, and it is loaded again from the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled, Request
@@ -65,6 +65,7 @@ from coordinator.shard.snapshots import SnapshotPolicy
 AMBIGUOUS_BACKOFF_MS = 50
 """Before the second attempt; the third waits for twice as long, and so on."""
 _REQUESTS = frozenset(get_args(Request))
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +300,12 @@ class ShardDriver:
         effects = self._effects
         if outbox.replies:
             self._callers.answered(outbox.replies)
-            effects.replies += outbox.replies
+            effects.replies = _joined(effects.replies, outbox.replies)
         if outbox.fetched:
             self._callers.fetched(outbox.fetched)
-            effects.fetched = [*effects.fetched, *outbox.fetched]
+            effects.fetched = _joined(effects.fetched, outbox.fetched)
         if outbox.events:
-            effects.events = [*effects.events, *outbox.events]
+            effects.events = _joined(effects.events, outbox.events)
         if outbox.in_sync is not None:
             effects.in_sync = outbox.in_sync
         self._deadline_ms = outbox.next_deadline_ms
@@ -334,7 +335,7 @@ class ShardDriver:
             self._snapshot = WriteSnapshot(
                 self._fence, append.sequence, next_offset, self.shard.records()
             )
-            self._effects.jobs = [*self._effects.jobs, self._snapshot]
+            self._effects.jobs = _joined(self._effects.jobs, [self._snapshot])
 
     def _append_failed(self, append: Append, failed: LogFailed) -> None:
         if failed.failure in (AppendFailure.UNAVAILABLE, AppendFailure.AMBIGUOUS):
@@ -387,11 +388,9 @@ class ShardDriver:
     def _let_go(self, error: ErrorCode) -> None:
         """Nothing comes of the shard any more: answer every call that it would have answered."""
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
-        self._effects.replies += self._callers.refuse_clients(error)
-        self._effects.fetched = [
-            *self._effects.fetched,
-            *self._callers.refuse_followers(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        ]
+        effects, loading = self._effects, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        effects.replies = _joined(effects.replies, self._callers.refuse_clients(error))
+        effects.fetched = _joined(effects.fetched, self._callers.refuse_followers(loading))
 
     def _load_again(self) -> None:
         if self._patience.reloads and not self._has_ended:
@@ -403,10 +402,10 @@ class ShardDriver:
 
     def _begin(self, job: Job) -> None:
         self._job = job
-        self._effects.jobs = [*self._effects.jobs, job]
+        self._effects.jobs = _joined(self._effects.jobs, [job])
 
     def _tell(self, told: Trouble | Recovery) -> None:
-        self._effects.told = [*self._effects.told, told]
+        self._effects.told = _joined(self._effects.told, [told])
 
     def _report(self, trouble: str) -> None:
         """Once, however often it happens."""
@@ -424,3 +423,7 @@ class ShardDriver:
         if later_ms is None or self._deadline_ms is None:
             return self._deadline_ms if later_ms is None else later_ms
         return min(later_ms, self._deadline_ms)
+
+
+def _joined(before: Sequence[T], more: Sequence[T]) -> Sequence[T]:
+    return [*before, *more] if before else more

@@ -7,7 +7,7 @@ by the log, found damage, or broke. Everything else in `Effects` is carried out 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.core.errors import ErrorCode
@@ -178,7 +178,7 @@ class Effects:
     """
 
     jobs: Sequence[Job] = ()
-    replies: list[tuple[CallId, Reply]] = field(default_factory=list)
+    replies: Sequence[tuple[CallId, Reply]] = ()
     fetched: Sequence[tuple[CallId, FetchedEntries]] = ()
     in_sync: frozenset[int] | None = None
     events: Sequence[Event] = ()
