@@ -18,8 +18,9 @@ from coordinator.core.commands import (
     ListRebalances,
 )
 from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import NO_TIME
+from coordinator.core.member import Member
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import (

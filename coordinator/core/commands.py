@@ -330,6 +330,7 @@ class StaticMemberSettled:
 
     group_id: str
     member_id: str
+    previous_member_id: str
     error: ErrorCode = ErrorCode.NONE
 
 

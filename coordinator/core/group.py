@@ -14,9 +14,9 @@ What each state answers (requests that pass identity and generation checks):
                        a join phase
     DEAD               COORDINATOR_NOT_AVAILABLE throughout
 
-Durable facts (`committed`, `offsets`, `manifest`, `durable_generation`) are set by
-`records.apply` alone. Everything else is soft: it changes at once and is rebuilt
-from the durable facts at load.
+Durable facts (`committed`, `offsets`, `manifest`, `journal`, `durable_generation`, and what
+members hold) are set by `records.apply` alone. Everything else is soft: it changes at once and is
+rebuilt from the durable facts at load.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; Kafka `ClassicGroup`, `ClassicGroupMember`.
 """
@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, CallId
+from coordinator.core.member import Member, Protocols
 from coordinator.core.records import (
     GroupMetadata,
     MemberRecord,
@@ -41,10 +41,8 @@ from coordinator.core.records import (
 from coordinator.core.replies import LogEnd
 
 if TYPE_CHECKING:
-    from coordinator.core.commands import JoinGroup
     from coordinator.core.journal import Trace
-
-Protocols = tuple[tuple[str, bytes], ...]
+    from coordinator.core.replacement import Replacement
 
 
 class GroupState(Enum):
@@ -74,89 +72,6 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.DEAD: frozenset({GroupState.DEAD}),
 }
 """From a state to those that may follow it. The diagram in ARCHITECTURE.md is drawn from here."""
-
-
-class Member:
-    """A member of a group. `protocols` is its ordered list of (name, metadata)."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "last_heard_ms",
-        "member_id",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        *,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        now_ms: int,
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = b""
-        self.parked_join: CallId | None = None
-        self.parked_sync: CallId | None = None
-        self.is_new = True  # Until the join phase it entered completes.
-        self.last_heard_ms = now_ms
-
-    @property
-    def is_static(self) -> bool:
-        """True if a restart takes the same place in the group."""
-        return self.instance_id is not None
-
-    def metadata_for(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol; empty if it does not list it."""
-        for name, metadata in self.protocols:
-            if name == protocol_name:
-                return metadata
-        return b""
-
-    def record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
-        """The member as it is written to the log."""
-        return MemberRecord(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
-            metadata=self.metadata_for(protocol_name),
-            assignment=assignment,
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Replacement:
-    """A restarted static member's join, in a Stable group: what it asked for becomes true when the
-    log has it, and until then the member is as it was.
-
-    `member_id` is the new id. `deadline_ms` is when its time is over, once its record is on the
-    way; None: it waits for its turn.
-    """
-
-    command: JoinGroup
-    member_id: str
-    deadline_ms: int | None = None
 
 
 ParkedCalls = dict[CallId, "tuple[Group, Member]"]
@@ -261,6 +176,10 @@ class Group:
         self.state = state
         self.state_changed_at_ms = now_ms
 
+    def is_in_force(self, generation: int) -> bool:
+        """True if members work by the assignment of that generation."""
+        return self.state is GroupState.STABLE and self.generation == generation
+
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of the members; 0 with none."""
@@ -319,12 +238,6 @@ class Group:
             self.leader_id = next(iter(self.members), None)
         return member
 
-    def move_to_host(self, member: Member, client_host: str) -> None:
-        """A static member goes on in a process elsewhere."""
-        self._leave_host(member)
-        member.client_host = client_host
-        self.hosts[client_host] += 1
-
     def _leave_host(self, member: Member) -> None:
         self.hosts[member.client_host] -= 1
         if not self.hosts[member.client_host]:
@@ -353,6 +266,23 @@ class Group:
             self.pending_syncs.pop(old_member_id, None)
             self.pending_syncs[new_member_id] = None
         return member
+
+    def give_place(self, stored: MemberRecord) -> None:
+        """Let a restarted process be the static member, unless it is already.
+
+        Raises:
+            InvariantViolated: the instance id is not registered.
+        """
+        assert stored.instance_id is not None
+        if self.static_members.get(stored.instance_id) == stored.member_id:
+            return
+        member = self.rename_static_member(stored.instance_id, stored.member_id)
+        member.session_timeout_ms = stored.session_timeout_ms
+        member.rebalance_timeout_ms = stored.rebalance_timeout_ms
+        member.client_id = stored.client_id
+        self._leave_host(member)
+        member.client_host = stored.client_host
+        self.hosts[stored.client_host] += 1
 
     def elect_joined_leader(self) -> bool:
         """Let a member that has joined lead; keep the leader if it has. False: nobody has."""
@@ -430,25 +360,3 @@ class Group:
         count, deadline_ms = self.pending_offsets.pop(partition, (0, 0))
         if count > 1:
             self.pending_offsets[partition] = (count - 1, deadline_ms)
-
-    def metadata_record(
-        self, now_ms: int, assignments: dict[str, bytes] | None = None
-    ) -> GroupMetadata:
-        """The group as it is written; with each member's own assignment unless others are given."""
-        return GroupMetadata(
-            group_id=self.group_id,
-            generation=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol_name,
-            leader=self.leader_id,
-            state_changed_at_ms=now_ms,
-            members=tuple(
-                member.record(
-                    self.protocol_name,
-                    member.assignment
-                    if assignments is None
-                    else assignments.get(member.member_id, b""),
-                )
-                for member in self.members.values()
-            ),
-        )

@@ -1,4 +1,4 @@
-"""The seven facts that must hold of every group between two inputs."""
+"""The eight facts that must hold of every group between two inputs."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ def check(group: Group, previous_generation: int = 0) -> None:
         "a restarted static member waits for the log in a group that is not Stable",
     )
     _expect(group, group.generation >= previous_generation, "7: the generation fell")
+    if group.state is GroupState.STABLE:
+        durable = group.committed.members if group.committed is not None else ()
+        _expect(
+            group,
+            {(s.member_id, s.instance_id, s.assignment) for s in durable}
+            == {(m.member_id, m.instance_id, m.assignment) for m in members.values()},
+            "8: members of a Stable group have what no record says",
+        )
     for call_id, (parked_in, member) in group.parked_calls.items():
         if parked_in is group:
             _expect(

@@ -15,11 +15,12 @@ from coordinator.core import admission, journal, protocols, rebalance, static_me
 from coordinator.core.commands import JoinGroup
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.events import EvictionCause, MemberJoined, RebalanceCause
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.events import EvictionCause, RebalanceCause
+from coordinator.core.group import Group, GroupState
 from coordinator.core.identity import check_settled, identify
 from coordinator.core.ids import IdSource
-from coordinator.core.membership import evict, fail_join
+from coordinator.core.member import Member
+from coordinator.core.membership import evict, fail_join, note_joined
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
 from coordinator.core.replies import JoinReply
 
@@ -113,7 +114,7 @@ def _add_member(
     group.park_join(member, command.call_id)
     deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
-    _note_joined(group, member, out)
+    note_joined(group, member, out)
     rebalance.request(
         group,
         RebalanceCause.MEMBER_JOINED,
@@ -183,19 +184,7 @@ def _rejoin(group: Group, member: Member, command: JoinGroup, out: Outcome) -> N
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
     group.park_join(member, command.call_id)
-    _note_joined(group, member, out)
-
-
-def _note_joined(group: Group, member: Member, out: Outcome) -> None:
-    out.note(
-        MemberJoined(
-            group.group_id,
-            member.member_id,
-            member.client_id,
-            member.client_host,
-            member.is_new,
-        )
-    )
+    note_joined(group, member, out)
 
 
 def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) -> None:

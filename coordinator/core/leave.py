@@ -9,8 +9,9 @@ from coordinator.core import admission, rebalance
 from coordinator.core.commands import LeaveGroup, LeavingMember
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import MemberLeft, RebalanceCause
-from coordinator.core.group import Group, Member
+from coordinator.core.group import Group
 from coordinator.core.identity import check_settled, identify
+from coordinator.core.member import Member
 from coordinator.core.membership import remove
 from coordinator.core.outcome import JoinKey, MemberKey, Outcome
 from coordinator.core.replies import LeaveReply, LeaveResult

@@ -20,9 +20,10 @@ from coordinator.core import rebalance
 from coordinator.core.commands import Heartbeat, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.group import Group, GroupState
 from coordinator.core.identity import check_generation, identify
 from coordinator.core.ids import NO_TIME
+from coordinator.core.member import Member
 from coordinator.core.membership import evict, reset_session
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
 from coordinator.core.pauses import Pause, paused_since

@@ -82,12 +82,13 @@ from coordinator.core.events import (
     OffsetsExpired,
     RebalanceCause,
 )
-from coordinator.core.group import Group, GroupState, Hosts, Member, ParkedCalls, Protocols
+from coordinator.core.group import Group, GroupState, Hosts, ParkedCalls
 from coordinator.core.ids import NO_TIME, CallId, IdSource
+from coordinator.core.member import Member, Protocols
 from coordinator.core.membership import evict, fail_join, fail_sync, reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.pauses import Pause
-from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
 from coordinator.core.replies import JoinReply
 from coordinator.core.subscriptions import PayloadReader, subscribed_topics
 
@@ -211,20 +212,16 @@ class GroupMachine:
             group = Group(record.group_id, self.parked_calls, self.hosts, now_ms)
             self.groups[record.group_id] = group
         durable.apply(record, group)
-        if isinstance(record, OffsetCommitted):
-            group.settle_offset((record.topic, record.partition))
-        if isinstance(record, OffsetDeleted) and group.log_ends:
-            group.log_ends.pop((record.topic, record.partition), None)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
             # A group that was joined while its deletion was on its way lives on.
             if group.is_vacant:
                 del self.groups[record.group_id]
 
     def drop(self, record: Record) -> None:
-        """Forget a record that the log has refused. That is the whole roll-back."""
+        """Forget a record that the log has refused."""
         group = self.groups.get(record.group_id)
-        if group is not None and isinstance(record, OffsetCommitted):
-            group.settle_offset((record.topic, record.partition))
+        if group is not None:
+            durable.drop(record, group)
 
     def restore(self) -> None:
         """Take the groups up where their durable facts leave them. They sleep at first.
@@ -464,9 +461,9 @@ class GroupMachine:
                     now_ms=now_ms,
                 )
                 member.is_new = False
-                member.assignment = stored.assignment
                 group.add_member(member)
                 reset_session(group, member, now_ms, out)
+            durable.apply(committed, group)
             group.leader_id = committed.leader
             group.subscribed_topics = subscribed_topics(group, self._read_topics)
             if len(group.members) > self.config.group_max_size:

@@ -27,9 +27,10 @@ from coordinator.core.commands import (
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.group import Group, GroupState
 from coordinator.core.identity import check_generation, check_settled, identify
 from coordinator.core.ids import NO_OFFSET
+from coordinator.core.member import Member
 from coordinator.core.membership import reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record

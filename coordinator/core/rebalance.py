@@ -36,9 +36,10 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import CallId
-from coordinator.core.membership import evict, fail_sync, reset_session, take_over_early
+from coordinator.core.member import Member
+from coordinator.core.membership import evict, fail_sync, reset_session
 from coordinator.core.outcome import (
     DeferInitialJoin,
     DeferJoin,
@@ -47,7 +48,8 @@ from coordinator.core.outcome import (
     Outcome,
     SyncKey,
 )
-from coordinator.core.records import GenerationFloor
+from coordinator.core.records import GenerationFloor, metadata_of
+from coordinator.core.replacement import take_over_early
 from coordinator.core.replies import JoinedMember, JoinReply
 from coordinator.core.subscriptions import TopicReader, subscribed_topics
 
@@ -93,7 +95,7 @@ def prepare(
     was_empty = group.state is GroupState.EMPTY
     if group.state is GroupState.AWAITING_SYNC:
         for waiting in group.members.values():
-            waiting.assignment = b""
+            waiting.assignment = b""  # That of an earlier generation: this one never had any.
             if waiting.parked_sync is not None:
                 fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, out)
                 reset_session(group, waiting, now_ms, out)
@@ -236,7 +238,7 @@ def _become_empty(group: Group, now_ms: int, out: Outcome) -> None:
     group.protocol_name = None
     group.subscribed_topics = frozenset()
     group.transition_to(GroupState.EMPTY, now_ms)
-    out.persist([group.metadata_record(now_ms)], Unawaited(group.group_id))
+    out.persist([metadata_of(group, now_ms)], Unawaited(group.group_id))
     out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
     out.note(RebalanceCompleted(group.group_id, group.generation, 0))
 

@@ -31,16 +31,12 @@ from coordinator.core.commands import (
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
-from coordinator.core.group import Group, GroupState, Member, Replacement
-from coordinator.core.membership import (
-    fail_join,
-    fail_sync,
-    member_replaced,
-    reset_session,
-    take_over,
-)
+from coordinator.core.group import Group, GroupState
+from coordinator.core.member import Member
+from coordinator.core.membership import fail_join, fail_sync, reset_session
 from coordinator.core.outcome import JoinKey, Outcome
-from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.core.records import GroupMetadata, metadata_of
+from coordinator.core.replacement import Replacement, member_replaced, take_over, welcome
 from coordinator.core.replies import JoinReply
 
 
@@ -81,7 +77,7 @@ def replacement_settled(
         return
     settled, *waiting = group.replacements
     if command.error is ErrorCode.NONE:
-        take_over(group, settled, now_ms, out)
+        welcome(group, settled, command.previous_member_id, now_ms, out)
     group.replacements = ()
     for number, replacement in enumerate(waiting):
         member = member_replaced(group, replacement)
@@ -189,36 +185,25 @@ def _write(
     config: GroupConfig,
 ) -> None:
     command = replacement.command
-    assert command.instance_id is not None
     replacement.deadline_ms = now_ms + config.offset_commit_timeout_ms
     out.persist(
         [_record(group, member, replacement, now_ms)],
         StaticMemberWritten(
             group.group_id,
             command.call_id,
-            command.instance_id,
+            replacement.instance_id,
             group.generation,
             member.member_id,
             command.supports_skip_assignment,
         ),
-        settled=StaticMemberSettled(group.group_id, replacement.member_id),
+        settled=StaticMemberSettled(group.group_id, replacement.member_id, member.member_id),
     )
 
 
 def _record(group: Group, member: Member, replacement: Replacement, now_ms: int) -> GroupMetadata:
     """The group as it is, with the process in its place."""
-    record = group.metadata_record(now_ms)
-    command = replacement.command
-    new = MemberRecord(
-        member_id=replacement.member_id,
-        instance_id=command.instance_id,
-        client_id=command.client_id,
-        client_host=command.client_host,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
-        session_timeout_ms=command.session_timeout_ms,
-        metadata=dict(command.protocols).get(group.protocol_name or "", b""),
-        assignment=member.assignment,
-    )
+    record = metadata_of(group, now_ms)
+    new = replacement.record(group.protocol_name, member.assignment)
     old_id = member.member_id
     return with_changes(
         record,

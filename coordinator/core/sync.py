@@ -1,8 +1,8 @@
 """SyncGroup: the leader hands the assignment in, everyone fetches their part.
 
-Nobody gets an assignment that is not durable. The leader's call writes the record;
-all parked calls are answered when the log has acknowledged it, by `assignment_written`,
-and only if the group still is in that generation and waits for it.
+Nobody gets an assignment that is not durable. The leader's call writes the record, and
+`records.apply` gives the members what it says. All parked calls are answered when it counts as
+done, by `assignment_written`, and only if the group still is in that generation and waits for it.
 
 A generation's assignment is written once. A leader that syncs again while it is on its way
 (its first call was lost, say) waits for that write, and what it sends then is ignored: what
@@ -22,10 +22,12 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceFailed,
 )
-from coordinator.core.group import Group, GroupState, Member
+from coordinator.core.group import Group, GroupState
 from coordinator.core.identity import check_generation, identify
+from coordinator.core.member import Member
 from coordinator.core.membership import fail_sync, reset_session
 from coordinator.core.outcome import Outcome, SyncKey
+from coordinator.core.records import metadata_of
 from coordinator.core.replies import SyncReply
 
 
@@ -52,7 +54,7 @@ def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> N
         group.park_sync(member, command.call_id)
         if is_leader and group.assigned_generation != group.generation:
             group.assigned_generation = group.generation
-            record = group.metadata_record(now_ms, dict(command.assignments))
+            record = metadata_of(group, now_ms, dict(command.assignments))
             out.persist([record], AssignmentWritten(record))
     out.check(SyncKey(group.group_id))
 
@@ -70,9 +72,6 @@ def assignment_written(group: Group, command: AssignmentWritten, now_ms: int, ou
                 reset_session(group, member, now_ms, out)
         rebalance.prepare(group, RebalanceCause.ASSIGNMENT_NOT_STORED, now_ms, out)
         return
-    for stored in record.members:
-        if stored.member_id in group.members:
-            group.members[stored.member_id].assignment = stored.assignment
     group.transition_to(GroupState.STABLE, now_ms)
     out.note(RebalanceCompleted(group.group_id, group.generation, len(group.members)))
     for member in group.members.values():

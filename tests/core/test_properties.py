@@ -132,8 +132,12 @@ class Clients(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.s.c.log.forget_failures()
+        is_resolved = self.s.c.shard.stats().pending_appends == 0
+        facts = sorted(self.s.c.shard.records(), key=repr)
         self.s.restart()
         self.calls = [None] * 10
+        if is_resolved:
+            assert sorted(self.s.c.shard.records(), key=repr) == facts
 
     @invariant()
     def a_generation_has_one_leader_and_one_protocol(self):

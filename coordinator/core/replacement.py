@@ -1,0 +1,94 @@
+"""A restarted process takes the place of the static member that it was.
+
+In a Stable group that is true when the log has it: `records.apply` gives the place away, and
+`welcome` follows. In a join phase ids are not durable before the next assignment is: `take_over`
+does both at once. `static_members` decides which of the two it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.core.commands import JoinGroup
+from coordinator.core.events import StaticMemberReplaced
+from coordinator.core.group import Group
+from coordinator.core.member import Member
+from coordinator.core.membership import note_joined, reset_session
+from coordinator.core.outcome import MemberKey, Outcome
+from coordinator.core.records import MemberRecord
+
+
+@dataclass(slots=True, eq=False)
+class Replacement:
+    """A restarted static member's join, in a Stable group: what it asked for becomes true when the
+    log has it, and until then the member is as it was.
+
+    `member_id` is the new id. `deadline_ms` is when its time is over, once its record is on the
+    way; None: it waits for its turn.
+    """
+
+    command: JoinGroup
+    member_id: str
+    deadline_ms: int | None = None
+
+    @property
+    def instance_id(self) -> str:
+        """Of the member whose place is wanted."""
+        assert self.command.instance_id is not None
+        return self.command.instance_id
+
+    def record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
+        """The process as the log is to know it."""
+        command = self.command
+        return MemberRecord(
+            member_id=self.member_id,
+            instance_id=command.instance_id,
+            client_id=command.client_id,
+            client_host=command.client_host,
+            rebalance_timeout_ms=command.rebalance_timeout_ms,
+            session_timeout_ms=command.session_timeout_ms,
+            metadata=dict(command.protocols).get(protocol_name or "", b""),
+            assignment=assignment,
+        )
+
+
+def take_over(group: Group, replacement: Replacement, now_ms: int, out: Outcome) -> Member:
+    """Let a restarted process be the static member, with nothing in the log yet."""
+    old_id = group.static_members[replacement.instance_id]
+    held = group.members[old_id].assignment
+    group.give_place(replacement.record(group.protocol_name, held))
+    return welcome(group, replacement, old_id, now_ms, out)
+
+
+def welcome(
+    group: Group, replacement: Replacement, old_id: str, now_ms: int, out: Outcome
+) -> Member:
+    """Go on with a process that has its place: the one before is fenced from here on."""
+    member = group.members[replacement.member_id]
+    group.set_protocols(member, replacement.command.protocols)
+    # A process that restarts at once does so again: only its parked call keeps it alive.
+    member.is_new = False
+    out.check(MemberKey(group.group_id, old_id))
+    reset_session(group, member, now_ms, out)
+    out.note(
+        StaticMemberReplaced(group.group_id, replacement.instance_id, old_id, member.member_id)
+    )
+    note_joined(group, member, out)
+    return member
+
+
+def take_over_early(group: Group, now_ms: int, out: Outcome) -> None:
+    """The group leaves Stable, and who waits for the log takes part in the join phase instead.
+
+    A replacement that nobody waits for is left to the log: its old id stays.
+    """
+    replacements, group.replacements = group.replacements, ()
+    for replacement in replacements:
+        member = member_replaced(group, replacement)
+        if member is not None and member.parked_join == replacement.command.call_id:
+            take_over(group, replacement, now_ms, out)
+
+
+def member_replaced(group: Group, replacement: Replacement) -> Member | None:
+    """The static member whose place a restarted process wants; None if it is gone."""
+    return group.members.get(group.static_members.get(replacement.instance_id, ""))
