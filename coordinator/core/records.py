@@ -198,6 +198,7 @@ def apply(record: Record, group: Group) -> None:
             group.offsets.clear()
             group.committed = None
             group.manifest = b""
+            group.durable_generation = NO_GENERATION
 
 
 def drop(record: Record, group: Group) -> None:

@@ -13,6 +13,7 @@ from coordinator.core.errors import InvariantViolated
 from coordinator.core.group import Group, GroupState
 from coordinator.core.member import Member
 from coordinator.core.records import (
+    GenerationFloor,
     GroupMetadata,
     MemberRecord,
     OffsetCommitted,
@@ -20,7 +21,7 @@ from coordinator.core.records import (
 )
 from coordinator.core.replies import LogEnd
 from coordinator.v1 import admin_pb2 as admin
-from tests.conformance.kit import GROUP, Scenario
+from tests.conformance.kit import GROUP, Scenario, code
 
 CORE = Path(records.__file__).parent
 DURABLE = {"assignment", "committed", "durable_generation", "journal", "manifest", "offsets"}
@@ -208,3 +209,25 @@ def test_what_is_durable_is_the_same_after_a_load_whatever_was_done():
     assert {type(fact).__name__ for fact in facts} >= {"OffsetCommitted", "ManifestStored"}
     s.restart()
     assert durable(s) == facts
+
+
+def test_a_group_that_is_joined_while_its_deletion_is_on_its_way_promises_its_generation_anew():
+    s = Scenario()
+    a = s.f1()
+    s.leave(a)
+    s.advance(600)
+    assert s.state == "Empty"
+    s.c.hold_appends()
+    deleted = s.send(admin.DeleteGroupsRequest(groups_names=[GROUP]))
+    joined = s.join()
+    s.c.release_appends()
+    assert [code(r) for r in deleted.response.results] == ["NONE"]
+    facts = durable(s)
+    assert facts == []
+    s.advance(50)
+    assert joined.response.generation_id == 3
+    assert durable(s) == [GenerationFloor(GROUP, 2)], "no load hands 3 out again"
+    s.restart()
+    again = s.join()
+    s.advance(50)
+    assert again.response.generation_id == 4
