@@ -13,7 +13,6 @@ from coordinator.core.commands import (
     DeleteGroup,
     DescribeGroup,
     DescribePhase,
-    GroupDeletedWritten,
     ListGroups,
     ListRebalances,
 )
@@ -33,6 +32,7 @@ from coordinator.core.replies import (
     PhaseReply,
     RebalancesReply,
 )
+from coordinator.core.written import GroupDeletedWritten
 
 CLASSIC = "classic"
 """The one type of group there is so far."""
@@ -63,17 +63,19 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
     out.reply(command.call_id, ListReply(groups=listed, matching=len(found)))
 
 
-def describe_group(group: Group | None, command: DescribeGroup, out: Outcome) -> None:
-    """A group whole; what the members follow and hold is shown only while it is in force.
+def describe_no_group(command: DescribeGroup, out: Outcome) -> None:
+    """A group that there is not.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND, if the caller prefers that to the state Dead.
     """
-    if group is None:
-        if command.report_unknown:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        out.reply(command.call_id, DescribeReply(command.group_id, state=GroupState.DEAD.value))
-        return
+    if command.report_unknown:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+    out.reply(command.call_id, DescribeReply(command.group_id, state=GroupState.DEAD.value))
+
+
+def describe_group(group: Group, command: DescribeGroup, out: Outcome) -> None:
+    """A group whole; what the members follow and hold is shown only while it is in force."""
     stable = group.state is GroupState.STABLE
     members = tuple(
         DescribedMember(
@@ -100,27 +102,15 @@ def describe_group(group: Group | None, command: DescribeGroup, out: Outcome) ->
     )
 
 
-def list_rebalances(group: Group | None, command: ListRebalances, out: Outcome) -> None:
-    """The group's journal, newest first.
-
-    Raises:
-        Refused: GROUP_ID_NOT_FOUND.
-    """
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+def list_rebalances(group: Group, command: ListRebalances, out: Outcome) -> None:
+    """The group's journal, newest first."""
     refused = tuple((group.refused_joins or {}).values())[::-1]
     reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
     out.reply(command.call_id, reply)
 
 
-def describe_phase(group: Group | None, command: DescribePhase, out: Outcome) -> None:
-    """Whom a parked phase waits for, now.
-
-    Raises:
-        Refused: GROUP_ID_NOT_FOUND.
-    """
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+def describe_phase(group: Group, command: DescribePhase, out: Outcome) -> None:
+    """Whom a parked phase waits for, now."""
     awaited: list[AwaitedMember] = []
     if group.state is GroupState.PREPARING_REBALANCE:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]
@@ -150,13 +140,13 @@ def _awaited(group: Group, member: Member) -> AwaitedMember:
     )
 
 
-def delete_group(group: Group | None, command: DeleteGroup, out: Outcome) -> None:
+def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
     """Delete a group without members, and its offsets.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    if group is None or group.state is GroupState.DEAD:
+    if group.state is GroupState.DEAD:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)

@@ -22,6 +22,17 @@ from coordinator.core.replies import HeartbeatReply, Reply
 _MAY_HAVE_EMPTY_ID = (CommitOffsets, FetchOffsets, DescribeGroup, DeleteGroup)
 
 
+def check(request: Request, config: GroupConfig) -> None:
+    """Refuse what no group needs to be looked at for.
+
+    Raises:
+        Refused: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT.
+    """
+    check_group_id(request)
+    if isinstance(request, JoinGroup):
+        _check_session_timeout(request, config)
+
+
 def check_group_id(request: Request) -> None:
     """Refuse the empty group id where it is not allowed.
 
@@ -34,7 +45,7 @@ def check_group_id(request: Request) -> None:
         raise Refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def check_session_timeout(command: JoinGroup, config: GroupConfig) -> None:
+def _check_session_timeout(command: JoinGroup, config: GroupConfig) -> None:
     """Refuse a session timeout outside the bounds, which are inclusive.
 
     Raises:

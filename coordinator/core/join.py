@@ -23,6 +23,7 @@ from coordinator.core.member import Member
 from coordinator.core.membership import evict, fail_join, note_joined
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
 from coordinator.core.replies import JoinReply
+from coordinator.core.written import JoinDurable
 
 
 def join_group(
@@ -34,12 +35,46 @@ def join_group(
     config: GroupConfig,
     ids: IdSource,
 ) -> None:
-    """Answer, or park, a JoinGroup whose session timeout has been admitted.
+    """Answer, or park, a JoinGroup, and remember who asked in vain.
 
     Raises:
         Refused: before anything changed.
         MustWait: a restarted process may have taken the caller's place.
     """
+    try:
+        _join(group, command, now_ms, out, config=config, ids=ids)
+    except Refused as refused:
+        journal.note_refused_join(group, command, refused.error, now_ms)
+        raise
+
+
+def check_first(command: JoinGroup) -> None:
+    """Refuse a joiner that cannot be the first one of a group.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID.
+    """
+    if command.member_id:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def join_durable(command: JoinDurable, out: Outcome) -> None:
+    """What was written before the answer is durable, or refused: now it is told."""
+    reply = command.reply
+    if command.error is not ErrorCode.NONE:
+        reply = JoinReply(command.error, advice(command.error), member_id=reply.member_id)
+    out.reply(command.call_id, reply)
+
+
+def _join(
+    group: Group,
+    command: JoinGroup,
+    now_ms: int,
+    out: Outcome,
+    *,
+    config: GroupConfig,
+    ids: IdSource,
+) -> None:
     if not admission.has_seat(group, command, config):
         _refuse_seat(group, command, now_ms, out)
         return

@@ -9,10 +9,10 @@ Source: ours. What operators ask in apache/kafka KIP-1314.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.core.commands import JoinGroup, RebalanceWritten
+from coordinator.core.commands import JoinGroup
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -34,6 +34,7 @@ from coordinator.core.records import (
     RebalanceRecord,
     RemovedMember,
 )
+from coordinator.core.written import RebalanceWritten
 
 if TYPE_CHECKING:
     from coordinator.core.group import Group
@@ -86,6 +87,19 @@ class Trace:
         self.synced_at_ms = NO_TIME
         """When the leader handed the assignment in."""
         self.removed: list[tuple[RemovedMember, int]] = []
+
+
+def follow_all(
+    groups: Mapping[str, Group], now_ms: int, out: Outcome, read_assignment: AssignmentReader
+) -> None:
+    """Take in what one command has made of the groups: `out` has the events."""
+    by_group: dict[str, list[Event]] = {}
+    for event in out.events:
+        by_group.setdefault(event.group_id, []).append(event)
+    for group_id, events in by_group.items():
+        group = groups.get(group_id)
+        if group is not None:
+            follow(group, events, now_ms, out, read_assignment)
 
 
 def follow(

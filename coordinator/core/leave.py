@@ -49,7 +49,7 @@ def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) ->
         out.check(JoinKey(group.group_id))
 
 
-def leave_unknown_group(command: LeaveGroup, out: Outcome) -> None:
+def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
     """Nobody is in a group that does not exist."""
     error = ErrorCode.UNKNOWN_MEMBER_ID
     results = tuple(LeaveResult(m.member_id, m.instance_id, error) for m in command.members)

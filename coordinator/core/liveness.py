@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core import rebalance
+from coordinator.core import admission, rebalance
 from coordinator.core.commands import Heartbeat, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
@@ -39,8 +39,10 @@ def heartbeat(group: Group, command: Heartbeat, now_ms: int, out: Outcome) -> No
     """A member says that it is alive, and hears whether a rebalance is on.
 
     Raises:
-        Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+        Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+            COORDINATOR_NOT_AVAILABLE.
     """
+    admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     reset_session(group, member, now_ms, out)

@@ -33,13 +33,13 @@ def report(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> N
     out.reply(command.call_id, ReportLogEndsReply())
 
 
-def list_all(group: Group | None, command: ListLogEnds, out: Outcome) -> None:
+def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:
     """Every end that is known.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND.
     """
-    if group is None or group.state is GroupState.DEAD:
+    if group.state is GroupState.DEAD:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     ends = group.log_ends or {}
     out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends.values())))

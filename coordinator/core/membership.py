@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined
-from coordinator.core.group import Group
+from coordinator.core.group import Group, GroupState
 from coordinator.core.member import Member
 from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
@@ -40,6 +40,14 @@ def note_joined(group: Group, member: Member, out: Outcome) -> None:
             group.group_id, member.member_id, member.client_id, member.client_host, member.is_new
         )
     )
+
+
+def give_up(group: Group, error: ErrorCode, out: Outcome) -> None:
+    """The shard is unloaded: answer every parked call of the group with `error`."""
+    for member in group.members.values():
+        fail_join(group, member, error, out, member_id=member.member_id)
+        fail_sync(group, member, error, out)
+    group.state = GroupState.DEAD
 
 
 def remove(group: Group, member: Member, out: Outcome) -> None:

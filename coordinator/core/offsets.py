@@ -14,15 +14,15 @@ Source: KIP-211, KIP-447; Kafka `OffsetMetadataManager`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from coordinator.core import admission
 from coordinator.core.commands import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
-    OffsetsDeletedWritten,
-    OffsetsWritten,
     PartitionCommit,
+    Request,
 )
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
@@ -42,6 +42,7 @@ from coordinator.core.replies import (
     OffsetDeleteReply,
 )
 from coordinator.core.subscriptions import CONSUMER_PROTOCOL_TYPE, is_subscribed
+from coordinator.core.written import OffsetsDeletedWritten, OffsetsWritten
 
 TopicPartition = tuple[str, int]
 
@@ -90,6 +91,16 @@ def commit_offsets(
     for partition in written:
         group.await_offset(partition, now_ms + config.offset_commit_timeout_ms)
     out.persist(records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written))
+
+
+def check_first(command: CommitOffsets) -> None:
+    """Refuse a commit that may not make a group: that of a member.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND.
+    """
+    if command.generation >= 0:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> None:
@@ -196,15 +207,14 @@ def stored_offset(group: Group, partition: TopicPartition) -> int:
 # --- Fetch ------------------------------------------------------------------------------------
 
 
-def fetch_offsets(group: Group | None, command: FetchOffsets, out: Outcome) -> None:
+def fetch_offsets(group: Group, command: FetchOffsets, out: Outcome) -> None:
     """Read durable offsets.
 
     Raises:
         MustWait: `require_stable`, and a commit is on its way.
     """
-    if group is None or group.state is GroupState.DEAD:
-        absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
-        out.reply(command.call_id, FetchReply(offsets=absent))
+    if group.state is GroupState.DEAD:
+        fetch_from_no_group(command, out)
         return
     if command.require_stable:
         pending = group.pending_offsets if command.partitions is None else command.partitions
@@ -215,6 +225,22 @@ def fetch_offsets(group: Group | None, command: FetchOffsets, out: Outcome) -> N
         return
     fetched = tuple(_fetched(group, partition) for partition in command.partitions)
     out.reply(command.call_id, FetchReply(offsets=fetched, manifest=group.manifest))
+
+
+def fetch_from_no_group(command: FetchOffsets, out: Outcome) -> None:
+    """Nothing is stored."""
+    absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
+    out.reply(command.call_id, FetchReply(offsets=absent))
+
+
+def resumed(request: Request) -> Request:
+    """A request that has waited for the log, as it is handled anew.
+
+    What had been written when a fetch came is resolved. It does not wait for what came later.
+    """
+    if isinstance(request, FetchOffsets):
+        return replace(request, require_stable=False)
+    return request
 
 
 def _fetched(group: Group, partition: TopicPartition) -> FetchedOffset:
@@ -266,41 +292,3 @@ def offsets_deleted(command: OffsetsDeletedWritten, out: Outcome) -> None:
     if command.error is not ErrorCode.NONE:
         reply = OffsetDeleteReply(command.error, advice(command.error))
     out.reply(command.call_id, reply)
-
-
-# --- Expiration -------------------------------------------------------------------------------
-
-
-def expired_offsets(group: Group, now_ms: int, config: GroupConfig) -> list[TopicPartition]:
-    """Partitions whose offsets have outlived their retention.
-
-    The clock of a group that has had members starts when it becomes Empty; a partition
-    that a live consumer group no longer reads, and one of a group that never had
-    members, ages from its commit.
-
-    Source: KIP-211; Kafka `ClassicGroup.offsetExpirationCondition`.
-    """
-    expired = []
-    for partition, stored in group.offsets.items():
-        if partition in group.pending_offsets:
-            continue
-        if stored.expires_at_ms is not None:
-            if now_ms >= stored.expires_at_ms:
-                expired.append(partition)
-            continue
-        base_ms = _retention_starts_ms(group, stored)
-        if base_ms is not None and now_ms - base_ms >= config.offsets_retention_ms:
-            expired.append(partition)
-    return expired
-
-
-def _retention_starts_ms(group: Group, stored: OffsetCommitted) -> int | None:
-    """When the retention of an offset began; None if it does not run."""
-    if group.protocol_type is None:
-        return stored.committed_at_ms
-    if group.state is GroupState.EMPTY:
-        return group.state_changed_at_ms
-    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        if group.subscribed_topics is not None and stored.topic not in group.subscribed_topics:
-            return stored.committed_at_ms
-    return None

@@ -21,12 +21,7 @@ Source: KIP-62, KIP-134, KIP-345; Kafka `GroupCoordinator.prepareRebalance`,
 from __future__ import annotations
 
 from coordinator.core import protocols
-from coordinator.core.commands import (
-    CompleteJoinPhase,
-    InitialDelayElapsed,
-    SyncPhaseExpired,
-    Unawaited,
-)
+from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
@@ -52,6 +47,7 @@ from coordinator.core.records import GenerationFloor, metadata_of
 from coordinator.core.replacement import take_over_early
 from coordinator.core.replies import JoinedMember, JoinReply
 from coordinator.core.subscriptions import TopicReader, subscribed_topics
+from coordinator.core.written import Unawaited
 
 
 def request(

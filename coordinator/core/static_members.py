@@ -22,12 +22,7 @@ from __future__ import annotations
 from dataclasses import replace as with_changes
 
 from coordinator.core import protocols, rebalance
-from coordinator.core.commands import (
-    JoinGroup,
-    ReplacementOverdue,
-    StaticMemberSettled,
-    StaticMemberWritten,
-)
+from coordinator.core.commands import JoinGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
@@ -38,6 +33,7 @@ from coordinator.core.outcome import JoinKey, Outcome
 from coordinator.core.records import GroupMetadata, metadata_of
 from coordinator.core.replacement import Replacement, member_replaced, take_over, welcome
 from coordinator.core.replies import JoinReply
+from coordinator.core.written import ReplacementOverdue, StaticMemberSettled, StaticMemberWritten
 
 
 def replace(

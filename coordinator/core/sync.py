@@ -14,7 +14,7 @@ Source: Kafka `GroupCoordinator.doSyncGroup`.
 from __future__ import annotations
 
 from coordinator.core import admission, rebalance
-from coordinator.core.commands import AssignmentWritten, SyncGroup
+from coordinator.core.commands import SyncGroup
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import (
     MemberSynced,
@@ -29,6 +29,7 @@ from coordinator.core.membership import fail_sync, reset_session
 from coordinator.core.outcome import Outcome, SyncKey
 from coordinator.core.records import metadata_of
 from coordinator.core.replies import SyncReply
+from coordinator.core.written import AssignmentWritten
 
 
 def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> None:

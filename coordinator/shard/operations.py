@@ -18,8 +18,6 @@ from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
     InitialDelayElapsed,
-    ReplacementOverdue,
-    Resume,
     SessionExpired,
     SyncPhaseExpired,
 )
@@ -27,6 +25,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group, GroupState
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync, Write
+from coordinator.core.written import ReplacementOverdue, Resume
 from coordinator.shard.replicas import FetchEntries
 from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation

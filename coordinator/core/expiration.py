@@ -1,0 +1,74 @@
+"""What has outlived its retention goes: offsets, and groups of which nothing is left.
+
+Source: KIP-211; Kafka `ClassicGroup.offsetExpirationCondition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.events import GroupRemoved, OffsetsExpired
+from coordinator.core.group import Group, GroupState
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.subscriptions import CONSUMER_PROTOCOL_TYPE
+from coordinator.core.written import Unawaited
+
+
+def expire_offsets(
+    groups: Iterable[Group], now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    """Delete expired offsets, and each Empty group that is left with nothing."""
+    for group in groups:
+        expired = _expired(group, now_ms, config)
+        doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
+        if _is_left_with_nothing(group, len(expired)):
+            doomed.append(GroupDeleted(group.group_id))
+            out.note(GroupRemoved(group.group_id))
+        if expired:
+            out.note(OffsetsExpired(group.group_id, len(expired)))
+        if doomed:
+            out.persist(doomed, Unawaited(group.group_id))
+
+
+def _is_left_with_nothing(group: Group, expired: int) -> bool:
+    return (
+        group.state is GroupState.EMPTY
+        and not group.pending_joins
+        and not group.pending_offsets
+        and len(group.offsets) == expired
+    )
+
+
+def _expired(group: Group, now_ms: int, config: GroupConfig) -> list[tuple[str, int]]:
+    """Partitions whose offsets have outlived their retention.
+
+    The clock of a group that has had members starts when it becomes Empty; a partition
+    that a live consumer group no longer reads, and one of a group that never had
+    members, ages from its commit.
+    """
+    expired = []
+    for partition, stored in group.offsets.items():
+        if partition in group.pending_offsets:
+            continue
+        if stored.expires_at_ms is not None:
+            if now_ms >= stored.expires_at_ms:
+                expired.append(partition)
+            continue
+        base_ms = _retention_starts_ms(group, stored)
+        if base_ms is not None and now_ms - base_ms >= config.offsets_retention_ms:
+            expired.append(partition)
+    return expired
+
+
+def _retention_starts_ms(group: Group, stored: OffsetCommitted) -> int | None:
+    """When the retention of an offset began; None if it does not run."""
+    if group.protocol_type is None:
+        return stored.committed_at_ms
+    if group.state is GroupState.EMPTY:
+        return group.state_changed_at_ms
+    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        if group.subscribed_topics is not None and stored.topic not in group.subscribed_topics:
+            return stored.committed_at_ms
+    return None

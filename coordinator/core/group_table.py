@@ -1,0 +1,70 @@
+"""The groups of a shard: which there are, and the records that make them and bring them back."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from coordinator.core import membership, records
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.group import Group, GroupState, Hosts, ParkedCalls
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
+from coordinator.core.revival import DormantGroups
+from coordinator.core.subscriptions import TopicReader
+
+
+class GroupTable:
+    """What a machine has, apart from the rules."""
+
+    def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
+        self.groups: dict[str, Group] = {}
+        self.parked_calls: ParkedCalls = {}
+        self.hosts: Hosts = Counter()
+        self._dormant = DormantGroups(config, read_topics)
+        self._asleep = self._dormant.by_id  # The same dict: every heartbeat asks it.
+
+    def apply(self, record: Record, now_ms: int) -> None:
+        """Make an acknowledged record true."""
+        group = self.groups.get(record.group_id)
+        if group is None:
+            if isinstance(record, GroupDeleted | OffsetDeleted):
+                return
+            group = self._new_group(record.group_id, now_ms)
+            self.groups[record.group_id] = group
+        records.apply(record, group)
+        if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
+            # A group that was joined while its deletion was on its way lives on.
+            if group.is_vacant:
+                del self.groups[record.group_id]
+
+    def drop(self, record: Record) -> None:
+        """Forget a record that the log has refused."""
+        group = self.groups.get(record.group_id)
+        if group is not None:
+            records.drop(record, group)
+
+    def restore(self) -> None:
+        """Take the groups up where their durable facts leave them. They are dormant at first."""
+        self._dormant.restore(self.groups.values())
+
+    @property
+    def sleepers(self) -> int:
+        """Groups that were loaded and have not been brought to life yet."""
+        return len(self._asleep)
+
+    def records(self) -> list[Record]:
+        """The durable facts of all groups, as the records that bring them back."""
+        return [record for group in self.groups.values() for record in records.records_of(group)]
+
+    def unload(self, error: ErrorCode, out: Outcome) -> None:
+        """Answer every parked call with `error` and forget all groups."""
+        for group in self.groups.values():
+            membership.give_up(group, error, out)
+        self.groups.clear()
+        self.hosts.clear()
+        self._asleep.clear()
+
+    def _new_group(self, group_id: str, now_ms: int) -> Group:
+        """A group that is in the table once somebody puts it there."""
+        return Group(group_id, self.parked_calls, self.hosts, now_ms)

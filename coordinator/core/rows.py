@@ -1,0 +1,67 @@
+"""Rows of the machine's table: who handles a command, and what happens if its group is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.group import Group
+from coordinator.core.outcome import Outcome
+
+# Any: each handler takes the commands of its row.
+Handler = Callable[..., None]
+"""`handle(group, command, now_ms, out)`, and by keyword what its row needs."""
+Timeless = Callable[[Any, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The request is refused."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The request is answered without a group."""
+
+    handle: Timeless
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The request makes the group, which stays if it is not vacant after that.
+
+    Args:
+        check: raises `Refused` if the request may not.
+    """
+
+    check: Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """A follow-up has come too late: also for a group that has been given up."""
+
+
+IfMissing = Refuse | Answer | Create | Ignore
+IGNORE = Ignore()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command that concerns one group.
+
+    `needs`: what of the machine the handler is given: `config`, `ids`, `pauses`, `read_topics`.
+    """
+
+    handle: Handler
+    if_missing: IfMissing
+    needs: tuple[str, ...] = ()
+
+
+def timeless(handle: Callable[[Group, Any, Outcome], None]) -> Handler:
+    """A handler that need not know the time."""
+    return lambda group, command, _now_ms, out: handle(group, command, out)
