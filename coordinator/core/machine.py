@@ -19,6 +19,7 @@ nothing has to be undone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, assert_never
 
 from coordinator.core import (
@@ -136,7 +137,8 @@ class GroupMachine(GroupTable):
         if self._asleep:
             self._dormant.wake(getattr(command, "group_id", ""), now_ms, out)
         self._dispatch(command, now_ms, out)
-        self._journal(now_ms, out)
+        if out.events:
+            self._journal(now_ms, out)
 
     def revive_some(self, count: int, now_ms: int, out: Outcome) -> None:
         """Bring up to `count` more groups to life, with full session time-outs from now."""
@@ -161,8 +163,6 @@ class GroupMachine(GroupTable):
             until_ms: of a request that has waited before, how long it may wait in all.
         """
         try:
-            if isinstance(command, c.Request):
-                admission.check(command, self.config)
             row = TABLE.get(type(command))
             if row is None:
                 self._of_the_shard[type(command)](command, now_ms, out)
@@ -183,20 +183,25 @@ class GroupMachine(GroupTable):
 
     # Any: whatever has a group_id.
     def _handle_row(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
-        needs = {name: getattr(self, name) for name in row.needs} if row.needs else {}
+        is_follow_up = row.if_missing is IGNORE
+        if not is_follow_up:
+            admission.check(command, self.config)
+        handle = row.handle
+        if row.needs:
+            handle = partial(handle, **{name: getattr(self, name) for name in row.needs})
         group = self.groups.get(command.group_id)
-        if group is not None and (group.state is not GroupState.DEAD or row.if_missing != IGNORE):
-            row.handle(group, command, now_ms, out, **needs)
+        if group is not None and not (is_follow_up and group.state is GroupState.DEAD):
+            handle(group, command, now_ms, out)
             return
         match row.if_missing:
             case Refuse(error):
                 raise Refused(error)
-            case Answer(handle):
-                handle(command, out)
+            case Answer(answer):
+                answer(command, out)
             case Create(check):
                 check(command)
                 group = self._new_group(command.group_id, now_ms)
-                row.handle(group, command, now_ms, out, **needs)
+                handle(group, command, now_ms, out)
                 if not group.is_vacant:
                     self.groups[group.group_id] = group
                     out.note(GroupCreated(group.group_id))
@@ -206,7 +211,7 @@ class GroupMachine(GroupTable):
                 assert_never(row.if_missing)
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
-        if out.events and self.config.group_rebalance_journal:
+        if self.config.group_rebalance_journal:
             journal.follow_all(self.groups, now_ms, out, self._read_assignment)
 
     # --- Rows that need the table ---

@@ -27,7 +27,7 @@ class Refuse:
 class Answer:
     """The request is answered without a group."""
 
-    handle: Timeless
+    answer: Timeless
 
 
 @dataclass(frozen=True, slots=True)
