@@ -19,7 +19,6 @@ nothing has to be undone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, assert_never
 
 from coordinator.core import (
@@ -42,26 +41,46 @@ from coordinator.core import written as w
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
-from coordinator.core.group import GroupState
+from coordinator.core.group import Group, GroupState
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.outcome import Outcome
 from coordinator.core.pauses import Pause
-from coordinator.core.rows import IGNORE, Answer, Create, Ignore, Refuse, Row, timeless
+from coordinator.core.rows import (
+    IGNORE,
+    Answer,
+    Create,
+    GivenRow,
+    IfMissing,
+    Ignore,
+    Refuse,
+    Row,
+    timeless,
+)
 from coordinator.core.subscriptions import PayloadReader
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-TABLE = {
+TABLE: dict[type, Row | GivenRow] = {
     # Requests
-    c.JoinGroup: Row(join.join_group, Create(join.check_first), needs=("config", "ids")),
+    c.JoinGroup: GivenRow(
+        lambda m, group, command, now_ms, out: join.join_group(
+            group, command, now_ms, out, config=m.config, ids=m.ids
+        ),
+        Create(join.check_first),
+    ),
     c.SyncGroup: Row(sync.sync_group, STRANGER),
     c.Heartbeat: Row(liveness.heartbeat, STRANGER),
     c.LeaveGroup: Row(leave.leave_group, Answer(leave.leave_no_group)),
     c.ReportLogEnds: Row(log_ends.report, STRANGER),
-    c.CommitOffsets: Row(offsets.commit_offsets, Create(offsets.check_first), needs=("config",)),
+    c.CommitOffsets: GivenRow(
+        lambda m, group, command, now_ms, out: offsets.commit_offsets(
+            group, command, now_ms, out, config=m.config
+        ),
+        Create(offsets.check_first),
+    ),
     c.FetchOffsets: Row(timeless(offsets.fetch_offsets), Answer(offsets.fetch_from_no_group)),
     c.DeleteOffsets: Row(timeless(offsets.delete_offsets), NOT_FOUND),
     c.DescribeGroup: Row(timeless(admin.describe_group), Answer(admin.describe_no_group)),
@@ -70,16 +89,34 @@ TABLE = {
     c.ListRebalances: Row(timeless(admin.list_rebalances), NOT_FOUND),
     c.DescribePhase: Row(timeless(admin.describe_phase), NOT_FOUND),
     # A delayed operation completed
-    c.CompleteJoinPhase: Row(rebalance.complete_join_phase, IGNORE, needs=("read_topics",)),
-    c.InitialDelayElapsed: Row(
-        rebalance.extend_initial_delay, IGNORE, needs=("config", "read_topics")
+    c.CompleteJoinPhase: GivenRow(
+        lambda m, group, command, now_ms, out: rebalance.complete_join_phase(
+            group, command, now_ms, out, m.read_topics
+        ),
+        IGNORE,
+    ),
+    c.InitialDelayElapsed: GivenRow(
+        lambda m, group, command, now_ms, out: rebalance.extend_initial_delay(
+            group, command, now_ms, out, m.config, m.read_topics
+        ),
+        IGNORE,
     ),
     c.SyncPhaseExpired: Row(rebalance.expire_sync_phase, IGNORE),
-    c.SessionExpired: Row(liveness.expire_session, IGNORE, needs=("pauses",)),
+    c.SessionExpired: GivenRow(
+        lambda m, group, command, now_ms, out: liveness.expire_session(
+            group, command, now_ms, out, m.pauses
+        ),
+        IGNORE,
+    ),
     # A write was resolved
     w.AssignmentWritten: Row(sync.assignment_written, IGNORE),
     w.StaticMemberWritten: Row(static_members.replacement_written, IGNORE),
-    w.StaticMemberSettled: Row(static_members.replacement_settled, IGNORE, needs=("config",)),
+    w.StaticMemberSettled: GivenRow(
+        lambda m, group, command, now_ms, out: static_members.replacement_settled(
+            group, command, now_ms, out, m.config
+        ),
+        IGNORE,
+    ),
     w.ReplacementOverdue: Row(static_members.replacement_overdue, IGNORE),
 }
 """What concerns one group: its handler, and what happens if the group is missing."""
@@ -182,33 +219,40 @@ class GroupMachine(GroupTable):
                 out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 
     # Any: whatever has a group_id.
-    def _handle_row(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
+    def _handle_row(self, row: Row | GivenRow, command: Any, now_ms: int, out: Outcome) -> None:
         is_follow_up = row.if_missing is IGNORE
         if not is_follow_up:
             admission.check(command, self.config)
-        handle = row.handle
-        if row.needs:
-            handle = partial(handle, **{name: getattr(self, name) for name in row.needs})
-        group = self.groups.get(command.group_id)
-        if group is not None and not (is_follow_up and group.state is GroupState.DEAD):
-            handle(group, command, now_ms, out)
-            return
-        match row.if_missing:
+        known = group = self.groups.get(command.group_id)
+        if group is None or (is_follow_up and group.state is GroupState.DEAD):
+            group = self._do_without(row.if_missing, command, now_ms, out)
+            if group is None:
+                return
+        if isinstance(row, GivenRow):
+            row.handle(self, group, command, now_ms, out)
+        else:
+            row.handle(group, command, now_ms, out)
+        if known is None and not group.is_vacant:
+            self.groups[group.group_id] = group
+            out.note(GroupCreated(group.group_id))
+
+    def _do_without(
+        self, if_missing: IfMissing, command: Any, now_ms: int, out: Outcome
+    ) -> Group | None:
+        """What a row says of a missing group; a new one, if that is to go on with it."""
+        match if_missing:
             case Refuse(error):
                 raise Refused(error)
             case Answer(answer):
                 answer(command, out)
             case Create(check):
                 check(command)
-                group = self._new_group(command.group_id, now_ms)
-                handle(group, command, now_ms, out)
-                if not group.is_vacant:
-                    self.groups[group.group_id] = group
-                    out.note(GroupCreated(group.group_id))
+                return self._new_group(command.group_id, now_ms)
             case Ignore():
                 pass
             case _:
-                assert_never(row.if_missing)
+                assert_never(if_missing)
+        return None
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
         if self.config.group_rebalance_journal:

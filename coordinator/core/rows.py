@@ -11,8 +11,9 @@ from coordinator.core.group import Group
 from coordinator.core.outcome import Outcome
 
 # Any: each handler takes the commands of its row.
-Handler = Callable[..., None]
-"""`handle(group, command, now_ms, out)`, and by keyword what its row needs."""
+Handler = Callable[[Group, Any, int, Outcome], None]
+GivenHandler = Callable[[Any, Group, Any, int, Outcome], None]
+"""Its first argument is the machine."""
 Timeless = Callable[[Any, Outcome], None]
 
 
@@ -52,14 +53,18 @@ IGNORE = Ignore()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A command that concerns one group.
-
-    `needs`: what of the machine the handler is given: `config`, `ids`, `pauses`, `read_topics`.
-    """
+    """A command that concerns one group."""
 
     handle: Handler
     if_missing: IfMissing
-    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRow:
+    """The same, with a handler that needs a setting or the like, which `machine` has now."""
+
+    handle: GivenHandler
+    if_missing: IfMissing
 
 
 def timeless(handle: Callable[[Group, Any, Outcome], None]) -> Handler:
