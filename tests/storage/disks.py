@@ -115,16 +115,24 @@ def images_at(ops: list[Op], point: int, seed: int) -> Iterator[Image]:
     choices: list[Callable[[Op], list[Op]]] = [lambda op: []]
     if any(len(sure.get(name, ())) < len(mine) for name, mine in files.items()):
         choices += [lambda op: [op], _Torn(random.Random(seed))]
+    settled: dict[str, tuple[bytearray, int]] = {}
+    """By file: its content after the writes before the first one in doubt, and their number."""
+    for name, mine in files.items():
+        content, count = bytearray(), 0
+        while count < len(mine) and count in sure.get(name, ()):
+            _apply(content, mine[count])
+            count += 1
+        settled[name] = content, count
     for choose in choices:
-        image: dict[str, bytearray] = {}
+        image: Image = {}
         for name, mine in files.items():
-            content = bytearray()
-            for number, op in enumerate(mine):
+            content, count = bytearray(settled[name][0]), settled[name][1]
+            for number, op in enumerate(mine[count:], count):
                 for part in [op] if number in sure.get(name, ()) else choose(op):
                     _apply(content, part)
             if content or sure.get(name):
-                image[name] = content
-        yield {name: bytes(content) for name, content in image.items()}
+                image[name] = bytes(content)
+        yield image
 
 
 class _Torn:
