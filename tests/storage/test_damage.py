@@ -7,174 +7,34 @@ and what to do, or all accept, and then everything that was acknowledged is ther
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
-import random
 import shutil
 import sqlite3
-import stat
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from coordinator.cli.main import main
-from coordinator.core.ids import ShardId
-from coordinator.core.records import OffsetCommitted
-from coordinator.runtime import codec, shard_runner
-from coordinator.runtime.node import Node
-from coordinator.runtime.stores import open_stores
-from coordinator.runtime.watchers import Watchers
-from coordinator.settings import Settings
 from coordinator.storage.folder import DATABASE, LOCK
-from coordinator.storage.log import CannotOpen, Damaged, Entry, Snapshot
 from coordinator.storage.marker import MARKER
-from coordinator.storage.sqlite import SqliteLog
+from tests.storage.damage import (
+    SHM,
+    WAL,
+    Folders,
+    ask_all,
+    check_at_random,
+    copy_of,
+    damage_again_and_again,
+    make,
+)
 
-SHARDS = 4
-WAL, SHM = f"{DATABASE}-wal", f"{DATABASE}-shm"
-SEEDS = 12
+SEEDS, MORE = 12, 40
 REFUSED, ACCEPTED, EITHER = "refused", "accepted", "either"
-
-
-def record(shard: int, number: int) -> bytes:
-    """The offset tells which it is; some fill more than a page."""
-    metadata = "x" * (6_000 if number % 7 == 0 else 40)
-    return codec.encode(OffsetCommitted(f"g{shard}", "t", number, number, -1, metadata, number))
-
-
-@dataclass(frozen=True, slots=True)
-class Folders:
-    """The folder as SIGKILL leaves it, an older copy of it, one that was stopped, and another."""
-
-    killed: Path
-    older: Path
-    stopped: Path
-    another: Path
-
-
-async def fill(log: SqliteLog, first: int, last: int) -> None:
-    for n in range(SHARDS):
-        fence = await log.fence(ShardId(n))
-        for number in range(first, last + 1):
-            entry = Entry(number, fence.epoch, number - 1, (record(n, number),))
-            await log.append(fence, entry)
-        if n == 1:
-            sums = [record(n, number) for number in range(1, last - 2)]
-            await log.write_snapshot(fence, Snapshot(last - 3, last - 3, sums))
-
-
-async def make(at: Path) -> Folders:
-    """A store that is stopped after 12 entries a shard, which checkpoints, and killed after 20."""
-    folders = Folders(at / "killed", at / "older", at / "stopped", at / "another")
-    log = SqliteLog(folders.stopped, shards=SHARDS)
-    await fill(log, 1, 12)
-    await log.close()
-    shutil.copytree(folders.stopped, folders.older)
-    log = SqliteLog(folders.stopped, shards=SHARDS)
-    await fill(log, 13, 20)
-    shutil.copytree(folders.stopped, folders.killed)
-    await log.close()
-    return folders
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    at = tmp_path_factory.mktemp("folders")
-    another = asyncio.run(make(at / "others")).killed
-    return replace(asyncio.run(make(at)), another=another)
-
-
-# --- What the commands say ----------------------------------------------------------------------
-
-
-async def served(folder: Path) -> tuple[str, dict[int, set[int]]]:
-    """Why `serve` refuses, empty: it does not; and the offsets that each shard has then."""
-    settings = Settings(data_dir=str(folder), shards=SHARDS)
-    try:
-        stores = await open_stores(settings)
-    except (CannotOpen, Damaged) as error:
-        return str(error), {}
-    ended: asyncio.Queue[str] = asyncio.Queue()
-    watchers = Watchers(
-        events=lambda *_: None,
-        failure=lambda what, _: ended.put_nowait(f"it tries for ever: {what}"),
-        recovery=lambda _: None,
-    )
-    node = Node(settings, watchers=watchers, log=stores.log)
-    starting = asyncio.create_task(node.start("h", 1))
-    starting.add_done_callback(lambda _: ended.put_nowait(""))
-    found: dict[int, set[int]] = {}
-    try:
-        assert not await ended.get()
-        await starting
-        for n in range(SHARDS):
-            loaded = await stores.log.read(ShardId(n))
-            found[n] = {codec.decode(data).offset for data in loaded.records()}
-    except Damaged as error:
-        return str(error), {}
-    finally:
-        starting.cancel()
-        await node.stop()
-    return "", found
-
-
-def told(action: str, folder: Path, capsys, *more: str) -> str:
-    """Why a command refuses, empty: it does not."""
-    capsys.readouterr()
-    status = main(["log", action, str(folder), *more])
-    said = capsys.readouterr()
-    assert (status == 0) == (said.err == ""), (status, said.err)
-    if action == "verify" and said.out:
-        assert json.loads(said.out.splitlines()[-1]) == {"ok": status == 0}
-    return said.err
-
-
-def copy_of(folder: Path, target: Path) -> Path:
-    shutil.copytree(folder, target, symlinks=True, copy_function=copy_file)
-    return target
-
-
-def copy_file(source: str, target: str, *, follow_symlinks: bool = True) -> None:
-    if stat.S_ISFIFO(os.lstat(source).st_mode):
-        os.mkfifo(target)
-    else:
-        shutil.copyfile(source, target, follow_symlinks=follow_symlinks)
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch):
-    monkeypatch.setattr(shard_runner, "SETTLE_AFTER_S", 0)
-
-
-def ask_all(folder: Path, tmp_path: Path, capsys) -> str:
-    """What all commands say of a folder: why they refuse, or nothing."""
-    copies = {name: copy_of(folder, tmp_path / name) for name in ("verify", "dump", "backup")}
-    said = {
-        "verify": told("verify", copies["verify"], capsys),
-        "dump": told("dump", copies["dump"], capsys),
-        "backup": told("backup", copies["backup"], capsys, str(tmp_path / "copy")),
-    }
-    said["serve"], found = asyncio.run(served(folder))
-    verdicts = {name: bool(words) for name, words in said.items()}
-    assert len(set(verdicts.values())) == 1, said
-    for words in filter(None, said.values()):
-        assert len(words.splitlines()) == 1, words
-        assert str(tmp_path) in words, "the place is named"
-        assert any(
-            advice in words
-            for advice in ("restore a backup", "move it", "another data_dir", "link", "permissions")
-        ), f"it does not say what to do: {words}"
-    if not said["serve"]:
-        everything = {shard: set(range(1, 21)) for shard in range(SHARDS)}
-        assert found == everything, "something acknowledged is missing"
-        assert asyncio.run(served(tmp_path / "copy")) == ("", everything)
-    return said["serve"]
-
-
-# --- The damages --------------------------------------------------------------------------------
+    return make(tmp_path_factory.mktemp("folders"))
 
 
 def sql(folder: Path, *statements: str) -> None:
@@ -381,11 +241,11 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_all_commands_agree_on_a_damage(folders, tmp_path, capsys, name):
+def test_all_commands_agree_on_a_damage(folders, tmp_path, name):
     damage, expected = DAMAGES[name]
     folder = copy_of(folders.killed, tmp_path / "data")
     damage(folder, folders)
-    said = ask_all(folder, tmp_path, capsys)
+    said = ask_all(folder, tmp_path)
     assert expected in (EITHER, REFUSED if said else ACCEPTED), said
 
 
@@ -399,51 +259,21 @@ def test_all_commands_agree_on_a_damage(folders, tmp_path, capsys, name):
         "the count of free pages is wrong",
     ],
 )
-def test_a_folder_that_was_stopped_in_peace_is_no_different(folders, tmp_path, capsys, name):
+def test_a_folder_that_was_stopped_in_peace_is_no_different(folders, tmp_path, name):
     folder = copy_of(folders.stopped, tmp_path / "data")
     DAMAGES[name][0](folder, folders)
-    assert ask_all(folder, tmp_path, capsys)
-
-
-def at_random(folder: Path, dice: random.Random) -> None:
-    """One damage of bytes in one file."""
-    path = folder / dice.choice([DATABASE] * 4 + [WAL] * 4 + [SHM, MARKER])
-    data = bytearray(path.read_bytes())
-    at = dice.randrange(len(data))
-    match dice.choice(("flip", "flip", "flip", "zero", "noise", "cut", "more")):
-        case "flip":
-            data[at] ^= 1 << dice.randrange(8)
-        case "zero":
-            length = min(len(data) - at, dice.choice((16, 512, 4096)))
-            data[at : at + length] = bytes(length)
-        case "noise":
-            length = min(len(data) - at, dice.choice((16, 512, 4096)))
-            data[at : at + length] = dice.randbytes(length)
-        case "cut":
-            del data[at:]
-        case "more":
-            data += dice.randbytes(1000)
-    path.write_bytes(data)
-
-
-def check_at_random(seed: int, folders: Folders, tmp_path: Path, capsys) -> None:
-    dice = random.Random(seed)
-    folder = copy_of(dice.choice([folders.killed] * 3 + [folders.stopped]), tmp_path / "data")
-    for name in (WAL, SHM):
-        (folder / name).touch()
-        if not (folder / name).stat().st_size:
-            (folder / name).write_bytes(b"?")
-    at_random(folder, dice)
-    ask_all(folder, tmp_path, capsys)
+    assert ask_all(folder, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_all_commands_agree_on_bytes_that_are_damaged_at_random(folders, tmp_path, capsys, seed):
-    check_at_random(seed, folders, tmp_path, capsys)
+def test_all_commands_agree_on_bytes_that_are_damaged_at_random(folders, tmp_path, seed):
+    check_at_random(seed, folders, tmp_path)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("first", range(1000, 1400, 20))
-def test_all_commands_agree_on_more_of_them(folders, tmp_path, capsys, first):
-    for seed in range(first, first + 20):
-        check_at_random(seed, folders, tmp_path / str(seed), capsys)
+def test_all_commands_agree_on_more_of_them(tmp_path):
+    """Ten times as many by command: `python -m tests.storage.damage`."""
+    verdicts = damage_again_and_again(tmp_path, MORE, seed=1_000)
+    assert verdicts["refused"] > 0
+    assert verdicts["accepted"] > 0
+    assert verdicts.total() == MORE
