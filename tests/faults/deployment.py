@@ -123,6 +123,14 @@ class Deployment:
                     return number
             await asyncio.sleep(LOOK_S)
 
+    async def takeovers(self) -> int:
+        """How often a shard was given to another node, or to one that was started again."""
+        while True:
+            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+                shards = (await self.view()).shards.values()
+                return sum(state.epoch - 1 for state in shards)
+            await asyncio.sleep(LOOK_S)
+
     def dump(self, path: Path) -> None:
         """Write what the store holds, as lines."""
         with path.open("w") as file:

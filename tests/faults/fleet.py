@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import Counter
 from typing import Any
 
 import grpc
 
 from coordinator.v1 import group_pb2 as pb
 from tests.checkers.history import Line
+from tests.faults.patience import patience
 from tests.faults.routes import Routes
 from tests.workload.member import Group, Member
 
@@ -50,12 +52,14 @@ class Fleet:
         busy: int,
         members: int = 3,
         partitions: int = 6,
-        quiet_session_ms: int = 15_000,
+        quiet_session_ms: int = 30_000,
         busy_session_ms: int = 300,
         pause_s: float = PAUSE_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.history: list[Line] = []
+        self.answered: Counter[str] = Counter()
+        """Lines of the history by kind, without those that say that it was refused."""
         self._dice = dice
         self._pause_s = pause_s
         self._patience_s = patience_s
@@ -67,7 +71,7 @@ class Fleet:
                 group,
                 f"m{n}",
                 dice,
-                self.history.append,
+                self._note,
                 leaves=0.05 if group in self._busy else 0.0,
             )
             for group in self._quiet + self._busy
@@ -85,9 +89,13 @@ class Fleet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._routes.close()
 
+    def _note(self, line: Line) -> None:
+        self.history.append(line)
+        self.answered[line["op"]] += line.get("answer", "NONE") == "NONE"
+
     async def settle(self) -> None:
         """Until the quiet groups are at rest; from then on they are recorded as such."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience(60)):
             while True:  # The members have no bell to ring.
                 if all(self._is_at_rest(group) for group in self._quiet):
                     break
@@ -104,7 +112,7 @@ class Fleet:
 
     async def recover(self) -> None:
         """Until every quiet group has been answered again."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience(60)):
             began = time.monotonic()
             wanted = {group.name for group in self._quiet}
             while True:

@@ -14,9 +14,10 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+from tests.faults.patience import patience
 from tests.serving import free_port
 
-START_S = 30.0
+START_S = patience(60.0)
 NODES = 3
 
 
