@@ -25,8 +25,8 @@ from tests.faults.deployment import Deployment
 from tests.faults.fleet import Fleet
 from tests.faults.injections import KINDS
 from tests.faults.kill import check, write_history
-from tests.faults.patience import patience
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 
 RECOVERY_S = 0.6
 COMMITS = 20
@@ -141,9 +141,7 @@ async def break_again_and_again(
                     {"op": "fault", "fault": name, "what": what, "began": began, "ended": ended}
                 )
                 await asyncio.sleep(RECOVERY_S * 2 * dice.random())
-                await until(
-                    lambda n=number: fleet.answered["committed"] >= COMMITS * n, patience(60)
-                )
+                await until(lambda n=number: fleet.answered["committed"] >= COMMITS * n, HANG_S)
                 if number % READ_BACK_EVERY == 0:
                     await fleet.read_back()
                     print(f"{number} of {len(plan)}", file=sys.stderr, flush=True)

@@ -13,8 +13,8 @@ import grpc
 
 from coordinator.v1 import group_pb2 as pb
 from tests.checkers.history import Line
-from tests.faults.patience import patience
 from tests.faults.routes import Routes
+from tests.patience import HANG_S
 from tests.workload.member import Group, Member
 
 PATIENCE_S = 20.0
@@ -95,7 +95,7 @@ class Fleet:
 
     async def settle(self) -> None:
         """Until the quiet groups are at rest; from then on they are recorded as such."""
-        async with asyncio.timeout(patience(60)):
+        async with asyncio.timeout(HANG_S):
             while True:  # The members have no bell to ring.
                 if all(self._is_at_rest(group) for group in self._quiet):
                     break
@@ -112,7 +112,7 @@ class Fleet:
 
     async def recover(self) -> None:
         """Until every quiet group has been answered again."""
-        async with asyncio.timeout(patience(60)):
+        async with asyncio.timeout(HANG_S):
             began = time.monotonic()
             wanted = {group.name for group in self._quiet}
             while True:

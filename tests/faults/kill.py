@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 from tests.faults.fleet import Fleet
-from tests.faults.patience import patience
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import Process, free_port
 
 SERVED_S_MAX = 1.0
@@ -48,7 +48,7 @@ async def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Pat
         await fleet.settle()
         for number in range(1, kills + 1):
             await asyncio.sleep(SERVED_S_MAX * dice.random())
-            await until(lambda n=number: has_worked(fleet, n), patience(60))
+            await until(lambda n=number: has_worked(fleet, n), HANG_S)
             await asyncio.to_thread(server.kill)
             fleet.history.append({"op": "killed"})
             while dice.random() < WHILE_STARTING:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
-from tests.faults.patience import patience
 from tests.faults.stores import EtcdCluster
 from tests.integration.nodes import three_nodes
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 
 A_GROUP = 5
 COMMITS_A_S = 250
@@ -71,7 +71,7 @@ async def all_commit(workers: list[Worker], times: int = 2) -> None:
     goals = [worker.commits + times for worker in workers]
     await until(
         lambda: all(w.commits >= goal for w, goal in zip(workers, goals, strict=True)),
-        patience(120),
+        HANG_S,
     )
 
 
@@ -90,7 +90,7 @@ async def roll(groups: int) -> Outcome:
         ]
         async with asyncio.TaskGroup() as running:
             tasks = [running.create_task(worker.run()) for worker in workers]
-            await until(lambda: all(len(w.member.assignment) == 1 for w in workers), patience(120))
+            await until(lambda: all(len(w.member.assignment) == 1 for w in workers), HANG_S)
             await all_commit(workers)
             before = [worker.place for worker in workers]
             for worker in workers:

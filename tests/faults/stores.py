@@ -14,10 +14,10 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from tests.faults.patience import patience
+from tests.patience import HANG_S
 from tests.serving import free_port
 
-START_S = patience(60.0)
+START_S = HANG_S
 NODES = 3
 
 

@@ -13,8 +13,8 @@ import grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.faults.patience import patience
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import Process
 
 MEMBERS, CONNECTIONS = 400, 8
@@ -23,7 +23,7 @@ STILL_S = 10.0
 """Longer than a session, and than anybody waits for an answer."""
 SLOW_S, SLICE_S, OF = 12.0, 0.025, 4
 """Then the process has a quarter of a core, in slices, for so long."""
-LONG_S = patience(120.0)
+LONG_S = HANG_S
 """For what has to come, on a machine that is busy with other things."""
 
 

@@ -12,13 +12,13 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
 from tests.faults.deployment import LOOK_S, NODES, SHARDS, Deployment
-from tests.faults.patience import patience
 from tests.faults.stores import ZooKeeperCluster, missing_etcd, missing_zookeeper
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 
 MISSING = {"etcd": missing_etcd, "zookeeper": missing_zookeeper}
-RECOVERY_S = patience(120.0)
+RECOVERY_S = HANG_S
 """Far more than it takes; what is lost for good takes longer."""
 pytestmark = pytest.mark.timeout(600)
 
