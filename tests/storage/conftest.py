@@ -26,10 +26,10 @@ SHARDS = 4
 
 @pytest.fixture(scope="session")
 def etcd():
-    """Three nodes for all tests of the session."""
+    """Three nodes for all tests of the session, which keep their leader on a busy machine."""
     if reason := missing_etcd():
         pytest.skip(reason)
-    with EtcdCluster() as cluster:
+    with EtcdCluster("--heartbeat-interval", "200", "--election-timeout", "2000") as cluster:
         yield cluster
 
 

@@ -18,9 +18,15 @@ from coordinator.storage.etcd_txn import delete, put
 from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
+SESSION_S = 6.0
+"""Longer than a busy machine keeps a node from renewing it. No test waits for its end."""
+
 
 class Meeting:
     """Called, it makes one more `Coordination` of the cluster."""
+
+    renews = True
+    """Whether its sessions have to be."""
 
     def __init__(self) -> None:
         self._made: list[Coordination] = []
@@ -46,6 +52,8 @@ class Meeting:
 
 
 class MemoryMeeting(Meeting):
+    renews = False
+
     def __init__(self) -> None:
         super().__init__()
         self._one = MemoryCoordination()
@@ -68,7 +76,7 @@ class EtcdMeeting(Meeting):
         self._key = f"{self._prefix}/cluster/controller".encode()
 
     def _make(self) -> Coordination:
-        return EtcdCoordination(self._access, prefix=self._prefix, timeout_s=1)
+        return EtcdCoordination(self._access, prefix=self._prefix, timeout_s=SESSION_S)
 
     async def name_controller(self, number: int) -> None:
         await self._carry_out(put(self._key, b"%d long gone" % number))
@@ -91,7 +99,7 @@ class ZooKeeperMeeting(Meeting):
         self._others: list[KazooClient] = []
 
     def _make(self) -> Coordination:
-        return ZooKeeperCoordination(self._access, prefix=self._prefix, timeout_s=1)
+        return ZooKeeperCoordination(self._access, prefix=self._prefix, timeout_s=SESSION_S)
 
     async def close(self) -> None:
         await super().close()

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import etcd as etcd_module
-from coordinator.storage import etcd_client, zookeeper_client
 from coordinator.storage import zookeeper as zookeeper_module
+from coordinator.storage import zookeeper_client
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NOBODY, Conflict, NodeInfo, ShardState
 from coordinator.storage.etcd import EtcdLog
@@ -41,11 +42,15 @@ from tests.faults.stores import (
     missing_etcd,
     missing_zookeeper,
 )
+from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.proxy import Proxy
 from tests.storage.conftest import SHARDS
 
 pytestmark = pytest.mark.integration
 S0 = ShardId(0)
+SESSION_S = 4.0
+"""Longer than a busy machine keeps a node from renewing it."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,10 @@ KINDS = {
 
 
 @pytest.fixture(params=KINDS)
-def kind(request, monkeypatch):
+def kind(request):
     chosen = KINDS[request.param]
     if reason := chosen.missing():
         pytest.skip(reason)
-    monkeypatch.setattr(etcd_client, "CALL_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(zookeeper_client, "CALL_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(zookeeper_module, "SESSION_TIMEOUT_S", 2.0)
     return chosen
 
 
@@ -107,8 +109,12 @@ def cluster(kind, request):
 
 
 @pytest.fixture
-def own_cluster(kind):
-    """Three nodes that a test may kill."""
+def own_cluster(kind, monkeypatch):
+    """Three nodes that a test may kill. What they do not answer soon is asked again."""
+    monkeypatch.setattr(zookeeper_client, "CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(zookeeper_module, "SESSION_TIMEOUT_S", 2.0)
+    for module in (etcd_module, zookeeper_module):
+        monkeypatch.setattr(module, "RESOLVE_ATTEMPTS", 2)
     with kind.cluster() as cluster:
         yield cluster
 
@@ -122,25 +128,23 @@ def entry(sequence: int, epoch: int = 1, size: int = 10) -> Entry:
     return Entry(sequence, epoch, sequence - 1, (b"%d" % sequence * size,))
 
 
-async def persist(log, fence, one: Entry) -> None:
-    """As a shard does: the same entry again as long as its fate is open or it was refused."""
-    async with asyncio.timeout(40):
+async def answered(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """Ask again as long as the store does not answer."""
+    async with asyncio.timeout(HANG_S):
         while True:
             try:
-                await log.append(fence, one)
+                return await ask()
             except (Ambiguous, Unavailable):
                 await asyncio.sleep(0.1)
-            else:
-                return
+
+
+async def persist(log, fence, one: Entry) -> None:
+    """As a shard does: the same entry again as long as its fate is open or it was refused."""
+    await answered(lambda: log.append(fence, one))
 
 
 async def when_readable(log, fence):
-    async with asyncio.timeout(40):
-        while True:
-            try:
-                return await log.load(fence)
-            except Unavailable:
-                await asyncio.sleep(0.1)
+    return await answered(lambda: log.load(fence))
 
 
 async def test_it_is_all_there_for_the_next_owner(kind, cluster, prefix):
@@ -198,7 +202,7 @@ async def test_a_damaged_entry_stops_the_load(kind, cluster, prefix):
 
 async def test_appends_go_on_when_nodes_die_one_after_the_other(kind, own_cluster):
     async with kind.opened(own_cluster.endpoints, "p") as log:
-        fence = await log.fence(S0)
+        fence = await answered(lambda: log.fence(S0))
         for sequence in range(1, 61):
             if sequence % 20 == 5:
                 own_cluster.kill(sequence // 20)
@@ -212,8 +216,8 @@ async def test_appends_go_on_when_nodes_die_one_after_the_other(kind, own_cluste
 
 async def test_without_a_majority_nothing_is_acknowledged_and_nothing_lost(kind, own_cluster):
     async with kind.opened(own_cluster.endpoints, "p") as log:
-        fence = await log.fence(S0)
-        await log.append(fence, entry(1))
+        fence = await answered(lambda: log.fence(S0))
+        await persist(log, fence, entry(1))
         for number in (0, 1):
             own_cluster.signal(number, signal.SIGSTOP)
         with pytest.raises(LogError):
@@ -229,9 +233,9 @@ async def test_without_a_majority_nothing_is_acknowledged_and_nothing_lost(kind,
 
 async def test_a_full_restart_of_the_store_loses_nothing(kind, own_cluster):
     async with kind.opened(own_cluster.endpoints, "p") as log:
-        fence = await log.fence(S0)
+        fence = await answered(lambda: log.fence(S0))
         for sequence in range(1, 20):
-            await log.append(fence, entry(sequence))
+            await persist(log, fence, entry(sequence))
         for number in range(3):
             own_cluster.kill(number)
         with pytest.raises(LogError):
@@ -254,7 +258,7 @@ async def test_an_answer_that_is_lost_is_found_out(kind, cluster, prefix):
         await log.append(fence, entry(1))
         proxy.answers_pass = False
         appending = asyncio.create_task(log.append(fence, entry(2)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while True:
                 if (await beside.load(fence)).sequence == 2:
                     break
@@ -288,7 +292,7 @@ async def test_a_stopped_owner_cannot_write_once_another_has_taken_over(kind, cl
 
 @contextlib.asynccontextmanager
 async def met(kind, endpoints, prefix):
-    coordination = kind.coordination(kind.access(endpoints), prefix=prefix, timeout_s=1)
+    coordination = kind.coordination(kind.access(endpoints), prefix=prefix, timeout_s=SESSION_S)
     try:
         yield coordination
     finally:
@@ -304,18 +308,22 @@ async def test_a_node_that_is_cut_off_knows_before_the_others_do(kind, cluster, 
         session = await cut_off.join(NodeInfo(1, "h", 1, "a"))
         assert await cut_off.campaign(session) == 1
         other = await there.join(NodeInfo(2, "h", 2, "b"))
-        await asyncio.sleep(1.5)  # Longer than a session: it is renewed.
-        assert not session.lost.is_set()
+        joined_at = session.renewed_at
+        await until(
+            lambda: session.lost.is_set() or session.renewed_at > joined_at + session.timeout_s,
+            HANG_S,
+        )
+        assert not session.lost.is_set(), "it is renewed"
         assert 1 in (await there.read()).nodes
         proxy.cut()
-        async with asyncio.timeout(20), contextlib.aclosing(there.changes()) as changes:
+        async with asyncio.timeout(HANG_S), contextlib.aclosing(there.changes()) as changes:
             async for _ in changes:
                 view = await there.read()
                 if 1 not in view.nodes and view.controller == NOBODY:
                     break
         # Answers from memory are given for 0.8 of a session after the last renewal at most.
         assert time.monotonic() - session.renewed_at > 0.8 * session.timeout_s
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await session.lost.wait()
         assert await there.campaign(other) == 2
         proxy.mend()
@@ -323,11 +331,10 @@ async def test_a_node_that_is_cut_off_knows_before_the_others_do(kind, cluster, 
 
 async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
     async with met(kind, own_cluster.endpoints, "p") as one:
-        await one.read()  # Once the store has a leader.
-        session = await one.join(NodeInfo(1, "h", 1, "a"))
-        term = await one.campaign(session)
-        state = ShardState(S0, 1, 1, (1,), (1,))
-        state = await one.write(term, state)
+        await answered(one.read)  # Once the store has a leader.
+        session = await answered(lambda: one.join(NodeInfo(1, "h", 1, "a")))
+        term = await answered(lambda: one.campaign(session))
+        state = await write_or_find(one, term, ShardState(S0, 1, 1, (1,), (1,)))
         own_cluster.kill(1)
         for epoch in (2, 3, 4):
             state = await write_or_find(one, term, dataclasses.replace(state, epoch=epoch))
@@ -336,13 +343,13 @@ async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
 
 async def write_or_find(one, term, wanted: ShardState) -> ShardState:
     """As a controller does that has no answer: look what is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while True:
             try:
                 return await one.write(term, wanted)
             except (Ambiguous, Unavailable, Conflict):
                 await asyncio.sleep(0.1)
                 with contextlib.suppress(Unavailable, Ambiguous):
-                    found = (await one.read()).shards[wanted.shard]
-                    if found.epoch == wanted.epoch:
+                    found = (await one.read()).shards.get(wanted.shard)
+                    if found is not None and found.epoch == wanted.epoch:
                         return found

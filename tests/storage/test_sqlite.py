@@ -18,6 +18,7 @@ from coordinator.storage.entry import decode, encode
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged, Entry, Snapshot
 from coordinator.storage.sqlite import SqliteLog
+from tests.patience import HANG_S
 from tests.storage.conftest import SHARDS, opened
 
 S0 = ShardId(0)
@@ -180,7 +181,7 @@ async def test_what_is_asked_for_meanwhile_shares_a_commit(tmp_path):
 
 
 async def test_the_write_ahead_log_is_emptied_when_nothing_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "IDLE_S", 0.01)
+    monkeypatch.setattr(writer, "IDLE_S", HANG_S)
     emptied = threading.Event()
     checkpoint = writer.Writer._checkpoint
 
@@ -192,9 +193,12 @@ async def test_the_write_ahead_log_is_emptied_when_nothing_is_asked_for(tmp_path
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         await write(log, fence, *range(1, 200), size=5_000)
+        monkeypatch.setattr(writer, "IDLE_S", 0.01)
+        emptied.clear()
+        await write(log, fence, 200, size=5_000)  # From then on the writer has nothing to do.
         grown = (tmp_path / f"{DATABASE}-wal").stat().st_size
-        assert await asyncio.to_thread(emptied.wait, 10)
+        assert await asyncio.to_thread(emptied.wait, HANG_S)
         assert log._writer._to_checkpoint == 0
-        await write(log, fence, *range(200, 300), size=5_000)
+        await write(log, fence, *range(201, 300), size=5_000)
         # The second round went over the first: the file has not grown.
         assert (tmp_path / f"{DATABASE}-wal").stat().st_size == grown
