@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -106,7 +105,9 @@ class ClusterRunner:
         self._controller: Controller | None = None
         self._term = 0
         self._balance_at = 0.0
-        self._decided_at = time.monotonic()
+        # Of the loop, as `Session.renewed_at`; threads that serve pages ask for it, too.
+        self._now_s = asyncio.get_running_loop().time
+        self._decided_at = self._now_s()
         self._told: set[str] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -116,7 +117,7 @@ class ClusterRunner:
         session = self._session
         if session is None or session.lost.is_set():
             return False
-        return time.monotonic() - session.renewed_at < SELF_FENCE * session.timeout_s
+        return self._now_s() - session.renewed_at < SELF_FENCE * session.timeout_s
 
     @property
     def is_controller(self) -> bool:
@@ -135,8 +136,11 @@ class ClusterRunner:
 
     @property
     def undecided_s(self) -> float:
-        """How long ago this node last decided itself, or saw a living one that is to."""
-        return time.monotonic() - self._decided_at
+        """How long ago this node last decided itself, or saw a living one that is to.
+
+        Any thread may ask.
+        """
+        return self._now_s() - self._decided_at
 
     async def decide(self, event: Event) -> None:
         """Have an operator's wish carried out; returns when it is written.
@@ -243,7 +247,7 @@ class ClusterRunner:
             await self._decide(self._controller)
         self._refuse_requests()
         if self._controller is not None or self.view.controller not in (NOBODY, self.node.node_id):
-            self._decided_at = time.monotonic()
+            self._decided_at = self._now_s()
 
     def begin_anew(self) -> None:
         """Decide nothing more from what was known: it may have been written or not."""
@@ -352,21 +356,21 @@ class ClusterRunner:
         self.view = view = await self._coordination.read()
         states = [view.shards.get(shard, ShardState(shard)) for shard in self._all]
         self._controller = Controller(states, factor=self._replicas, standbys=self._replicas > 1)
-        self._balance_at = time.monotonic() + BALANCE_SOON_S
+        self._balance_at = self._now_s() + BALANCE_SOON_S
 
     async def _decide(self, controller: Controller) -> None:
         view = self.view
         try:
             live = frozenset(view.nodes)
             if live != controller.live:
-                self._balance_at = time.monotonic() + BALANCE_SOON_S
+                self._balance_at = self._now_s() + BALANCE_SOON_S
             await self._step(controller, NodesChanged(live))
             for number, info in sorted(view.nodes.items()):
                 if info.stopping and controller.led_by(number):
                     await self._step(controller, ShutdownRequested(number))
                 elif number in controller.stopping and not info.stopping:
                     await self._step(controller, ShutdownCancelled(number))
-                    self._balance_at = time.monotonic()
+                    self._balance_at = self._now_s()
                 for shard, epoch, nodes in info.in_sync:
                     if controller.shards[ShardId(shard)].leader == number:
                         said = InSyncChanged(ShardId(shard), epoch, frozenset(nodes))
@@ -377,11 +381,11 @@ class ClusterRunner:
                 self._requests.popleft()
                 if not done.done():
                     done.set_result(None)
-            if time.monotonic() >= self._balance_at:
+            if self._now_s() >= self._balance_at:
                 moved = await self._step(controller, BalanceTick())
                 # Whoever is not in sync yet may be soon.
                 pause_s = BALANCE_SOON_S if moved or controller.is_astray else BALANCE_EVERY_S
-                self._balance_at = time.monotonic() + pause_s
+                self._balance_at = self._now_s() + pause_s
         except (Deposed, Conflict):
             # Somebody else decides, or has decided before: begin with what is written.
             self._controller = None

@@ -11,7 +11,6 @@ yet, or what has must be right by itself.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
@@ -26,12 +25,12 @@ class Slices:
     """Says when it is others' turn.
 
     Args:
-        clock: seconds.
+        clock: seconds; that of the running event loop if None.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._began = clock()
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or asyncio.get_running_loop().time
+        self._began = self._clock()
 
     async def pause(self) -> None:
         """Let others in, if this slice has lasted long enough."""

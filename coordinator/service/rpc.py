@@ -92,8 +92,9 @@ class Rpc:
         self.limits = Limits(node.settings, node)
         self.message_limits = MessageLimits(node.settings)
         per_second = node.settings.max_requests_per_second
-        self.turns = Turns(node.settings.max_pending_requests, time.monotonic)
-        self._throttle = Throttle(per_second, time.monotonic) if per_second else None
+        loop = asyncio.get_running_loop()
+        self.turns = Turns(node.settings.max_pending_requests, loop.time)
+        self._throttle = Throttle(per_second, loop.time) if per_second else None
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -123,19 +122,24 @@ class ClusterView:
         return None if state is None else self.nodes.get(state.leader)
 
 
+def loop_time_s() -> float:
+    """The monotonic clock of the running event loop, which is virtual in simulations."""
+    return asyncio.get_running_loop().time()
+
+
 class Session:
     """A node's being seen.
 
     `lost` is set when it may have ended. `renewed_at` is when the last renewal that succeeded
-    was *sent*, on this node's monotonic clock in seconds: others wait for a whole `timeout_s`
-    after that before they take anything over.
+    was *sent*, by `loop_time_s`: others wait for a whole `timeout_s` after that before they take
+    anything over.
     """
 
     def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float | None = None) -> None:
         self.node = node
         self.timeout_s = timeout_s
         """As the store has granted it."""
-        self.renewed_at = time.monotonic() if renewed_at is None else renewed_at
+        self.renewed_at = loop_time_s() if renewed_at is None else renewed_at
         self.lost = asyncio.Event()
 
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +38,7 @@ from coordinator.storage.coordination import (
     NodeInfo,
     Session,
     ShardState,
+    loop_time_s,
 )
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
@@ -73,7 +73,7 @@ class EtcdCoordination:
     async def join(self, node: NodeInfo) -> Session:
         key = self._alive_key(node.node_id)
         while True:
-            sent_at = time.monotonic()
+            sent_at = loop_time_s()
             session = _Session(node, self._timeout_s, sent_at, next(self._joins))
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
             # Put over keys of an earlier session: that one finds out.
@@ -235,14 +235,14 @@ class EtcdCoordination:
             due_at = session.renewed_at + session.timeout_s / RENEWALS
             # After a failure at once, but for a moment.
             pause_s = session.timeout_s / LOOKS
-            await asyncio.sleep(max(due_at - time.monotonic(), pause_s))
-            sent_at = time.monotonic()
+            await asyncio.sleep(max(due_at - loop_time_s(), pause_s))
+            sent_at = loop_time_s()
             with contextlib.suppress(Unavailable, Ambiguous):
                 if (await self._client.resolvable(renewal)).succeeded:
                     session.renewed_at = sent_at
                 else:
                     session.lost.set()
-            if time.monotonic() - session.renewed_at >= session.timeout_s:
+            if loop_time_s() - session.renewed_at >= session.timeout_s:
                 session.lost.set()
 
     async def _judge_others(self, session: Session) -> None:
@@ -252,7 +252,7 @@ class EtcdCoordination:
             await asyncio.sleep(session.timeout_s / LOOKS)
             with contextlib.suppress(Unavailable, Ambiguous):
                 found = await self._client.range(_all_below(self._alive))
-                now = time.monotonic()
+                now = loop_time_s()
                 if now - session.renewed_at > session.timeout_s / 2:
                     seen.clear()  # We were not there, so who are we to tell?
                 for kv in found.kvs:

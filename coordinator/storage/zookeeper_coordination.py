@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,6 +42,7 @@ from coordinator.storage.coordination import (
     NodeInfo,
     Session,
     ShardState,
+    loop_time_s,
 )
 from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.storage.zookeeper_client import ZooKeeperClient
@@ -84,7 +84,7 @@ class ZooKeeperCoordination:
         await self._start()
         path = self._path_of(node.node_id)
         while True:
-            sent_at = time.monotonic()
+            sent_at = loop_time_s()
             await self._client.ask("sync", self._root)
             transaction = self._client.kazoo.transaction()
             if await self._stat(path) is not None:
@@ -279,7 +279,7 @@ class ZooKeeperCoordination:
         """Until the place was taken, or the session ended, or nobody has answered in time."""
         while not session.lost.is_set():
             await asyncio.sleep(session.timeout_s / RENEWALS)
-            sent_at = time.monotonic()
+            sent_at = loop_time_s()
             try:
                 data, _ = await self._client.read(path)
                 session.timeout_s = self._client.granted_s  # Another server may grant another.
@@ -290,7 +290,7 @@ class ZooKeeperCoordination:
             except NoNodeError:
                 session.lost.set()
             except (Unavailable, Ambiguous):
-                if time.monotonic() - session.renewed_at >= session.timeout_s:
+                if loop_time_s() - session.renewed_at >= session.timeout_s:
                     session.lost.set()
 
 
