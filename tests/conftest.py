@@ -1,16 +1,21 @@
 """Markers for folders, time limits for slow tests, and skips that say what is missing."""
 
+import asyncio
 import functools
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from coordinator.simulate.loop import SimulatedLoop
 
 # Hypothesis itself has the profile "ci", which plays the same histories in every run.
 settings.register_profile("long", print_blob=True)
@@ -96,6 +101,41 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     slow = any(item.get_closest_marker(name) or name in parts for name in SLOW_MARKERS)
     if slow and not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that a test runs on."""
+    if item.get_closest_marker("virtual_time"):
+        return {"simulated": SimulatedLoop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def no_real_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a fast test whose own code, or whose kit, sleeps in real time."""
+    if any(request.node.get_closest_marker(name) for name in SLOW_MARKERS):
+        return
+    sleep, blocking_sleep = asyncio.sleep, time.sleep
+
+    def refuse_if_called_by_a_test() -> None:
+        caller = Path(sys._getframe(2).f_code.co_filename)
+        if TESTS in caller.parents:
+            pytest.fail(f"{caller.name} sleeps; mark the test with virtual_time, or as slow")
+
+    def checked_sleep(delay: float, result: object = None) -> object:
+        loop = asyncio._get_running_loop()
+        if delay > 0 and loop is not None and not isinstance(loop, SimulatedLoop):
+            refuse_if_called_by_a_test()
+        return sleep(delay, result)
+
+    def checked_blocking_sleep(seconds: float) -> None:
+        refuse_if_called_by_a_test()
+        blocking_sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", checked_sleep)
+    monkeypatch.setattr(time, "sleep", checked_blocking_sleep)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -12,12 +11,12 @@ from coordinator.cluster import runner as runner_module
 from coordinator.cluster.controller import MoveRequested
 from coordinator.cluster.runner import ClusterRunner, Duties, NotController
 from coordinator.core.ids import ShardId
-from coordinator.storage.coordination import NodeInfo, ShardState
+from coordinator.storage.coordination import NodeInfo, ShardState, loop_time_s
 from coordinator.storage.memory_coordination import MemoryCoordination
 from tests.integration.waiting import until
 
 SHARDS = 8
-pytestmark = pytest.mark.integration  # Elections take their time.
+pytestmark = pytest.mark.virtual_time
 
 
 class Place:
@@ -209,8 +208,8 @@ async def test_who_has_not_renewed_its_session_for_most_of_it_answers_nothing():
         session = place.runner._session
         session.timeout_s = 1_000.0
         for silent_s, may in ((0.0, True), (790.0, True), (810.0, False), (2_000.0, False)):
-            session.renewed_at = time.monotonic() - silent_s
+            session.renewed_at = loop_time_s() - silent_s
             assert place.runner.may_answer() is may
-        session.renewed_at = time.monotonic() - 810.0
+        session.renewed_at = loop_time_s() - 810.0
         place.runner._wake.set()
         await until(lambda: not place.leads)

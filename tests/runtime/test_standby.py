@@ -21,7 +21,7 @@ from coordinator.storage.coordination import NodeInfo
 from coordinator.storage.log import Snapshot
 from coordinator.storage.memory import MemoryLog
 
-pytestmark = pytest.mark.integration  # It runs in the time of the clock.
+pytestmark = pytest.mark.virtual_time
 SHARD = ShardId(0)
 LEADER = NodeInfo(1, "h", 1, "first")
 OTHER = NodeInfo(3, "h", 3, "third")
@@ -32,7 +32,8 @@ class Pair:
 
     def __init__(self) -> None:
         self.log = MemoryLog()
-        self.clock = AnchoredClock()
+        world = asyncio.get_running_loop().world
+        self.clock = AnchoredClock(world.wall_ns, world.monotonic_ns)
         self.failures: list[str] = []
         self.asked: list[NodeInfo] = []
         self.is_cut = False
