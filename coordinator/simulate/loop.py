@@ -18,28 +18,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
-import logging
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from inspect import iscoroutine
 from types import CoroutineType
-from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from coordinator.simulate.burial import bury
 from coordinator.simulate.clock import MachineClock
+from coordinator.simulate.handles import SimulatedFuture, SimulatedHandle, SimulatedTask
 from coordinator.simulate.process import PROCESS, Process
+from coordinator.simulate.reports import SHOWN_MAX, ErrorReports, describe_pending
+from coordinator.simulate.timers import TimerQueue
+from coordinator.simulate.unsupported import NoOutsideWorld
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 NS_PER_S: Final = 1_000_000_000
 ROUNDS_AT_ONE_TIME_MAX: Final = 100_000
-_CANCELLED_TIMERS_MIN: Final = 100  # Fewer are not worth removing.
-_SHOWN_MAX: Final = 20
 
 
 class Stuck(RuntimeError):
@@ -50,84 +50,7 @@ class Livelock(RuntimeError):
     """Callbacks keep following each other, and time does not move on."""
 
 
-class SimulatedHandle(asyncio.TimerHandle):
-    """A callback that is ready or waits for its time."""
-
-    # asyncio's own constructors take longer and set more than is needed here.
-    __slots__ = ("args", "callback", "context", "is_timer", "loop", "process", "when_s")
-
-    def __init__(
-        self,
-        loop: SimulatedLoop,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: contextvars.Context,
-    ) -> None:
-        self.loop = loop
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context
-        self.process: Process = context.get(PROCESS, loop.world)
-        self.is_timer = False  # Still waits for its time.
-        self.when_s = 0.0
-
-    def cancel(self) -> None:
-        if self.callback is not None:
-            self.callback = None
-            self.args = ()
-            if self.is_timer:
-                self.loop.timer_cancelled()
-
-    def cancelled(self) -> bool:
-        return self.callback is None
-
-    def when(self) -> float:
-        return self.when_s
-
-    def __repr__(self) -> str:
-        return f"<SimulatedHandle {self.callback} of {self.process.name} at {self.when_s}>"
-
-
-class SimulatedTask(asyncio.Task[T]):
-    """A task that knows its process, and hashes by its number."""
-
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, T],
-        *,
-        loop: SimulatedLoop,
-        number: int,
-        name: str | None,
-        context: contextvars.Context,
-    ) -> None:
-        self.number = number
-        self.process = context.get(PROCESS, loop.world)
-        super().__init__(coro, loop=loop, name=name or f"Task-{number}", context=context)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class SimulatedFuture(asyncio.Future[T]):
-    """A future that knows whose it is, and hashes by its number."""
-
-    __slots__ = ("number", "process")
-
-    number: int
-    process: Process
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-def _refusal(reason: str) -> Any:
-    def refuse(*_args: object, **_options: object) -> NoReturn:
-        raise NotImplementedError(f"a simulated loop has no {reason}")
-
-    return refuse
-
-
-class SimulatedLoop(asyncio.AbstractEventLoop):
+class SimulatedLoop(ErrorReports, NoOutsideWorld):
     """See the top of this file.
 
     Args:
@@ -135,14 +58,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """
 
     def __init__(self, *, rounds_at_one_time_max: int = ROUNDS_AT_ONE_TIME_MAX) -> None:
+        super().__init__()
         self.true_ns = 0
         self.world = Process(self, "world", MachineClock())
         self._rounds_max = rounds_at_one_time_max
         self._rounds = 0  # Since time has moved on.
         self._ready: deque[SimulatedHandle] = deque()
-        # The number keeps timers of the same moment in order.
-        self._timers: list[tuple[int, int, SimulatedHandle]] = []
-        self._cancelled_timers = 0
+        self.timers = TimerQueue()
         self._numbers = 0
         self._processes: list[Process] = []
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
@@ -150,8 +72,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         # there are no more of them than generators at one time.
         self._generator_owners: dict[int, Process] = {}
         self._thread = threading.get_ident()
-        self._running = self._stopping = self._closed = self._debug = False
-        self._exception_handler: Callable[[Any, dict[str, Any]], object] | None = None
+        self._running = self._stopping = self._closed = False
 
     def process(self, name: str, clock: MachineClock | None = None) -> Process:
         """A new process, on a machine of its own unless it is given the clock of one."""
@@ -180,7 +101,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         clock = handle.process.clock
         when_ns = clock.monotonic_ns(self.true_ns) + delay_ns
         handle.when_s = when_ns / NS_PER_S
-        self._set_timer(handle, clock.true_ns(when_ns))
+        self.timers.add(clock.true_ns(when_ns), handle)
         return handle
 
     def call_at(
@@ -196,21 +117,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if when_ns / NS_PER_S < when:
             when_ns += 1  # Never early.
         handle.when_s = when
-        self._set_timer(handle, handle.process.clock.true_ns(when_ns))
+        self.timers.add(handle.process.clock.true_ns(when_ns), handle)
         return handle
-
-    def _set_timer(self, handle: SimulatedHandle, true_ns: int) -> None:
-        handle.is_timer = True
-        self._numbers += 1
-        heapq.heappush(self._timers, (true_ns, self._numbers, handle))
-
-    def timer_cancelled(self) -> None:
-        """Count a cancelled timer, and remove such as soon as they are most; by handles."""
-        self._cancelled_timers += 1
-        if self._cancelled_timers > max(_CANCELLED_TIMERS_MIN, len(self._timers) // 2):
-            self._timers = [timer for timer in self._timers if timer[2].callback is not None]
-            heapq.heapify(self._timers)
-            self._cancelled_timers = 0
 
     # --- Handles ------------------------------------------------------------------------------
 
@@ -312,20 +220,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         if not ready and not self._stopping:
             self._jump()
-        timers, now_ns = self._timers, self.true_ns
-        while timers and timers[0][0] <= now_ns:
-            handle = heapq.heappop(timers)[2]
-            handle.is_timer = False
-            if handle.callback is None:
-                self._cancelled_timers -= 1
-            else:
-                ready.append(handle)
+        self.timers.pop_due(self.true_ns, ready)
         self._rounds += 1
         if self._rounds > self._rounds_max:
             self._rounds = 0
             raise Livelock(
                 f"{self._rounds_max} rounds at {self.time()} s, and time does not move on; "
-                f"next to run: {', '.join(map(repr, list(ready)[:_SHOWN_MAX]))}"
+                f"next to run: {', '.join(map(repr, list(ready)[:SHOWN_MAX]))}"
             )
         for _ in range(len(ready)):
             handle = ready.popleft()
@@ -346,30 +247,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _jump(self) -> None:
         """Move time on to the next timer that will run."""
-        timers = self._timers
-        while timers and (timers[0][2].callback is None or timers[0][2].process.is_dead):
-            handle = heapq.heappop(timers)[2]
-            handle.is_timer = False
-            if handle.callback is None:
-                self._cancelled_timers -= 1
-            else:
-                handle.process.hold(handle)
-        if not timers:
-            raise Stuck(self._describe_pending())
-        if timers[0][0] > self.true_ns:
-            self.true_ns = timers[0][0]
+        next_ns = self.timers.next_ns()
+        if next_ns is None:
+            paused = [
+                process for process in self._processes if process.is_held and not process.is_dead
+            ]
+            raise Stuck(describe_pending(self.true_ns, paused, self._tasks()))
+        if next_ns > self.true_ns:
+            self.true_ns = next_ns
             self._rounds = 0
-
-    def _describe_pending(self) -> str:
-        pending = [task for task in self._tasks() if not task.process.is_dead]
-        lines = [
-            f"at {self.true_ns / NS_PER_S} s nothing is left to do, and still pending are:",
-            *(f"  {process!r}" for process in self._processes if process.is_held),
-            *(f"  {_describe_task(task)}" for task in pending[:_SHOWN_MAX]),
-        ]
-        if len(pending) > _SHOWN_MAX:
-            lines.append(f"  and {len(pending) - _SHOWN_MAX} tasks more")
-        return "\n".join(lines)
 
     # --- Tasks and futures --------------------------------------------------------------------
 
@@ -440,48 +326,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask)]
         return sorted(tasks, key=lambda task: task.number)
 
-    # --- Errors -------------------------------------------------------------------------------
-
-    def get_exception_handler(self) -> Any:
-        return self._exception_handler
-
-    def set_exception_handler(self, handler: Any) -> None:
-        self._exception_handler = handler
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log it as asyncio's own loops do, with the process that it happened in."""
-        message = context.get("message") or "Unhandled exception in event loop"
-        rest = [
-            f"{name}: {context[name]!r}"
-            for name in sorted(context)
-            if name not in {"message", "exception"}
-        ]
-        logging.getLogger("asyncio").error(
-            "\n".join([message, *rest]), exc_info=context.get("exception")
-        )
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an error, unless it is what a dead process has left behind."""
-        left = context.get("task") or context.get("future")
-        process = getattr(left, "process", None)
-        if process is not None and process.is_dead:
-            return
-        if self._exception_handler is None:
-            self.default_exception_handler(context)
-            return
-        try:
-            self._exception_handler(self, context)
-        except Exception as error:  # noqa: BLE001 - as asyncio's loops do.
-            self.default_exception_handler(
-                {"message": "Unhandled error in exception handler", "exception": error}
-            )
-
-    def get_debug(self) -> bool:
-        return self._debug
-
-    def set_debug(self, enabled: bool) -> None:
-        self._debug = enabled
-
     # --- The end ------------------------------------------------------------------------------
 
     async def shutdown_asyncgens(self) -> None:
@@ -517,7 +361,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if iscoroutine(coroutine := task.get_coro()):
                 coroutines.append(coroutine)
-        handles = [timer[2] for timer in self._timers] + list(self._ready)
+        handles = [*self.timers.clear(), *self._ready]
         for process in (self.world, *self._processes):
             process.is_dead = process.is_held = True
             handles += process.take_remains()
@@ -527,7 +371,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         for handle in handles:
             handle.cancel()
         self._ready.clear()
-        self._timers.clear()
 
     def _check_may_run(self) -> None:
         if self._closed:
@@ -546,27 +389,3 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         process = self._generator_owners.pop(id(generator), self.world)
         if not process.is_dead and not self._closed:
             process.call_soon(process.run, generator.aclose())
-
-    # --- What there is not --------------------------------------------------------------------
-
-    _no_sockets = _refusal("sockets: give its processes a simulated network")
-    create_connection = create_server = create_datagram_endpoint = _no_sockets
-    create_unix_connection = create_unix_server = start_tls = sendfile = _no_sockets
-    connect_accepted_socket = getaddrinfo = getnameinfo = _no_sockets
-    add_reader = remove_reader = add_writer = remove_writer = _no_sockets
-    sock_recv = sock_recv_into = sock_recvfrom = sock_recvfrom_into = _no_sockets
-    sock_sendall = sock_sendto = sock_connect = sock_accept = sock_sendfile = _no_sockets
-    connect_read_pipe = connect_write_pipe = _refusal("pipes")
-    subprocess_shell = subprocess_exec = _refusal("subprocesses")
-    add_signal_handler = remove_signal_handler = _refusal("signals")
-    set_task_factory = _refusal("tasks but its own")
-
-
-def _describe_task(task: SimulatedTask[Any]) -> str:
-    """Name, process, and where the innermost coroutine waits."""
-    waits: Any = task.get_coro()
-    while iscoroutine(waits) and iscoroutine(waits.cr_await):
-        waits = waits.cr_await
-    frame = waits.cr_frame if iscoroutine(waits) else None
-    place = f"{frame.f_code.co_qualname}, line {frame.f_lineno}" if frame else repr(waits)
-    return f"{task.get_name()} of {task.process.name} at {place}"

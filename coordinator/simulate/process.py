@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 from coordinator.simulate.clock import MachineClock
 
 if TYPE_CHECKING:
-    from coordinator.simulate.loop import SimulatedHandle, SimulatedLoop
+    from coordinator.simulate.handles import SimulatedHandle
+    from coordinator.simulate.loop import SimulatedLoop
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
