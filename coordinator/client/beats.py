@@ -58,13 +58,13 @@ class Circle:
     """Members that beat together, on one loop."""
 
     def __init__(self) -> None:
-        self._beaters: set[Beater] = set()
+        self._beaters: dict[Beater, None] = {}  # In order, which a set has not.
         self._gathered: list[_Beat] = []
         self._sending: set[asyncio.Task[None]] = set()
 
     def leave(self, beater: Beater) -> None:
         """It beats here no more."""
-        self._beaters.discard(beater)
+        self._beaters.pop(beater, None)
 
     async def beat(
         self, beater: Beater, request: pb.HeartbeatRequest, timeout_s: float
@@ -76,7 +76,7 @@ class Circle:
         """
         loop = asyncio.get_running_loop()
         now_s = beater.beaten_at_s = loop.time()
-        self._beaters.add(beater)
+        self._beaters[beater] = None
         if len(self._beaters) == 1:
             response: pb.HeartbeatResponse = await beater.line.call("Heartbeat", request, timeout_s)
             return response

@@ -29,7 +29,7 @@ class MemoryCoordination:
         self._epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
-        self._listeners: set[asyncio.Event] = set()
+        self._listeners: dict[asyncio.Event, None] = {}  # In order, which a set has not.
 
     async def join(self, node: NodeInfo) -> Session:
         earlier = self._sessions.get(node.node_id)
@@ -88,14 +88,14 @@ class MemoryCoordination:
     async def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
         changed.set()
-        self._listeners.add(changed)
+        self._listeners[changed] = None
         try:
             while True:
                 await changed.wait()
                 changed.clear()
                 yield
         finally:
-            self._listeners.discard(changed)
+            del self._listeners[changed]
 
     async def leave(self, session: Session) -> None:
         self.expire(session)
