@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import time
 from bisect import bisect_left
@@ -38,6 +39,10 @@ GENERATIONS: Final = 3
 OLDEST: Final = 2
 PAUSE_BOUNDS_S: Final = (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
+IS_SHARED: Final = contextvars.ContextVar("collector_is_shared", default=False)
+"""Set where a process is simulated, beside others in one interpreter: it may be killed in the
+middle of `quiet`, and must not decide what is collected of the others."""
+
 _loading = 0
 
 
@@ -45,6 +50,9 @@ _loading = 0
 def quiet() -> Iterator[None]:
     """No collection meanwhile, and none of what is there at the end. May be nested."""
     global _loading  # noqa: PLW0603  # The collector is the process's.
+    if IS_SHARED.get():
+        yield
+        return
     _loading += 1
     gc.disable()
     try:
@@ -58,6 +66,8 @@ def quiet() -> Iterator[None]:
 
 def forget() -> None:
     """Look at everything again: a good deal is not used any more. It takes a while."""
+    if IS_SHARED.get():
+        return
     gc.unfreeze()
     gc.collect()
     if _loading == 0:

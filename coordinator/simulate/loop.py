@@ -277,13 +277,16 @@ class SimulatedLoop(ErrorReports, NoOutsideWorld):
         if self._closed:
             raise RuntimeError("Event loop is closed")
         self._numbers += 1
-        return SimulatedTask(
+        task: SimulatedTask[Any] = SimulatedTask(
             coro,
             loop=self,
             number=self._numbers,
             name=name,
             context=contextvars.copy_context() if context is None else context,
         )
+        if task.process.is_dead:
+            task.process.bury(task)
+        return task
 
     def get_task_factory(self) -> None:
         return None
@@ -318,7 +321,7 @@ class SimulatedLoop(ErrorReports, NoOutsideWorld):
     def set_default_executor(self, executor: object) -> None:
         """Nothing: there are no threads."""
 
-    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+    def tasks_of(self, process: Process) -> list[SimulatedTask[Any]]:
         """The unfinished tasks of a process, oldest first."""
         return [task for task in self._tasks() if task.process is process]
 
@@ -355,16 +358,17 @@ class SimulatedLoop(ErrorReports, NoOutsideWorld):
         if self._closed:
             return
         self._closed = True
-        coroutines: list[CoroutineType[Any, Any, Any]] = []
         tasks = self._tasks()
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if iscoroutine(coroutine := task.get_coro()):
-                coroutines.append(coroutine)
         handles = [*self.timers.clear(), *self._ready]
         for process in (self.world, *self._processes):
             process.is_dead = process.is_held = True
-            handles += process.take_remains()
+            dead_tasks, dead_handles = process.take_remains()
+            tasks += dead_tasks
+            handles += dead_handles
+        coroutines: list[CoroutineType[Any, Any, Any]] = []
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutines += filter(iscoroutine, [task.get_coro()])
         for handle in handles:
             coroutines += filter(iscoroutine, handle.args)
         bury(coroutines)

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
+from coordinator.runtime import garbage
 from coordinator.simulate.clock import MachineClock
 
 if TYPE_CHECKING:
-    from coordinator.simulate.handles import SimulatedHandle
+    from coordinator.simulate.handles import SimulatedHandle, SimulatedTask
     from coordinator.simulate.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -64,10 +65,11 @@ class Process:
         self._backlog: deque[SimulatedHandle] = deque()  # Became ready during a pause.
         # Of a dead process, kept until the loop closes: a coroutine that is collected runs.
         self._handles: list[SimulatedHandle] = []
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[SimulatedTask[Any]] = []
         # Empty but for the process: nothing of whoever started it.
         self._context = contextvars.Context()
         self._context.run(PROCESS.set, self)
+        self._context.run(garbage.IS_SHARED.set, True)
 
     def run(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Start a task in this process."""
@@ -106,7 +108,8 @@ class Process:
         self._forget_wake()
         self._handles += self._backlog
         self._backlog.clear()
-        self._tasks += self.loop.tasks_of(self)
+        for task in self.loop.tasks_of(self):
+            self.bury(task)
 
     def pause(self, until_s: float | None = None) -> None:
         """Stop it as SIGSTOP does: what becomes ready waits, timers too.
@@ -145,13 +148,18 @@ class Process:
         else:
             self._backlog.append(handle)
 
-    def take_remains(self) -> list[SimulatedHandle]:
-        """The handles that never ran; nothing is kept any longer. Called by the loop."""
-        handles = [*self._handles, *self._backlog]
-        self._handles.clear()
+    def bury(self, task: SimulatedTask[Any]) -> None:
+        """Keep a task of the dead; `asyncio.all_tasks` does not show it. Called by the loop."""
+        # Whoever cancels all tasks and waits for them would wait for ever.
+        asyncio.tasks._unregister_task(task)
+        self._tasks.append(task)
+
+    def take_remains(self) -> tuple[list[SimulatedTask[Any]], list[SimulatedHandle]]:
+        """What is kept of the dead, which is kept no longer. Called by the loop."""
+        tasks, handles = self._tasks, [*self._handles, *self._backlog]
+        self._tasks, self._handles = [], []
         self._backlog.clear()
-        self._tasks.clear()
-        return handles
+        return tasks, handles
 
     def _may_be_held(self) -> None:
         if self is self.loop.world:

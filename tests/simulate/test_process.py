@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator.runtime import garbage
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.clock import MachineClock
 from coordinator.simulate.loop import SimulatedLoop, Stuck
@@ -174,6 +175,21 @@ def test_a_process_may_kill_itself(loop):
     with pytest.raises(Stuck):
         loop.run_forever()
     assert loop.time() == 5, "timers of the dead take no time"
+
+
+def test_whoever_cancels_all_tasks_does_not_wait_for_the_dead():
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        process, other = loop.process("a"), loop.process("b")
+        process.run(asyncio.sleep(100))
+        living = other.run(asyncio.sleep(100))
+        await asyncio.sleep(1)
+        process.kill()
+        process.run(asyncio.sleep(100))
+        assert asyncio.all_tasks() == {asyncio.current_task(), living}
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(main())
 
 
 def test_what_the_dead_are_sent_is_dropped(loop):
@@ -352,3 +368,21 @@ def test_an_abandoned_asynchronous_generator_is_closed_in_its_process(loop):
     process.run(read())
     let_pass(loop, 5)
     assert closed == [101]
+
+
+def test_a_process_killed_while_it_keeps_the_collector_quiet_leaves_it_to_the_others(loop):
+    async def load() -> None:
+        with garbage.quiet():
+            await asyncio.sleep(1)
+            garbage.forget()
+        frozen.append(gc.get_freeze_count())
+        with garbage.quiet():
+            await asyncio.sleep(100)
+
+    frozen = [gc.get_freeze_count()]
+    process = loop.process("a")
+    process.run(load())
+    let_pass(loop, 10)
+    process.kill()
+    assert gc.isenabled()
+    assert frozen == [gc.get_freeze_count()] * 2

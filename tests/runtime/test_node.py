@@ -1,0 +1,130 @@
+"""Two nodes on virtual time: killed, paused, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.errors import ErrorCode
+from coordinator.runtime.clock import AnchoredClock
+from coordinator.runtime.node import Node
+from coordinator.runtime.watchers import Watchers
+from coordinator.settings import Settings
+from coordinator.simulate.process import Process
+from coordinator.storage.memory import MemoryLog
+from coordinator.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
+from coordinator.testing.virtual import CountingIds
+
+pytestmark = pytest.mark.virtual_time
+SHARDS = 4
+GROUPS = [f"g{number}" for number in range(12)]
+
+
+class Cluster:
+    """Nodes, each in a process of its own, on a shared log and coordination in memory."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.log = MemoryLog()
+        self.coordination = MemoryCoordination()
+        self.processes: dict[int, Process] = {}
+        self.nodes: dict[int, Node] = {}
+        self.failures: list[str] = []
+        self.loop.world.run(self._keep_sessions())
+
+    async def start(self, number: int) -> None:
+        self.processes[number] = process = self.loop.process(f"node {number}")
+        self.nodes[number] = Node(
+            Settings(node_id=number, shards=SHARDS, replicas=1),
+            watchers=Watchers(
+                events=lambda *_: None,
+                failure=lambda what, _: self.failures.append(what),
+                recovery=lambda _: None,
+            ),
+            log=self.log,
+            coordination=self.coordination,
+            clock=AnchoredClock(process.wall_ns, process.monotonic_ns),
+            ids=CountingIds(),
+        )
+        await process.run(self.nodes[number].start("h", number))
+
+    async def _keep_sessions(self) -> None:
+        """What a store does: renew for the living, and end what was silent for too long."""
+        while True:
+            await asyncio.sleep(TIMEOUT_S / 8)
+            for number, session in list(self.coordination._sessions.items()):
+                process = self.processes[number]
+                now_s = process.monotonic_ns() / 1e9
+                if not process.is_held:
+                    session.renewed_at = now_s
+                elif now_s - session.renewed_at >= TIMEOUT_S:
+                    self.coordination.take_out(session)
+
+    def ask(self, number: int, request) -> asyncio.Future:
+        return self.processes[number].run(self.nodes[number].ask([request]))
+
+    def leader_of(self, group_id: str) -> int:
+        living = next(n for n, process in self.processes.items() if not process.is_held)
+        return self.nodes[living].coordinator_of(group_id).node_id
+
+    async def commit(self, number: int, group_id: str, offset: int) -> ErrorCode:
+        partitions = (PartitionCommit("t", 0, offset),)
+        call_id = self.nodes[number].new_call_id()
+        request = CommitOffsets(call_id=call_id, group_id=group_id, partitions=partitions)
+        (reply,) = await self.ask(number, request)
+        return reply.results[0].error
+
+    async def offset(self, number: int, group_id: str) -> int | None:
+        call_id = self.nodes[number].new_call_id()
+        request = FetchOffsets(call_id=call_id, group_id=group_id, partitions=None)
+        (reply,) = await self.ask(number, request)
+        return next((found.offset for found in reply.offsets), None)
+
+
+@pytest.fixture
+async def cluster():
+    cluster = Cluster()
+    await cluster.start(1)
+    await cluster.start(2)
+    await asyncio.sleep(30)
+    yield cluster
+    for process in cluster.processes.values():
+        process.kill()
+
+
+async def commit_everywhere(cluster: Cluster, offset: int) -> None:
+    for group_id in GROUPS:
+        leader = cluster.leader_of(group_id)
+        assert await cluster.commit(leader, group_id, offset) is ErrorCode.NONE
+
+
+async def test_a_killed_node_is_succeeded_by_one_that_has_what_it_acknowledged(cluster):
+    assert {cluster.leader_of(group_id) for group_id in GROUPS} == {1, 2}
+    await commit_everywhere(cluster, 7)
+    cluster.processes[1].kill()
+    await asyncio.sleep(10)
+    assert {cluster.leader_of(group_id) for group_id in GROUPS} == {2}
+    assert [await cluster.offset(2, group_id) for group_id in GROUPS] == [7] * len(GROUPS)
+
+    await cluster.start(1)
+    await asyncio.sleep(30)
+    assert {cluster.leader_of(group_id) for group_id in GROUPS} == {1, 2}
+    await commit_everywhere(cluster, 8)
+
+
+async def test_a_node_that_stood_still_answers_nothing_of_what_it_remembers(cluster):
+    """Its first turn after the pause comes before it could hear that others lead."""
+    await commit_everywhere(cluster, 7)
+    group_id = next(group_id for group_id in GROUPS if cluster.leader_of(group_id) == 1)
+    cluster.processes[1].pause(asyncio.get_running_loop().time() + 20)
+    asked = cluster.ask(
+        1, FetchOffsets(call_id=cluster.nodes[1].new_call_id(), group_id=group_id, partitions=None)
+    )
+    await asyncio.sleep(10)
+    assert await cluster.commit(2, group_id, 8) is ErrorCode.NONE
+    (late,) = await asked
+    assert late.error is ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(30)
+    assert await cluster.offset(cluster.leader_of(group_id), group_id) == 8
