@@ -279,14 +279,16 @@ class ShardRunner:
             self._alarm.wake_at(effects.wake_at_ms)
 
     def _carry_out_the_rest(self, effects: Effects) -> None:
-        for _ in fields(effects):
+        loop, trouble = asyncio.get_running_loop(), None
+        for _ in fields(effects):  # Each attempt is rid of one part, but for the alarm.
             try:
                 self._carry_out(effects)
-            except Exception:  # noqa: BLE001, S112  # The first bug is told of.
-                continue
-            return
-        # The alarm itself is broken.
-        asyncio.get_running_loop().call_later(BROKEN_AGAIN_S, self._drive, Tick())
+            except Exception as error:  # noqa: BLE001  # See `_execute`: the first one is told.
+                trouble = error
+            else:
+                return
+        loop.call_exception_handler({"message": "no alarm can be set", "exception": trouble})
+        loop.call_later(BROKEN_AGAIN_S, self._drive, Tick())
 
     def _hand_out(self, fetched: Sequence[tuple[CallId, FetchedEntries]]) -> None:
         for call_id, found in fetched:
