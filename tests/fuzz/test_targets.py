@@ -12,7 +12,7 @@ from tests.fuzz import corpus
 from tests.fuzz.mutate import mutations
 from tests.fuzz.targets import SHARES, load
 
-EXECUTIONS = 20_000
+EXECUTIONS = 10_000
 RECORD = Path(__file__).parent / "record.json"
 
 

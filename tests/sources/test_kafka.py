@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator.sources import kafka, open_source, partitions_of
+from tests.patience import HANG_S
 
 MESSAGES = 300
 
@@ -21,8 +22,8 @@ def brokers():
             "flights", key=f"k{n}", value=str(n), partition=n % 2, timestamp=1_000 + n,
             headers={"n": str(n)},
         )  # fmt: skip
-    assert producer.flush(30) == 0
-    found = producer.list_topics(timeout=30).brokers.values()
+    assert producer.flush(HANG_S) == 0
+    found = producer.list_topics(timeout=HANG_S).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in found)
     # The brokers live in the producer; consumers that outlive it would look for them for ever.
     del kafka._local.consumers, producer
