@@ -41,8 +41,16 @@ def join_group(
         Refused: before anything changed.
         MustWait: a restarted process may have taken the caller's place.
     """
+    if not admission.has_seat(group, command, config):
+        _refuse_seat(group, command, now_ms, out)
+        return
     try:
-        _join(group, command, now_ms, out, config=config, ids=ids)
+        admission.check_alive(group)
+        protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
+        if command.member_id:
+            _join_known(group, command, now_ms, out, config=config)
+        else:
+            _join_unknown(group, command, now_ms, out, config=config, ids=ids)
     except Refused as refused:
         journal.note_refused_join(group, command, refused.error, now_ms)
         raise
@@ -64,26 +72,6 @@ def join_durable(command: JoinDurable, out: Outcome) -> None:
     if command.error is not ErrorCode.NONE:
         reply = JoinReply(command.error, advice(command.error), member_id=reply.member_id)
     out.reply(command.call_id, reply)
-
-
-def _join(
-    group: Group,
-    command: JoinGroup,
-    now_ms: int,
-    out: Outcome,
-    *,
-    config: GroupConfig,
-    ids: IdSource,
-) -> None:
-    if not admission.has_seat(group, command, config):
-        _refuse_seat(group, command, now_ms, out)
-        return
-    admission.check_alive(group)
-    protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
-    if command.member_id:
-        _join_known(group, command, now_ms, out, config=config)
-    else:
-        _join_unknown(group, command, now_ms, out, config=config, ids=ids)
 
 
 # --- Without a member id ----------------------------------------------------------------------
