@@ -1,4 +1,4 @@
-"""Markers for folders, time limits for slow tests, and skips that say what is missing."""
+"""Markers for folders, time limits, groups of parallel runs, skips that say what is missing."""
 
 import asyncio
 import functools
@@ -10,19 +10,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from coordinator.simulate.loop import SimulatedLoop
+from tests.patience import FAST_TEST_S, PATIENCE, SLOW_TEST_S
 
-# Hypothesis itself has the profile "ci", which plays the same histories in every run.
-settings.register_profile("long", print_blob=True)
+# No example fails because it took long. Hypothesis itself has the profile "ci", which plays the
+# same histories in every run and has no deadline either.
+settings.register_profile(
+    "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("unhurried")
+settings.register_profile("long", settings.get_profile("unhurried"), print_blob=True)
 
 TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
-SLOW_TIMEOUT_S = 300
 JAVA_MINIMUM = 17  # What PySpark 4 needs.
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -81,26 +86,60 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 }
 
 
+# The slow tests of a group run in one process, one after the other. A file is a group, but for
+# those that share something costly, or may not run at the same time.
+FOLDER_GROUPS = {"browser", "spark", "storage"}
+FILE_GROUPS = dict.fromkeys(
+    ("test_compiled_wheel", "test_extras", "test_image_build", "test_packaging"), "installing"
+)
+BEGIN_FIRST = ["spark", "installing", "faults", "storage"]
+"""Groups and folders that take longest: the run would wait for them at its end."""
+
+
+def group_of(path: PurePath) -> str:
+    """Of a path within this folder."""
+    if path.parts[0] in FOLDER_GROUPS:
+        return path.parts[0]
+    return FILE_GROUPS.get(path.stem, path.as_posix())
+
+
+def _rank(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    head = group.args[0].partition("/")[0] if group else ""
+    return BEGIN_FIRST.index(head) if head in BEGIN_FIRST else len(BEGIN_FIRST)
+
+
 @pytest.hookimpl(tryfirst=True)  # Before -m chooses among the tests.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for folder in item.path.relative_to(TESTS).parts[:-1]:
             if folder in SLOW_MARKERS:
                 item.add_marker(folder)
+        slow = any(item.get_closest_marker(name) for name in SLOW_MARKERS)
+        if slow:
+            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(TESTS))))
+        stated = item.get_closest_marker("timeout")
+        seconds = stated.args[0] * PATIENCE if stated else SLOW_TEST_S if slow else FAST_TEST_S
+        item.add_marker(pytest.mark.timeout(seconds), append=False)
+    items.sort(key=_rank)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    any_marker = " or ".join(SLOW_MARKERS)
+    if config.option.fast:
+        config.option.markexpr = f"not ({any_marker})"
+        # To import the slow tests takes longer than many a fast one.
+        for folder in SLOW_MARKERS:
+            config.addinivalue_line("norecursedirs", folder)
+    elif config.option.slow:
+        config.option.markexpr = any_marker
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, missing in REQUIREMENTS.items():
         if item.get_closest_marker(marker) and (reason := missing()):
             pytest.skip(f"{marker}: {reason}")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give slow tests more time, unless they say how much they need."""
-    parts = item.path.relative_to(TESTS).parts[:-1] if TESTS in item.path.parents else ()
-    slow = any(item.get_closest_marker(name) or name in parts for name in SLOW_MARKERS)
-    if slow and not item.get_closest_marker("timeout"):
-        item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 def pytest_asyncio_loop_factories(
@@ -139,6 +178,16 @@ def no_real_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help=f"only tests without a marker of {', '.join(SLOW_MARKERS)}",
+    )
+    parser.addoption(
+        "--slow",
+        action="store_true",
+        help="only tests with such a marker",
+    )
     parser.addoption(
         "--rewrite",
         action="store_true",

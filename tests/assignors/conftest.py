@@ -1,6 +1,0 @@
-"""No test here depends on how fast the machine is."""
-
-from hypothesis import settings
-
-settings.register_profile("assignors", settings.default, deadline=None)
-settings.load_profile("assignors")
