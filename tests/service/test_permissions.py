@@ -38,7 +38,7 @@ def test_only_health_is_open():
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), [(n, m) for n, m in served() if "coordinator" in n], ids=str
+    ("name", "method"), [pytest.param(n, m, id=n) for n, m in served() if "coordinator" in n]
 )
 def test_a_line_finds_the_groups_of_its_request(name, method):
     from google.protobuf.message_factory import GetMessageClass
