@@ -124,12 +124,12 @@ def target(data: bytes) -> None:
     if len(data) < 3:
         return
     kind, message = KINDS[data[0] % len(KINDS)], grown(data)
-    unit_s()
-    units = _units(kind, message)
-    for _ in range(3):  # Dear by itself is only what is so each time.
+    units = _longest_s(kind, message) / unit_s()
+    for _ in range(10):  # Dear by itself is only what is so each time, beside whatever else runs.
         if units <= _allowed(message):
             break
-        units = min(units, _units(kind, message))
+        now_s = min(_cpu_s(_unit) for _ in range(3))
+        units = min(units, _longest_s(kind, message) / now_s)
     WORST.note(units, kind, len(message))
     assert units <= _allowed(message), f"{units:.0f} units for {len(message)} bytes"
 
@@ -138,10 +138,10 @@ def _allowed(message: bytes) -> float:
     return INSTRUMENTED * min(UNITS_MAX, UNITS_FREE + UNITS_A_KIB * len(message) / 1_024)
 
 
-def _units(kind: type[Message], data: bytes) -> float:
+def _longest_s(kind: type[Message], data: bytes) -> float:
     meter = Meter()
     _work(kind, data, meter)
-    return meter.longest_s / unit_s()
+    return meter.longest_s
 
 
 def _work(kind: type[Message], data: bytes, meter: Meter) -> None:
