@@ -12,6 +12,8 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from tests.patience import HANG_S
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_STREAM, END_HEADERS = 1, 4
@@ -29,7 +31,7 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> b
 
 def connect(address: str) -> socket.socket:
     host, port = address.rsplit(":", 1)
-    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection = socket.create_connection((host, int(port)), timeout=HANG_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

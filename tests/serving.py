@@ -19,6 +19,7 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
+from tests.patience import HANG_S
 
 FAST = {
     "listen": "127.0.0.1:0",
@@ -81,11 +82,17 @@ async def running(**settings):
     assert it.failures == []
 
 
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""The number of this process among those that run tests."""
+
+
 def free_port() -> int:
     """A port to come back to. Not one of those that the system gives to clients: a client that
-    looks for a server which is not there could be connected to itself."""
+    looks for a server which is not there could be connected to itself. Each process that runs
+    tests has a thousand of its own."""
+    first = 20_000 + WORKER % 12 * 1_000
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(first, first + 1_000)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -154,7 +161,7 @@ class Process:
 
     def wait(self) -> int:
         """The exit status; what was logged until then is in `lines`."""
-        status = self._process.wait(timeout=30)
+        status = self._process.wait(timeout=HANG_S)
         self._reader.join()
         return status
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
+from tests.patience import HANG_S
 
 
 @contextlib.asynccontextmanager
@@ -20,7 +21,7 @@ async def members(addresses: list[str], groups: int, **settings):
             )
             for n in range(groups)
         ]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             while not all(m.assignment for m in some):
                 await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
         yield some
@@ -28,13 +29,13 @@ async def members(addresses: list[str], groups: int, **settings):
 
 async def commit_everywhere(some: list[GroupMember], offset: int) -> None:
     """Every member stores an offset, and reads it back."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(HANG_S):
         await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
         found = await asyncio.gather(*(m.committed() for m in some))
     assert found == [{TopicPartition("t", 0): offset}] * len(some)
 
 
-async def eventually(check: Callable[[], object], seconds: float = 10.0) -> None:
+async def eventually(check: Callable[[], object], seconds: float = HANG_S) -> None:
     """Until it is true; it is asked in a thread, so that it may wait."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(check):  # noqa: ASYNC110  # It is asked, not told.

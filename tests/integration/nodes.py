@@ -28,7 +28,7 @@ class Nodes:
         flags = (
             "--store", self._store, "--node-id", str(number), "--shards", str(SHARDS),
             "--listen", f"127.0.0.1:{port}", "--metrics-listen", "", "--console-listen", "",
-            "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "1000",
+            "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "5000",
         )  # fmt: skip
         self.running[number] = await asyncio.to_thread(Process, *flags)
 

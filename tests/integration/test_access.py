@@ -27,6 +27,8 @@ from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from tests.certificates import Authority, replace
 from tests.integration.groups import eventually
+from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import running
 
 CODE = grpc.StatusCode
@@ -77,16 +79,28 @@ def desk(tmp_path):
 
 
 async def joined(member: GroupMember) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while not member.assignment:
             await member.poll(timeout=0.2)
 
 
 async def commit_until_refused(member: GroupMember) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while True:
             await member.commit(dict.fromkeys(member.assignment, 1))
             await asyncio.sleep(0.05)
+
+
+async def answered_in_time(begin):
+    """The first answer of a stream, once the token it shows is known to the server."""
+    async with asyncio.timeout(HANG_S):
+        while True:
+            try:
+                return await begin().read()
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not CODE.UNAUTHENTICATED:
+                    raise
+            await asyncio.sleep(0.02)
 
 
 async def code_of(call) -> tuple[grpc.StatusCode, str]:
@@ -111,11 +125,12 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
             request = reflection_pb2.ServerReflectionRequest(list_services="")
             stream = reflection.ServerReflectionInfo(iter([request]))
             assert (await code_of(stream.read()))[0] is CODE.UNAUTHENTICATED
+            assert len(server.refused) == 4
             held = desk.token("nobody2")
-            await asyncio.sleep(0.5)
-            stream = reflection.ServerReflectionInfo(iter([request]), metadata=held.metadata())
-            assert (await stream.read()).list_services_response.service
-        assert len(server.refused) == 4
+            answer = await answered_in_time(
+                lambda: reflection.ServerReflectionInfo(iter([request]), metadata=held.metadata())
+            )
+            assert answer.list_services_response.service
         assert {r.reason for r in server.refused} == {"unauthenticated"}
         assert server.server.rpc.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
 
@@ -203,11 +218,11 @@ async def test_a_list_shows_only_what_may_be_read(desk):
         async with team.open_aio(server.address) as channel:
             stub = admin_pb2_grpc.GroupAdminStub(channel)
             watching = stub.WatchRebalances(pb2.WatchRebalancesRequest(), metadata=team.metadata())
-            await asyncio.sleep(0.5)  # Nothing says that the server has taken it up.
+            await until(lambda: server.server.rpc.limits.streams == 1)
             for group in ("b-2", "a-3"):
                 member = GroupMember(server.address, group, {"t": 1}, credentials=etl)
                 await joined(await stack.enter_async_context(member))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 assert (await watching.read()).group_id == "a-3"
             watching.cancel()
             asked = pb2.WatchRebalancesRequest(group_ids=["a-1", "b-1"])
@@ -224,7 +239,7 @@ async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
         batch = pb.HeartbeatBatchRequest(heartbeats=[beat])
 
         async def until(code: grpc.StatusCode | None) -> None:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_S):
                 while True:
                     try:
                         await stub.Heartbeat(beat, metadata=shown)
@@ -303,7 +318,7 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
     path.write_text(desk.tokens["etl"])
     shown = Credentials(token_file=str(path))
     async with running(**desk.settings) as server:
-        settings = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100}
+        settings = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
         async with GroupMember(
             server.address, "etl-1", {"t": 1}, credentials=shown, **settings
         ) as member:
@@ -313,7 +328,8 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
             await eventually(lambda: server.refused)
             desk.token("etl")
             path.write_text(desk.tokens["etl"])
-            await asyncio.sleep(4.0)  # Longer than a session: it must have been heard.
+            heard = server.server.rpc.heartbeats
+            await until(lambda: server.server.rpc.heartbeats > heard + 3)
             assert await member.poll() == []
             assert member.assignment
             assert member.generation == generation
@@ -413,18 +429,28 @@ async def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(tmp_path):
                 assert await beats(server, issuer.token("alice")) is CODE.UNAVAILABLE
 
 
+async def ended_with(stream, batch) -> grpc.StatusCode:
+    """Beat on a stream until it ends; how it ended."""
+    async with asyncio.timeout(HANG_S):
+        while True:
+            await asyncio.sleep(0.1)
+            try:
+                await stream.write(batch)
+                await stream.read()
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+
+
 async def test_a_stream_ends_when_its_token_does(tmp_path):
     issuer = Issuer()
     (tmp_path / "jwks.json").write_text(issuer.jwks)
     settings = {"auth_jwks": str(tmp_path / "jwks.json"), "auth_jwt_audience": "groups"}
     async with running(**settings) as server:
-        short = issuer.token("alice", seconds=-29)  # Of the 30 s by which clocks may differ.
+        short = issuer.token("alice", seconds=-22)  # Of the 30 s by which clocks may differ.
         async with short.open_aio(server.address) as channel:
             stub = group_pb2_grpc.GroupCoordinatorStub(channel)
             stream = stub.HeartbeatStream(metadata=short.metadata())
             batch = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
             await stream.write(batch)
             assert len((await stream.read()).heartbeats) == 1
-            await asyncio.sleep(1.5)
-            await stream.write(batch)
-            assert (await code_of(stream.read()))[0] is CODE.UNAUTHENTICATED
+            assert await ended_with(stream, batch) is CODE.UNAUTHENTICATED

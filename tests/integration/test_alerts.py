@@ -18,6 +18,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember
+from tests.patience import HANG_S
 from tests.serving import Process, free_port
 
 ALERTS = Path(__file__).parents[2] / "deploy/alerts"
@@ -300,7 +301,7 @@ class Prometheus:
 
     def wait_for(self, expression: str) -> None:
         """Until it has a result."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANG_S
         while True:
             try:
                 if self.ask("query", query=expression)["result"]:

@@ -14,9 +14,10 @@ from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import group_pb2 as pb
 from tests.integration.waiting import until, wait_until
+from tests.patience import HANG_S
 from tests.serving import running
 
-BEAT = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}
+BEAT = {"heartbeat_interval_ms": 200, "session_timeout_ms": 30_000}
 
 
 @contextlib.asynccontextmanager
@@ -32,7 +33,7 @@ async def members(address: str, number: int, groups: int = 1, first: int = 0, **
 
 
 async def settle(some) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while not all(m.assignment and m.generation == some[0].generation for m in some):
             await asyncio.gather(*(m.poll(timeout=0.1) for m in some))
 
@@ -45,10 +46,11 @@ async def test_members_of_a_process_beat_in_one_call_whenever_they_came():
             await settle(others)
             rpc = server.server.rpc
             before = (rpc.heartbeats, rpc.batched, rpc.calls["HeartbeatBatch", "OK"])
-            await asyncio.gather(*(m.poll(timeout=3.0) for m in (*some, *others)))
+            async with asyncio.timeout(HANG_S):
+                while rpc.heartbeats < before[0] + 300:
+                    await asyncio.gather(*(m.poll(timeout=0.2) for m in (*some, *others)))
             now = (rpc.heartbeats, rpc.batched, rpc.calls["HeartbeatBatch", "OK"])
     beats, batched, calls = (b - a for a, b in zip(before, now, strict=True))
-    assert beats >= 20 * 3.0 / 0.2 / 2, "everybody is heard of"
     assert batched >= 0.9 * beats, "but for one that comes when its turn was just over"
     assert calls <= beats / 14, "all twenty, not ten and ten"
 
@@ -136,7 +138,7 @@ async def test_whatever_stops_a_batch_everybody_in_it_hears():
     beaters = [Beater(TokenGone(), 1.0, lambda: None) for _ in range(3)]
     with pytest.raises(CannotDial):
         await circle.beat(beaters[0], pb.HeartbeatRequest(), 1.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         heard = await asyncio.gather(
             *(circle.beat(beater, pb.HeartbeatRequest(), 1.0) for beater in beaters),
             return_exceptions=True,

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.patience import SLOW_TEST_S
+
 pytestmark = pytest.mark.skipif(
     shutil.which("h2load") is None,
     reason="no h2load found (on Debian: apt-get install nghttp2-client)",
@@ -19,7 +21,7 @@ def figures(what: str, folder) -> dict:
     file = folder / "figures.json"
     command = [sys.executable, "-m", "coordinator", "bench", what, "--quick", "--json", str(file)]
     ran = subprocess.run(
-        command, cwd=folder, check=False, capture_output=True, text=True, timeout=120
+        command, cwd=folder, check=False, capture_output=True, text=True, timeout=SLOW_TEST_S
     )
     assert ran.returncode == 0, ran.stderr
     return json.loads(file.read_text())[what]

@@ -286,7 +286,7 @@ class Noting:
 def work(server, log, *, noting: Noting | None = None, partitions: int = 2, **settings):
     source = open_source(f"parquet:{log}", "t")
     topics = {"t": partitions}
-    with BlockingMember(server.address, "g", topics, session_timeout_ms=2_000) as member:
+    with BlockingMember(server.address, "g", topics, session_timeout_ms=30_000) as member:
         return consume(member, source, noting or Noting(), rows_per_commit=4, **settings)
 
 

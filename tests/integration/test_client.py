@@ -22,6 +22,7 @@ from coordinator.client import (
     TopicPartition,
 )
 from coordinator.core.events import MemberLeft
+from tests.patience import HANG_S
 from tests.serving import Process, running
 
 TOPICS = {"t": 6}
@@ -30,8 +31,8 @@ ALL = {TopicPartition("t", n) for n in range(6)}
 
 def member(server, **settings) -> GroupMember:
     defaults = {
-        "session_timeout_ms": 2_000,
-        "rebalance_timeout_ms": 2_000,
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
         "heartbeat_interval_ms": 50,
     }
     return GroupMember(server.address, "g", TOPICS, **{**defaults, **settings})
@@ -39,7 +40,7 @@ def member(server, **settings) -> GroupMember:
 
 async def settle(*members: GroupMember, share: set | None = None) -> None:
     """Poll until the members hold all partitions, each once, in one generation."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while True:
             for one in members:
                 await one.poll(timeout=0.02)
@@ -53,7 +54,7 @@ async def settle(*members: GroupMember, share: set | None = None) -> None:
 async def test_a_lone_member_is_given_everything_and_leaves_an_empty_group():
     async with running() as server:
         async with member(server) as one:
-            events = await one.poll(timeout=5)
+            events = await one.poll(timeout=HANG_S)
             assert events == [Assigned(frozenset(ALL), 1)]
             assert one.is_leader
         await asyncio.sleep(0)
@@ -82,7 +83,7 @@ async def test_a_cooperative_member_keeps_working_on_what_stays():
             before = one.assignment
             async with member(server, assignors=("cooperative-sticky",)) as two:
                 seen = []
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANG_S):
                     while len(one.assignment) != 3 or len(two.assignment) != 3:
                         seen += await one.poll(timeout=0.02)
                         await two.poll(timeout=0.02)
@@ -99,7 +100,7 @@ async def test_an_eager_member_is_told_to_finish_first_and_may_commit_then():
         async with member(server) as one:
             await settle(one)
             async with member(server):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANG_S):
                     while not (events := await one.poll(timeout=0.1)):
                         pass
                 assert isinstance(events[0], Revoking)
@@ -148,13 +149,13 @@ async def test_a_removed_member_loses_its_partitions_and_cannot_commit():
 
 async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
     async with running(group_min_session_timeout_ms=100) as server:
-        one = member(server, session_timeout_ms=500)
+        one = member(server, session_timeout_ms=5_000)
         await one.start()
         await settle(one)
         held = one.assignment
         await one._connection.close()
         one._connection._bootstrap = ["127.0.0.1:1"]  # Nobody is there.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             while not (events := await one.poll(timeout=0.2)):
                 pass
         assert [type(e) for e in events] == [Lost]
@@ -165,13 +166,12 @@ async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
 
 async def test_a_member_without_progress_leaves_and_says_so():
     async with running() as server:
-        async with member(server, max_poll_interval_ms=200) as one:
+        async with member(server, max_poll_interval_ms=2_000) as one:
             await settle(one)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_S):
                 while not (left := [e for e in server.events if isinstance(e, MemberLeft)]):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-            (left,) = left
-            assert "no progress" in left.reason
+            assert "no progress" in left[-1].reason
             assert [type(e) for e in await one.poll()] == [Lost]
             await settle(one)  # A poll brings it back.
 
@@ -187,7 +187,7 @@ async def test_a_second_process_with_the_same_instance_id_fences_the_first():
 
 
 async def poll_for_ever(one: GroupMember) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         while True:
             await one.poll(timeout=0.1)
 
@@ -197,7 +197,7 @@ async def test_protocols_that_do_not_fit_are_fatal():
         async with member(server) as one:
             await settle(one)
             async with member(server, assignors=("sticky",)) as two:
-                events = await two.poll(timeout=5)
+                events = await two.poll(timeout=HANG_S)
                 assert [type(e) for e in events] == [Stopping]
                 with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
                     await two.poll()
@@ -222,7 +222,7 @@ async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):
     async with running() as server:
         async with member(server) as one:
             monkeypatch.setattr(type(one._machine), "join_answered", fails)
-            assert [type(e) for e in await one.poll(timeout=5)] == [Stopping]
+            assert [type(e) for e in await one.poll(timeout=HANG_S)] == [Stopping]
             with pytest.raises(CoordinatorError, match="an assignor's bug"):
                 await one.poll()
 
@@ -230,9 +230,9 @@ async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):
 def test_a_blocking_member_works_from_plain_code():
     with Process("--group-initial-rebalance-delay-ms", "10") as server:
         with BlockingMember(
-            server.address, "g", TOPICS, session_timeout_ms=6_000, heartbeat_interval_ms=100
+            server.address, "g", TOPICS, session_timeout_ms=30_000, heartbeat_interval_ms=100
         ) as one:
-            assert one.poll(timeout=5) == [Assigned(frozenset(ALL), 1)]
+            assert one.poll(timeout=HANG_S) == [Assigned(frozenset(ALL), 1)]
             one.commit({TopicPartition("t", 2): 3})
             assert one.committed() == {TopicPartition("t", 2): 3}
         with pytest.raises(RuntimeError, match="closed"):

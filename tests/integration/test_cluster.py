@@ -19,10 +19,10 @@ from tests.faults.stores import (
 )
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.nodes import SHARDS, Nodes, three_nodes
+from tests.patience import HANG_S
 
-pytestmark = pytest.mark.timeout(240)
 GROUPS = SHARDS
-MEMBERS = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
+MEMBERS = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 500}
 KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 
 
@@ -48,17 +48,18 @@ async def test_members_notice_neither_kills_nor_restarts_of_nodes(store):
         before = [(m.member_id, m.generation) for m in some]
         await commit_everywhere(some, 1)
         await nodes.kill(1)
-        await nothing_happens(some, 4.0)
-        await commit_everywhere(some, 2)
+        await commit_everywhere(some, 2)  # Others lead by then, however long it took.
+        await nothing_happens(some, 2.0)
         await nodes.start(1)
-        await nothing_happens(some, 6.0)  # It gets its share back.
+        await shares(nodes, [2, 3, 3])  # It gets its share back.
+        await nothing_happens(some, 2.0)
         await commit_everywhere(some, 3)
         await nodes.stop(2)
-        await nothing_happens(some, 2.0)
         await commit_everywhere(some, 4)
+        await nothing_happens(some, 2.0)
         await nodes.kill(3)
-        await nothing_happens(some, 4.0)
         await commit_everywhere(some, 5)
+        await nothing_happens(some, 2.0)
         assert [(m.member_id, m.generation) for m in some] == before
 
 
@@ -85,7 +86,7 @@ def command(nodes: Nodes, *line: str) -> list[dict]:
 
 async def rows(nodes: Nodes, *line: str, until=lambda rows: True) -> list[dict]:
     """They are as they should be, sooner or later."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while True:
             found = await asyncio.to_thread(command, nodes, *line)
             if until(found):
@@ -97,13 +98,20 @@ def led(rows: list[dict]) -> list[int]:
     return [int(row["LEADS"]) for row in rows]
 
 
+async def shares(nodes: Nodes, wanted: list[int]) -> list[dict]:
+    """The nodes, as soon as they lead so many shards."""
+    return await rows(nodes, "cluster", "describe", until=lambda rows: sorted(led(rows)) == wanted)
+
+
 async def test_operators_see_and_move_what_nodes_lead(store):
     async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
-        found = await rows(nodes, "groups", "list")
-        assert [row["GROUP"] for row in found] == [f"group-{n}" for n in range(GROUPS)]
-        found = await rows(
-            nodes, "cluster", "describe", until=lambda rows: sorted(led(rows)) == [2, 3, 3]
+        everybody = [f"group-{n}" for n in range(GROUPS)]
+        await rows(
+            nodes,
+            *("groups", "list"),
+            until=lambda rows: [row["GROUP"] for row in rows] == everybody,
         )
+        found = await shares(nodes, [2, 3, 3])
         assert sum(int(row["REPLICAS"]) for row in found) == 2 * SHARDS
         assert sum(row["CONTROLLER"] != "-" for row in found) == 1
         await rows(

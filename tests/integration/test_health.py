@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator.cli.main import main
 from tests.integration.groups import eventually
+from tests.patience import HANG_S
 from tests.serving import Process, Running, free_port
 
 
@@ -85,7 +86,7 @@ async def test_watches_of_health_are_streams_and_hear_of_each_change():
 def test_systemd_is_told_when_a_node_serves_and_when_it_stops(kind, tmp_path, monkeypatch):
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.settimeout(30)
+        systemd.settimeout(HANG_S)
         systemd.bind(name if kind == "path" else f"\0{name}")
         monkeypatch.setenv("NOTIFY_SOCKET", name if kind == "path" else f"@{name}")
         with Process() as node:
@@ -106,7 +107,7 @@ def test_of_several_nodes_of_one_machine_each_says_when_it_serves(tmp_path, monk
     port = free_port()
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.settimeout(30)
+        systemd.settimeout(HANG_S)
         systemd.bind(name)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         flags = ["--nodes", "2", "--listen", f"127.0.0.1:{port}", "--metrics-listen", ""]

@@ -30,6 +30,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
+from tests.patience import HANG_S
 from tests.serving import Process
 
 TERMINAL = "\x1b]0;owned\x07\x1b[2J\nroot# \r\t\x01\x9b31m\x7f"
@@ -211,7 +212,7 @@ def assert_is_picture(svg: str) -> None:
 
 def test_the_console_hands_ids_on_in_json_and_draws_them(server):
     def asked(path: str) -> bytes:
-        with urllib.request.urlopen(f"{server.console}api/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{server.console}api/{path}", timeout=HANG_S) as answer:
             return answer.read()
 
     group = quote(GROUP, safe="")
@@ -229,7 +230,9 @@ def test_what_is_refused_is_told_without_harm(server):
     from urllib.error import HTTPError
 
     with pytest.raises(HTTPError) as caught:
-        urllib.request.urlopen(f"{server.console}api/group?group=nobody{quote(HARM)}", timeout=60)
+        urllib.request.urlopen(
+            f"{server.console}api/group?group=nobody{quote(HARM)}", timeout=HANG_S
+        )
     with caught.value as answer:
         assert_harmless(answer.read().decode())
 

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from tests.deploy.image import ROOT, Stage, is_let_through, mounts, services, stages
 from tests.deploy.test_supply import LOCKED
+from tests.patience import HANG_S
 from tests.serving import free_port
 from tests.test_packaging import NO_NETWORK
 
@@ -121,7 +122,7 @@ def test_what_was_built_serves_is_healthy_and_stops_at_once(installed, tmp_path)
                 break
         assert done.returncode == 0, done.stdout
         node.send_signal(getattr(signal, image.values("STOPSIGNAL")[0][0]))
-        assert node.wait(timeout=30) == 0
+        assert node.wait(timeout=HANG_S) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             node.kill()

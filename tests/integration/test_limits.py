@@ -17,6 +17,7 @@ from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import Process, running
 
 
@@ -85,7 +86,7 @@ async def test_parked_calls_and_streams_have_so_many_places():
 async def test_a_member_waits_for_room_and_gets_it():
     async with running(max_members_per_host=1) as server:
         async with GroupMember(server.address, "a", {"t": 1}) as first:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 while not first.assignment:
                     await first.poll(timeout=1)
             second = GroupMember(server.address, "b", {"t": 1})
@@ -94,7 +95,7 @@ async def test_a_member_waits_for_room_and_gets_it():
                 assert not second.assignment
                 assert server.server.rpc.calls["JoinGroup", "RESOURCE_EXHAUSTED"] >= 1
                 await first.close()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(HANG_S):
                     while not second.assignment:
                         await second.poll(timeout=1)
                 await second.commit({TopicPartition("t", 0): 1})
@@ -113,9 +114,9 @@ async def _poll_for_ever(member: GroupMember) -> None:
         await member.poll(timeout=1)
 
 
-RATE = 200
+RATE = 60
 CONNECTIONS, UNDER_WAY = 4, 100
-STORM_S = 6.0
+BEATS = 40
 
 
 async def test_one_tenant_s_storm_leaves_another_s_beats_alone(tmp_path):
@@ -130,7 +131,8 @@ async def test_one_tenant_s_storm_leaves_another_s_beats_alone(tmp_path):
     ) as server:  # fmt: skip
         async with calling(server.address) as calm, contextlib.AsyncExitStack() as stack:
             who = (("authorization", f"Bearer {'calm' * 8}"),)
-            joined = await calm.JoinGroup(join("calm"), metadata=who)
+            patient = {"session_timeout_ms": 300_000}
+            joined = await calm.JoinGroup(join("calm", **patient), metadata=who)
             beat = pb.HeartbeatRequest(
                 group_id="calm", generation_id=joined.generation_id, member_id=joined.member_id
             )
@@ -138,36 +140,39 @@ async def test_one_tenant_s_storm_leaves_another_s_beats_alone(tmp_path):
                 await stack.enter_async_context(calling(server.address)) for _ in range(CONNECTIONS)
             ]
             began = time.monotonic()
-            until = began + STORM_S
             storm = Storm()
             running_storm = asyncio.gather(*(
-                storm.blow(stub, until) for stub in storms for _ in range(UNDER_WAY)
+                storm.blow(stub) for stub in storms for _ in range(UNDER_WAY)
             ))  # fmt: skip
+            # More are under way than are served or wait within a second, on any machine.
+            await until(lambda: storm.turned_away)
             answered_meanwhile = []
-            while time.monotonic() < until:
+            for _ in range(BEATS):
                 before = storm.served + storm.turned_away
                 answer = await calm.Heartbeat(beat, metadata=who)
                 assert answer.error_code == ErrorCode.NONE
                 answered_meanwhile.append(storm.served + storm.turned_away - before)
                 await asyncio.sleep(0.02)
+            storm.is_over = True
             await running_storm
             lasted_s = time.monotonic() - began
     assert storm.served <= RATE * (lasted_s + 2), "its rate, and what it had saved up or waits for"
-    assert storm.turned_away > 0
-    # Were the beat in one line with the storm, all that is under way would be answered before it.
+    # Were the beats in one line with the storm, all that is under way would be answered before
+    # each. Some see more than their share where the test itself is kept from running.
     ordered = sorted(answered_meanwhile)
-    assert ordered[len(ordered) // 2] < CONNECTIONS * UNDER_WAY / 4
+    assert ordered[BEATS // 4] < CONNECTIONS * UNDER_WAY / 4
 
 
 class Storm:
-    """Calls without end, and how many of them were served or refused so far."""
+    """Calls until it is over, and how many of them were served or refused so far."""
 
     def __init__(self) -> None:
         self.served = self.turned_away = 0
+        self.is_over = False
 
-    async def blow(self, stub, until: float) -> None:
+    async def blow(self, stub) -> None:
         who = (("authorization", f"Bearer {'storm' * 8}"),)
-        while time.monotonic() < until:
+        while not self.is_over:
             try:
                 await stub.JoinGroup(join("storm", member_id="nobody"), metadata=who)
                 self.served += 1
@@ -178,7 +183,7 @@ class Storm:
 
 
 async def test_requests_of_an_address_are_limited_where_nobody_says_who_he_is():
-    rate, calls = 20, 100
+    rate, calls = 5, 100
     async with running(max_requests_per_second=rate) as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
             admin = admin_pb2_grpc.GroupAdminStub(channel)
@@ -190,6 +195,7 @@ async def test_requests_of_an_address_are_limited_where_nobody_says_who_he_is():
             lasted_s = time.monotonic() - began
         turned_away = [error for error in answers if isinstance(error, grpc.aio.AioRpcError)]
         served = calls - len(turned_away)
-        assert served >= 2 * rate, "a second's worth at once, another one after waiting"
+        assert turned_away, "a hundred calls do not take a machine twenty seconds"
+        assert served >= rate, "a second's worth at once, and whoever waited for room"
         assert served <= rate * (1 + lasted_s) + 1, "on a slow machine, more seconds pass"
         assert all(room_after_s(error) for error in turned_away)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+from tests.patience import HANG_S
 from tests.serving import Process
 
 SETUP = """
@@ -25,7 +26,7 @@ def ran(body: str) -> tuple[int, list[dict], str]:
     """Exit status, log lines, and whatever else was written."""
     code = textwrap.dedent(SETUP) + textwrap.dedent(body)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     lines = done.stderr.splitlines()
     ours = [json.loads(line) for line in lines if line.startswith("{")]

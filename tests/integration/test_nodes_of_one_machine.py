@@ -18,9 +18,9 @@ from coordinator.settings import NODE_PORTS
 from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import free_port
 
-pytestmark = pytest.mark.timeout(120)
 GROUPS = 8
 MEMBERS = {"heartbeat_interval_ms": 300}
 
@@ -56,7 +56,7 @@ class Machine:
     async def logged(self, event: str, times: int = 1) -> None:
         """Read on until an event has come so many times more."""
         seen = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             while seen < times:
                 text = await asyncio.to_thread(self._process.stderr.readline)
                 assert text, f"it has ended: {self.lines}"
@@ -73,7 +73,7 @@ class Machine:
         self._process.send_signal(number)
 
     async def wait(self) -> int:
-        _, errors = await asyncio.to_thread(self._process.communicate, timeout=30)
+        _, errors = await asyncio.to_thread(self._process.communicate, timeout=HANG_S)
         # The others are gRPC's own.
         self.lines += [json.loads(line) for line in errors.splitlines() if line[0] == "{"]
         return self._process.returncode

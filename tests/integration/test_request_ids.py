@@ -43,7 +43,7 @@ async def test_members_send_ids():
 
 async def test_what_time_and_the_log_do_is_nobody_s_call():
     flags = (
-        "--group-initial-rebalance-delay-ms", "0", "--group-min-session-timeout-ms", "300",
+        "--group-initial-rebalance-delay-ms", "0", "--group-min-session-timeout-ms", "3000",
         "--log-level", "debug",
     )  # fmt: skip
     with Process(*flags) as server:
@@ -52,7 +52,7 @@ async def test_what_time_and_the_log_do_is_nobody_s_call():
             who = (("x-request-id", "mine"),)
             joined = await stub.JoinGroup(
                 pb.JoinGroupRequest(
-                    group_id="g", session_timeout_ms=300, rebalance_timeout_ms=5_000,
+                    group_id="g", session_timeout_ms=3_000, rebalance_timeout_ms=60_000,
                     protocol_type="t", protocols=[{"name": "range"}],
                     require_known_member_id=False,
                 ),

@@ -11,6 +11,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
+from tests.patience import HANG_S
 from tests.serving import Process, free_port
 
 TOPICS = {"t": 6}
@@ -27,7 +28,7 @@ async def members(address: str, count: int):
             )
             for n in range(count)
         ]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while sum(len(m.assignment) for m in some) < 6 or not all(m.assignment for m in some):
                 await asyncio.gather(*(m.poll(timeout=0.1) for m in some))
         yield some
@@ -59,7 +60,7 @@ async def test_members_that_keep_beating_do_not_notice_a_restart(tmp_path, numbe
             assert await some[1].committed() == {TopicPartition("t", 0): 12}
             # And the group is alive: a fourth member is let in.
             async with GroupMember(server.address, "g", TOPICS, client_id="m4") as fourth:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(HANG_S):
                     while not fourth.assignment:
                         await asyncio.gather(*(m.poll(timeout=0.1) for m in [*some, fourth]))
                 assert fourth.generation > before[0][1] + 1  # One number is passed over.

@@ -44,7 +44,7 @@ def start(store: str, number: int, *flags: str) -> Process:
     return Process(
         "--store", store, "--node-id", str(number), "--shards", "4", "--acks", "all",
         "--listen", f"127.0.0.1:{free_port()}", "--metrics-listen", "",
-        "--store-session-timeout-ms", "1000", "--group-initial-rebalance-delay-ms", "100", *flags,
+        "--store-session-timeout-ms", "5000", "--group-initial-rebalance-delay-ms", "100", *flags,
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ async def test_nodes_follow_each_other_and_take_over(store, ca, tmp_path, proof,
             text = capsys.readouterr().out
             return text.count('"IN-SYNC": "1,2"') + text.count('"IN-SYNC": "2,1"') == 4
 
-        await eventually(in_sync, 60)  # Each follows the shards of the other.
+        await eventually(in_sync)  # Each follows the shards of the other.
         shown = Credentials(**trusting, token=worker.token)
         async with members(addresses, GROUPS, credentials=shown, **SETTINGS) as some:
             before = [(m.member_id, m.generation) for m in some]
@@ -97,7 +97,7 @@ async def test_nodes_follow_each_other_and_take_over(store, ca, tmp_path, proof,
                 lambda: all(any("reloaded" in x["event"] for x in n.lines) for n in (one, two))
             )
             await commit_everywhere(some, 2)
-            await eventually(in_sync, 30)
+            await eventually(in_sync)
             await asyncio.to_thread(one.kill)
             await commit_everywhere(some, 3)
             assert [(m.member_id, m.generation) for m in some] == before
@@ -128,7 +128,7 @@ async def test_a_node_that_may_not_follow_is_refused(store, ca, tmp_path):
             lines = [x for node in nodes for x in node.lines if x["event"] == "access_refused"]
             return {x["principal"] for x in lines if x["where"].endswith("ShardReplica/Fetch")}
 
-        await eventually(refused, 30)
+        await eventually(refused)
         assert refused() == {"cert:node-2"}
     finally:
         for node in nodes:

@@ -18,6 +18,7 @@ from coordinator.client import BlockingMember, Credentials
 from tests.certificates import Authority, content
 from tests.integration.groups import eventually
 from tests.integration.test_access import Desk, Issuer, beats, rule
+from tests.patience import HANG_S
 from tests.serving import Process
 
 RULES = (
@@ -64,7 +65,7 @@ def get(url: str, headers=None, *, trust: str | None = None, certificate=None) -
         context.load_cert_chain(*certificate)
     request = urllib.request.Request(url, headers=headers or {})
     try:
-        with urllib.request.urlopen(request, context=context, timeout=20) as page:
+        with urllib.request.urlopen(request, context=context, timeout=HANG_S) as page:
             return page.status, page.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -111,7 +112,7 @@ def test_metrics_over_tls_take_a_certificate_too(desk, ca):
         assert get(server.metrics, trust=ca.file, certificate=other)[0] == 403
         assert get(server.metrics, trust=ca.file)[0] == 401
         token = bearer(desk.token("prometheus"))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANG_S
         while get(server.metrics, token, trust=ca.file)[0] != 200:  # Once the file is read again.
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -171,7 +172,7 @@ def test_pages_beyond_the_loopback_want_tls_and_a_token(desk, ca):
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             urllib.request.urlopen(console.replace("https", "http"))
         cert, _ = ca.issue("node")  # A new one, while it runs.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANG_S
         host, port = console.removeprefix("https://").strip("/").split(":")
         while ssl.get_server_certificate((host, int(port)), ca_certs=ca.file).split() != (
             content(cert).decode().split()

@@ -19,6 +19,7 @@ from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
+from tests.patience import HANG_S
 from tests.serving import Process, Running, running
 
 
@@ -90,7 +91,7 @@ async def test_a_client_that_goes_away_is_noticed():
 
 
 async def test_a_burst_of_joins_loses_none():
-    async with running(group_initial_rebalance_delay_ms=500) as server:
+    async with running(group_initial_rebalance_delay_ms=2_000) as server:
         channel, s = stub(server)
         async with channel:
             calls = [s.JoinGroup(join(require_known_member_id=False)) for _ in range(3_000)]
@@ -209,7 +210,7 @@ def test_a_process_drains_on_sigterm_and_answers_parked_calls():
         with grpc.insecure_channel(server.address) as channel:
             s = group_pb2_grpc.GroupCoordinatorStub(channel)
             parked = s.JoinGroup.future(
-                join(require_known_member_id=False, session_timeout_ms=6_000), timeout=20
+                join(require_known_member_id=False, session_timeout_ms=6_000), timeout=HANG_S
             )
             with GroupAdmin(server.address) as admin:
                 while admin.describe_group("g").group_state != "PreparingRebalance":
@@ -248,7 +249,7 @@ def test_a_port_that_is_taken_is_a_clear_error():
             [*command, "--listen", server.address],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=HANG_S,
             check=False,
         )
         assert done.returncode == 1

@@ -11,6 +11,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import executor
 from tests.integration.waiting import wait_until
+from tests.patience import HANG_S
 from tests.serving import Process
 
 ROWS = 400
@@ -28,7 +29,7 @@ class Attempt:
         self.killed = False
         self.ended: object = None
         settings = {
-            "instance_id": "slot-0", "session_timeout_ms": 1_500, "heartbeat_interval_ms": 100,
+            "instance_id": "slot-0", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 100,
         }  # fmt: skip
         self._arguments = (address, "g", source, lambda: self, settings)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -42,7 +43,7 @@ class Attempt:
             self.ended = error
 
     def join(self) -> None:
-        self._thread.join(30)
+        self._thread.join(HANG_S)
         assert not self._thread.is_alive()
 
     def resume(self, partition: int, offset: int) -> None:

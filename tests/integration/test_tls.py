@@ -22,6 +22,7 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.certificates import Authority, content, replace
 from tests.integration.groups import eventually
+from tests.patience import HANG_S
 from tests.serving import Process, running
 
 
@@ -48,7 +49,7 @@ def shaken(port: int, ca: str, *, certificate=None, most=None) -> tuple[str, str
         context.set_ciphers("ALL:@SECLEVEL=0")  # Ours, so that the refusal is the server's.
     with socket.create_connection(("127.0.0.1", port)) as raw:
         with context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
-            connection.settimeout(5)
+            connection.settimeout(HANG_S)
             return connection.version(), connection.getpeercert()["serialNumber"]
 
 
@@ -58,7 +59,7 @@ def serial_of(cert: str) -> str:
 
 
 async def joined(member: GroupMember) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while not member.assignment:
             await member.poll(timeout=0.2)
 
@@ -76,7 +77,7 @@ async def refusal(server, credentials: Credentials) -> grpc.aio.AioRpcError:
     async with credentials.open_aio(server.address) as channel:
         stub = group_pb2_grpc.GroupCoordinatorStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"), timeout=5)
+            await stub.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"), timeout=HANG_S)
     return caught.value
 
 
@@ -255,7 +256,7 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
         for name, value in (("CA", ca.file), ("CERT", mine), ("KEY", my_key)):
             monkeypatch.setenv(f"COORDINATOR_CLIENT_TLS_{name}", value)
         with BlockingMember(server.address, "orders", {"t": 1}) as member:
-            until = time.monotonic() + 20
+            until = time.monotonic() + HANG_S
             while not member.assignment and time.monotonic() < until:
                 member.poll(timeout=0.2)
             assert main(["groups", "list", "--bootstrap", server.address]) == 0
@@ -286,7 +287,7 @@ async def test_clients_are_told_what_is_wrong_with_tls(ca, tmp_path, caplog):
         assert await trouble(server, as_(mine)) == ""
         member = GroupMember(server.address, "g", {"t": 1}, credentials=as_(token="secret"))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANG_S):
                 async with member:
                     while "beside the token" not in caplog.text:
                         await member.poll(timeout=0.1)

@@ -88,7 +88,7 @@ async def test_a_call_is_a_span_below_its_client_s_and_says_how_long_it_was_park
     parked, released = second.events
     assert (parked.name, released.name) == ("parked", "released")
     (waited,) = (a.value.int_value for a in released.attributes)
-    assert 300 < waited < 5_000
+    assert waited > 300
     assert collector.named("Heartbeat") == []
 
 

@@ -22,6 +22,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
 )
 from coordinator.client import GroupMember
+from coordinator.core.events import MemberEvicted, MemberLeft
 from tests.integration.waiting import until
 from tests.serving import Process, free_port, running
 
@@ -31,7 +32,7 @@ NODE_MINIMUM = 18
 NO_REGISTRY = r"\b(?:EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ENOTFOUND|ETIMEDOUT)\b"
 PARTITIONS = 6
 EVERYTHING = {TopicPartition("rows", number) for number in range(PARTITIONS)}
-SESSION_MS = 2_000
+SESSION_MS = 6_000
 
 
 def missing() -> str | None:
@@ -107,7 +108,7 @@ async def typescript(built: Path, address: str, *flags: str):
     process = await asyncio.create_subprocess_exec(
         *["node", "dist/main.js", "--bootstrap", address, "--group", "g", "--topic", "rows"],
         *["--partitions", str(PARTITIONS), "--session-timeout-ms", str(SESSION_MS)],
-        *["--rebalance-timeout-ms", "5000", "--heartbeat-interval-ms", "200", "--row-ms", "20"],
+        *["--rebalance-timeout-ms", "20000", "--heartbeat-interval-ms", "200", "--row-ms", "20"],
         *flags,
         cwd=built,
         stdout=subprocess.PIPE,
@@ -129,7 +130,7 @@ async def python(address: str):
         "g",
         {"rows": PARTITIONS},
         session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=5_000,
+        rebalance_timeout_ms=20_000,
         heartbeat_interval_ms=200,
     )
     async with member:
@@ -191,11 +192,11 @@ async def test_it_leads_a_python_follower_and_hands_over_when_it_leaves(built):
                 assert committed == {p: given_back[str(p.partition)] for p in follower.assignment}
 
                 leader.process.send_signal(signal.SIGTERM)
-                left_at = time.monotonic()
                 assert await leader.end() == 0
                 assert leader.said[-1] == {"event": "left"}
                 await until(lambda: set(follower.assignment) == EVERYTHING)
-                assert time.monotonic() - left_at < SESSION_MS / 1000  # Not by its session's end.
+                removed = [e for e in server.events if isinstance(e, MemberEvicted | MemberLeft)]
+                assert [type(e) for e in removed] == [MemberLeft]  # Not by its session's end.
                 done = {int(p): offset for p, offset in leader.last("revoked")["offsets"].items()}
                 committed = await follower.committed(TopicPartition("rows", p) for p in done)
                 assert {p.partition: offset for p, offset in committed.items()} == done
@@ -260,7 +261,7 @@ let first;
 const member = new Member(
   {
     bootstrap: [process.argv[1]], groupId: "g", topics: new Map([["rows", 6]]), clientId: "slow",
-    sessionTimeoutMs: 2000, rebalanceTimeoutMs: 5000, heartbeatIntervalMs: 50,
+    sessionTimeoutMs: 30000, rebalanceTimeoutMs: 20000, heartbeatIntervalMs: 50,
   },
   {
     assigned(held) {
@@ -285,7 +286,7 @@ const member = new Member(
     lost() {},
   },
 );
-await member.run(AbortSignal.timeout(60_000));
+await member.run(AbortSignal.timeout(600_000));
 """
 
 

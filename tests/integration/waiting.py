@@ -6,17 +6,19 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from tests.patience import HANG_S
+
 LOOK_S = 0.02
 
 
-async def until(holds: Callable[[], object], within_s: float = 20) -> None:
+async def until(holds: Callable[[], object], within_s: float = HANG_S) -> None:
     """On a loop. Raises TimeoutError if it does not come to that."""
     async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110  # What it waits for sets no event.
             await asyncio.sleep(LOOK_S)
 
 
-def wait_until(holds: Callable[[], object], within_s: float = 120) -> None:
+def wait_until(holds: Callable[[], object], within_s: float = HANG_S) -> None:
     """In plain code. Raises TimeoutError if it does not come to that."""
     deadline = time.monotonic() + within_s
     while not holds():
