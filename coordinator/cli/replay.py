@@ -25,12 +25,15 @@ def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
 def _replay(options: argparse.Namespace) -> int:
     from coordinator.runtime.replaying import NoRecording, replay
 
-    with options.file.open() as lines:
-        try:
+    try:
+        with options.file.open(encoding="ascii", errors="replace") as lines:
             found = replay(lines)
-        except NoRecording as error:
-            complain(f"{options.file}: {error}")
-            return 1
+    except NoRecording as error:
+        complain(f"{options.file}: {error}")
+        return 1
+    except OSError as error:
+        complain(f"{options.file}: {error.strerror}")
+        return 1
     journals: dict[str, list[RebalanceRecord]] = {}
     rows: list[Row] = []
     for record in found.rebalances:

@@ -69,5 +69,5 @@ def from_json(value: Any) -> Any:
         except (KeyError, TypeError):
             raise ValueError(f"there is no {kind!r:.80} {member!r:.80}") from None
     if name not in _KINDS or not isinstance(content, dict):
-        raise ValueError(f"there is no input {name!r:.80}: it was recorded by another version")
+        raise ValueError(f"there is no input {name!r:.80}")
     return made(_KINDS[name], {field: from_json(each) for field, each in content.items()})

@@ -1,6 +1,6 @@
 """The inputs of a shard as lines of JSON, from which it can be run again to the same end.
 
-    {"format": 1, "shard": 5, "config": {...}, "now_ms": ...}     the beginning
+    {"format": 1, "version": "0.1.0", "shard": 5, "config": {...}, "acks": {...}, "now_ms": ...}
     {"load": ["<record>", ...], "now_ms": ...}                    what the log held
     {"restore": [sequence, next_offset], "now_ms": ...}           it serves
     {"id": "<member id>"}                                         drawn at random, in order
@@ -21,6 +21,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from coordinator import __version__
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import IdSource, ShardId
 from coordinator.core.records import Record
@@ -73,9 +74,10 @@ class RecordingShard(Shard):
         super().__init__(
             config, recorded, payloads, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
         )
-        header = {"format": FORMAT, "shard": shard_id, "config": config_values(config)}
+        header = {"format": FORMAT, "version": __version__, "shard": shard_id}
         policy = {field.name: getattr(acks, field.name) for field in fields(acks)}
-        self._write({**header, "acks": policy, "now_ms": now_ms})
+        values = config_values(config)
+        self._write({**header, "config": values, "acks": policy, "now_ms": now_ms})
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
         """See `Shard`."""

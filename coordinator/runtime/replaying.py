@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator import __version__
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
@@ -23,10 +24,16 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
 
 Line = dict[str, Any]  # Any: JSON.
+_OURS = f"version {__version__}"
 
 
 class NoRecording(ValueError):
-    """The lines are no recording, or one of another version. The message says what is wrong."""
+    """The lines are no recording, or one of a version that this one does not read. The message
+    says what is wrong."""
+
+
+class _MissingId(NoRecording):
+    """An input asks for an id that is not written behind it."""
 
 
 @dataclass
@@ -47,7 +54,7 @@ class _NoIds:
 
     def new_member_id(self, prefix: str) -> str:
         if not self.ids:
-            raise NoRecording("an id is asked for that was not asked for before")
+            raise _MissingId("an input asks for a member id that was not recorded")
         return self.ids.pop(0)
 
 
@@ -61,31 +68,37 @@ def replay(lines: Iterable[str]) -> Replayed:
     found = Replayed()
     ids = _NoIds()
     shard: Shard | None = None
-    now_ms = 0
-    for line, ids.ids in _with_ids(lines):
+    now_ms, made_by = 0, ""
+    for line, ids.ids, is_last in _with_ids(lines):
         if "format" in line:
-            with _reading():
+            made_by = _made_by(line)
+            with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
-                shard = _new_shard(line, ids, now_ms)
+                shard = _new_shard(line, ids, now_ms, made_by)
         elif shard is None:
             raise NoRecording("the first line does not say what it is")
         elif "load" in line:
-            with _reading():
+            with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 records = [codec.decode(base64.b64decode(data)) for data in line["load"]]
             shard.replay(records, now_ms)
         elif "restore" in line:
-            with _reading():
+            with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 sequence, next_offset = map(_number, line["restore"])
             shard.restore(now_ms, sequence=sequence, next_offset=next_offset)
         elif "in" in line:
-            with _reading():
+            with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 event = from_json(line["in"])
                 if not isinstance(event, Input):
                     raise NoRecording(f"{type(event).__name__} is no input")
-            outbox = shard.step(event, now_ms)
+            try:
+                outbox = shard.step(event, now_ms)
+            except _MissingId:
+                if not is_last:
+                    raise
+                break  # The process was killed between the input and the id that it drew.
             found.inputs += 1
             found.rebalances += [
                 event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
@@ -94,18 +107,28 @@ def replay(lines: Iterable[str]) -> Replayed:
             found.checked += 1
             if state_hash(shard) != line["hash"]:
                 found.differences.append(f"the state differs after {found.inputs} inputs")
+        else:
+            raise NoRecording(f"{made_by} wrote a line that {_OURS} does not read: {line!r:.80}")
+    if shard is None:
+        raise NoRecording("it is empty, or its first line is cut short")
     return found
 
 
 @contextlib.contextmanager
-def _reading() -> Iterator[None]:
-    """What does not look as a recording does is none."""
+def _reading(made_by: str) -> Iterator[None]:
+    """Turns parse errors into NoRecording."""
     try:
         yield
     except NoRecording:
         raise
     except (KeyError, TypeError, ValueError, RecursionError, Damaged) as error:
-        raise NoRecording(f"a line cannot be read: {error!r}") from error
+        what = error if isinstance(error, ValueError) else repr(error)
+        raise NoRecording(f"{made_by} wrote what {_OURS} does not read: {what}") from error
+
+
+def _made_by(header: Line) -> str:
+    version = header.get("version")
+    return f"version {version:.40}" if isinstance(version, str) else "an unnamed version"
 
 
 def _number(value: Any) -> int:
@@ -122,33 +145,43 @@ def _now_ms(line: Line, before_ms: int) -> int:
     return now_ms
 
 
-def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str]]]:
-    """Each line with the ids that were drawn while it was worked on: they are written behind it."""
+def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str], bool]]:
+    """Each line, with the ids that were drawn while it was worked on, for they are written behind
+    it; and whether it is the last one."""
     waiting: Line | None = None
     ids: list[str] = []
-    for text in lines:
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            break  # The last line of a process that was killed.
-        if not isinstance(line, dict):
-            raise NoRecording(f"a line is {line!r:.80}")
+    for line in _parsed(lines):
         if "id" in line:
             ids.append(str(line["id"]))
             continue
         if waiting is not None:
-            yield waiting, ids
+            yield waiting, ids, False
         waiting, ids = line, []
     if waiting is not None:
-        yield waiting, ids
+        yield waiting, ids, True
 
 
-def _new_shard(header: Line, ids: _NoIds, now_ms: int) -> Shard:
+def _parsed(lines: Iterable[str]) -> Iterator[Line]:
+    """Each line. The last one may be cut short: its process was killed while it wrote."""
+    cut = 0
+    for number, text in enumerate(lines, start=1):
+        if cut:
+            raise NoRecording(f"line {cut} is damaged")
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            cut = number
+            continue
+        if not isinstance(line, dict):
+            raise NoRecording(f"line {number} is {line!r:.80}")
+        yield line
+
+
+def _new_shard(header: Line, ids: _NoIds, now_ms: int, made_by: str) -> Shard:
     if header["format"] != FORMAT:
-        raise NoRecording(f"format {header['format']}; this version reads {FORMAT}")
-    try:
-        config = made(GroupConfig, header["config"])
-        acks = made(AckPolicy, header["acks"])
-    except ValueError as error:
-        raise NoRecording(f"recorded by another version: {error}") from None
+        raise NoRecording(
+            f"{made_by} recorded in format {header['format']!r:.80}; {_OURS} reads format {FORMAT}"
+        )
+    config = made(GroupConfig, header["config"])
+    acks = made(AckPolicy, header["acks"])
     return Shard(config, ids, PAYLOADS, now_ms=now_ms, acks=acks)

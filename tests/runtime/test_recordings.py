@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
+from coordinator import __version__
 from coordinator.cli.main import main
 from coordinator.core.commands import LeavingMember, PartitionCommit
+from coordinator.core.config import GroupConfig
+from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
 from coordinator.runtime import inputs
-from coordinator.runtime.replaying import replay
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.recording import RecordingShard
+from coordinator.runtime.replaying import NoRecording, replay
+from coordinator.shard.replicas import AckPolicy
+from coordinator.testing.virtual import CountingIds
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 KILLED = "leader_killed"
+STORY = RECORDINGS[0].with_name("single_node.jsonl")
 
 
 def lines(path: Path) -> list[dict]:
@@ -47,3 +56,112 @@ def test_every_kind_of_input_is_in_a_recording():
     }
     parts = {kind.__name__ for kind in (LeavingMember, PartitionCommit, Pause)}
     assert recorded == set(inputs._KINDS) - parts
+
+
+# --- What cannot be read, or not whole --------------------------------------------------------
+
+
+def text_of(recorded: list[dict]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in recorded)
+
+
+def complaint(path: Path, capsys) -> str:
+    """What `coordinator replay` says of a file that it cannot run: one line."""
+    assert main(["replay", str(path)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"coordinator: {path}: ")
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+def refusal(recorded: list[dict]) -> str:
+    return refusal_of(text_of(recorded))
+
+
+def refusal_of(text: str) -> str:
+    with pytest.raises(NoRecording) as refused:
+        replay(text.splitlines())
+    return str(refused.value)
+
+
+def test_a_recording_that_was_cut_is_run_up_to_there():
+    text = STORY.with_name("restarted_node.jsonl").read_text()
+    whole = replay(text.splitlines())
+    after_header = text.index("\n")
+    ends = [n for n, character in enumerate(text) if character == "\n" and n > after_header]
+    for cut in (after_header, *(end - short for end in ends for short in (1, 0))):
+        found = replay(text[:cut].splitlines())
+        assert found.differences == []
+        assert found.rebalances == whole.rebalances[: len(found.rebalances)]
+        assert found.inputs <= whole.inputs
+    assert (found.inputs, found.rebalances) == (whole.inputs, whole.rebalances)
+
+
+def test_a_recording_without_its_first_line_is_none():
+    assert "its first line is cut short" in refusal_of(STORY.read_text()[:40])
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_named():
+    text = STORY.read_text().splitlines()
+    text[29] = text[29][:-1]
+    assert refusal_of("\n".join(text)) == "line 30 is damaged"
+
+
+def test_another_format_is_named_with_the_version_that_wrote_it():
+    recorded = lines(STORY)
+    recorded[0] |= {"format": 2, "version": "9.1.0"}
+    ours = f"version {__version__} reads format 1"
+    assert refusal(recorded) == f"version 9.1.0 recorded in format 2; {ours}"
+    del recorded[0]["version"]
+    assert refusal(recorded) == f"an unnamed version recorded in format 2; {ours}"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ({"in": {"Teleport": {"group_id": "g"}}}, "there is no input 'Teleport'"),
+        ({"in": {"Tick": {"pauses": [], "mood": 1}}}, "Tick has no field 'mood'"),
+        ({"in": {"enum": ["AppendFailure", "MELTED"]}}, "there is no 'AppendFailure' 'MELTED'"),
+        ({"weather": "fine"}, "{'weather': 'fine', 'now_ms':"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_named_with_that_version(line, what):
+    recorded = lines(STORY)
+    recorded[0]["version"] = "9.1.0"
+    recorded.insert(20, {**line, "now_ms": recorded[-1]["now_ms"]})
+    told = refusal(recorded)
+    assert told.startswith("version 9.1.0 wrote ")
+    assert f" that version {__version__} does not read: " in told.replace(" what ", " that ")
+    assert what in told
+
+
+def test_a_setting_of_a_newer_version_is_named_with_that_version():
+    recorded = lines(STORY)
+    recorded[0]["version"] = "9.1.0"
+    recorded[0]["config"]["group_mood"] = 3
+    told = "GroupConfig has no field 'group_mood'"
+    assert (
+        refusal(recorded) == f"version 9.1.0 wrote what version {__version__} does not read: {told}"
+    )
+
+
+def test_a_recording_says_which_version_made_it(tmp_path):
+    path = tmp_path / "recording"
+    RecordingShard(
+        path, ShardId(0), GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=AckPolicy()
+    )
+    (header,) = lines(path)
+    assert (header["format"], header["version"]) == (1, __version__)
+
+
+def test_files_that_are_no_recordings_are_refused_in_a_sentence(tmp_path, capsys):
+    path = tmp_path / "file"
+    assert "No such file" in complaint(path, capsys)
+    path.write_bytes(b"")
+    assert "it is empty" in complaint(path, capsys)
+    path.write_bytes(gzip.compress(STORY.read_bytes()))
+    assert "line 1 is damaged" in complaint(path, capsys)
+    path.write_text('{"hash": "", "inputs": 0}\n')
+    assert "the first line does not say what it is" in complaint(path, capsys)
+    assert "Is a directory" in complaint(tmp_path, capsys)
