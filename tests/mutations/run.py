@@ -1,59 +1,214 @@
-"""Break each rule of mutations.toml in a copy of the project, and see the suite go red.
+"""Break each rule of mutations.toml in a copy of the project, and see a test go red.
 
-    python -m tests.mutations.run [PART OF A RULE]
+    python -m tests.mutations.run [PART ...] [--changed [COMMIT]] [--workers N]
 
-Exit status: 0 if every mutation was caught.
+A PART is a part of a rule or of its place; without any, all rules are broken. `--changed` takes
+those in files that differ from a commit, or whose tests do. First the tests themselves have to be
+green. Exit status: 0 if every mutation was caught.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import importlib.util
+import os
+import queue
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutations.places import NoPlace, changed
+
 ROOT = Path(__file__).parents[2]
-SUITES = ["tests/conformance", "tests/timer", "tests/transcripts"]
+SUITES = ("tests/conformance", "tests/timer", "tests/transcripts")
+COPIED = ("coordinator", "timer", "tests", "deploy", "protos", "pyproject.toml")
+LIMIT_S = 600
+"""Of one run of pytest. It guards against hangs only; each test has a limit of its own."""
+_RED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 
 
-def mutations() -> list[dict]:
-    return tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())["mutation"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """A rule, and how to break it: in a place (see `places.py`) `new` takes the place of `old`.
+
+    suites: what pytest is to run.
+    """
+
+    rule: str
+    place: str
+    old: str
+    new: str
+    suites: tuple[str, ...] = SUITES
+
+    @property
+    def file(self) -> str:
+        return self.place.partition("::")[0]
 
 
-def is_caught(mutation: dict) -> bool:
-    """True if the suite is red with the rule broken."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "project"
-        for name in ("coordinator", "timer", "tests"):
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
-        path = copy / mutation["file"]
-        text = path.read_text()
-        assert text.count(mutation["old"]) == 1, (
-            f"{mutation['rule']}: not found once in {path.name}"
-        )
-        path.write_text(text.replace(mutation["old"], mutation["new"]))
-        suites = mutation.get("suites", SUITES)
+def mutations() -> list[Mutation]:
+    """Those of mutations.toml, in its order."""
+    found = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())["mutation"]
+    return [Mutation(**{**entry, "suites": tuple(entry.get("suites", SUITES))}) for entry in found]
+
+
+# --- A copy of the project, and one rule broken in it -------------------------------------------
+
+
+class Tree:
+    """A copy of the project for one worker, with bytecode that lasts from run to run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder
+        ignore = shutil.ignore_patterns("__pycache__", ".mypy_cache", "*.log")
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+            else:
+                shutil.copy2(ROOT / name, folder / name)
+
+    @contextlib.contextmanager
+    def broken(self, mutation: Mutation) -> Iterator[None]:
+        """The mutation is in the tree meanwhile."""
+        path, text = changed(self.root, mutation.place, mutation.old, mutation.new)
+        before = path.read_text()
+        _write(path, text)
+        try:
+            yield
+        finally:
+            _write(path, before)
+
+    def run(self, suites: Iterable[str]) -> str:
+        """The first test that is red; empty if all are green.
+
+        Raises:
+            NoVerdict: pytest did not come to the end.
+        """
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *suites]
-        done = subprocess.run(command, cwd=copy, capture_output=True, check=False, timeout=300)
-    # 1: tests failed. Anything else but 0 means that no verdict was reached.
-    assert done.returncode in (0, 1), done.stdout.decode()
-    return done.returncode == 1
+        with subprocess.Popen(
+            command,
+            cwd=self.root,
+            # Processes that tests start elsewhere run the code of the tree too.
+            env={**os.environ, "PYTHONPATH": str(self.root)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise NoVerdict(f"no end after {LIMIT_S} s") from None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # What a broken rule left behind.
+        if process.returncode == 0:
+            return ""
+        red = _RED.search(output)
+        if process.returncode != 1:  # 1: tests failed. Anything else is no verdict of theirs.
+            raise NoVerdict(f"pytest ended with {process.returncode}:\n{output[-2_000:]}")
+        return red[1] if red else "a test"
+
+
+class NoVerdict(Exception):
+    """Nobody knows whether a mutation is caught. The message says why."""
+
+
+def _write(path: Path, text: str) -> None:
+    """Python trusts bytecode whose source has the same second and size: it is removed."""
+    path.write_text(text)
+    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+
+
+# --- All of them --------------------------------------------------------------------------------
+
+
+def judge(tree: Tree, mutation: Mutation) -> tuple[bool, str]:
+    """Whether a mutation is caught, and a line about it."""
+    try:
+        with tree.broken(mutation):
+            red = tree.run(mutation.suites)
+    except (NoPlace, NoVerdict) as error:
+        return False, f"NO VERDICT  {mutation.rule}\n    {error}"
+    if red:
+        return True, f"caught      {mutation.rule}\n    by {red}"
+    return False, f"SURVIVED    {mutation.rule}\n    {mutation.place}"
+
+
+def break_all(some: list[Mutation], workers: int) -> int:
+    """How many were not caught."""
+    uncaught = 0
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+        for number in range(workers):
+            trees.put(Tree(Path(folder) / str(number)))
+
+        def in_a_tree(mutation: Mutation) -> tuple[bool, str]:
+            tree = trees.get()
+            try:
+                return judge(tree, mutation)
+            finally:
+                trees.put(tree)
+
+        tree = trees.get()
+        if red := tree.run(sorted({suite for mutation in some for suite in mutation.suites})):
+            raise SystemExit(f"red before anything is broken: {red}")
+        trees.put(tree)
+        with ThreadPoolExecutor(workers) as pool:
+            for is_caught, told in pool.map(in_a_tree, some):
+                uncaught += not is_caught
+                print(told, flush=True)
+    return uncaught
+
+
+def changed_files(commit: str) -> set[str]:
+    """Those that differ from a commit, or are new."""
+    differ = ["git", "diff", "--name-only", commit]
+    new = ["git", "ls-files", "--others", "--exclude-standard"]
+    return {
+        file
+        for command in (differ, new)
+        for file in subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    }
+
+
+def selected(parts: list[str], commit: str | None) -> list[Mutation]:
+    """What the command line asks for."""
+    some = mutations()
+    if parts:
+        some = [m for m in some if any(part in m.rule or part in m.place for part in parts)]
+    if commit is not None:
+        files = changed_files(commit)
+        some = [m for m in some if m.file in files or _touches(m.suites, files)]
+    return some
+
+
+def _touches(suites: tuple[str, ...], files: set[str]) -> bool:
+    return any(file == suite or file.startswith(f"{suite}/") for suite in suites for file in files)
 
 
 def main() -> int:
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    survivors = 0
-    unbroken = {"rule": "nothing", "file": "pyproject.toml", "old": "[build-system]"}
-    assert not is_caught({**unbroken, "new": unbroken["old"]}), "the suite is red already"
-    for mutation in mutations():
-        if wanted in mutation["rule"]:
-            caught = is_caught(mutation)
-            survivors += not caught
-            print(f"{'caught  ' if caught else 'SURVIVED'}  {mutation['rule']}", flush=True)
-    return 1 if survivors else 0
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations.run", description=__doc__)
+    parser.add_argument("part", nargs="*", help="of a rule or of a place")
+    parser.add_argument(
+        "--changed", nargs="?", const="main", metavar="COMMIT", help="default: main"
+    )
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    some = selected(options.part, options.changed)
+    uncaught = break_all(some, options.workers) if some else 0
+    print(f"{len(some) - uncaught} of {len(some)} caught")
+    return 1 if uncaught else 0
 
 
 if __name__ == "__main__":
