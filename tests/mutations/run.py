@@ -3,8 +3,8 @@
     python -m tests.mutations.run [PART ...] [--changed [COMMIT]] [--workers N]
 
 A PART is a part of a rule or of its place; without any, all rules are broken. `--changed` takes
-those in files that differ from a commit, or whose tests do. First the tests themselves have to be
-green. Exit status: 0 if every mutation was caught.
+those in files that differ from a commit, or whose tests do. The test that is red has to be green
+without the mutation. Exit status: 0 if every mutation was caught.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ COPIED = ("coordinator", "timer", "tests", "deploy", "protos", "pyproject.toml")
 LIMIT_S = 600
 """Of one run of pytest. It guards against hangs only; each test has a limit of its own."""
 _RED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
+"""A test, with all its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +114,9 @@ class Tree:
         if process.returncode == 0:
             return ""
         red = _RED.search(output)
-        if process.returncode != 1:  # 1: tests failed. Anything else is no verdict of theirs.
+        if process.returncode != 1 or red is None:  # 1: tests failed.
             raise NoVerdict(f"pytest ended with {process.returncode}:\n{output[-2_000:]}")
-        return red[1] if red else "a test"
+        return red[1]
 
 
 class NoVerdict(Exception):
@@ -131,20 +132,34 @@ def _write(path: Path, text: str) -> None:
 # --- All of them --------------------------------------------------------------------------------
 
 
-def judge(tree: Tree, mutation: Mutation) -> tuple[bool, str]:
-    """Whether a mutation is caught, and a line about it."""
-    try:
-        with tree.broken(mutation):
-            red = tree.run(mutation.suites)
-    except (NoPlace, NoVerdict) as error:
-        return False, f"NO VERDICT  {mutation.rule}\n    {error}"
-    if red:
+class Verdicts:
+    """Whether mutations are caught. Workers may share one.
+
+    A test that is red with a mutation says something if it is green without; each is asked once.
+    """
+
+    def __init__(self) -> None:
+        self._green: set[str] = set()
+
+    def judge(self, tree: Tree, mutation: Mutation) -> tuple[bool, str]:
+        """Whether a mutation is caught, and a line or two about it."""
+        try:
+            with tree.broken(mutation):
+                red = tree.run(mutation.suites)
+            if not red:
+                return False, f"SURVIVED    {mutation.rule}\n    {mutation.place}"
+            if red not in self._green:
+                if tree.run([red]):
+                    raise NoVerdict(f"{red} is red without the mutation")
+                self._green.add(red)
+        except (NoPlace, NoVerdict) as error:
+            return False, f"NO VERDICT  {mutation.rule}\n    {error}"
         return True, f"caught      {mutation.rule}\n    by {red}"
-    return False, f"SURVIVED    {mutation.rule}\n    {mutation.place}"
 
 
 def break_all(some: list[Mutation], workers: int) -> int:
     """How many were not caught."""
+    verdicts = Verdicts()
     uncaught = 0
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
@@ -154,14 +169,10 @@ def break_all(some: list[Mutation], workers: int) -> int:
         def in_a_tree(mutation: Mutation) -> tuple[bool, str]:
             tree = trees.get()
             try:
-                return judge(tree, mutation)
+                return verdicts.judge(tree, mutation)
             finally:
                 trees.put(tree)
 
-        tree = trees.get()
-        if red := tree.run(sorted({suite for mutation in some for suite in mutation.suites})):
-            raise SystemExit(f"red before anything is broken: {red}")
-        trees.put(tree)
         with ThreadPoolExecutor(workers) as pool:
             for is_caught, told in pool.map(in_a_tree, some):
                 uncaught += not is_caught

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.mutations.places import MODULE, NoPlace, changed, names
-from tests.mutations.run import ROOT, Mutation, Tree, judge, mutations, selected
+from tests.mutations.run import ROOT, Mutation, Tree, Verdicts, mutations, selected
 
 
 @pytest.mark.parametrize("mutation", mutations(), ids=lambda mutation: mutation.rule)
@@ -158,7 +158,7 @@ def tree(tmp_path, monkeypatch) -> Tree:
 def test_a_broken_rule_is_caught_and_mended_again(tree):
     assert tree.run(["tests/test_sum.py"]) == ""
     for _ in range(2):  # In one second, with sources of one size: no bytecode is left over.
-        is_caught, told = judge(tree, mutation())
+        is_caught, told = Verdicts().judge(tree, mutation())
         assert is_caught
         assert "by tests/test_sum.py::test_sum" in told
         assert tree.run(["tests/test_sum.py"]) == ""
@@ -166,15 +166,23 @@ def test_a_broken_rule_is_caught_and_mended_again(tree):
 
 @pytest.mark.integration
 def test_a_rule_that_no_test_holds_survives(tree):
-    is_caught, told = judge(tree, mutation(old="a + b", new="b + a"))
+    is_caught, told = Verdicts().judge(tree, mutation(old="a + b", new="b + a"))
     assert not is_caught
     assert told.startswith("SURVIVED")
 
 
 @pytest.mark.integration
+def test_a_test_that_is_red_anyway_catches_nothing(tree):
+    (tree.root / "tests" / "test_red.py").write_text("def test_red():\n    assert False\n")
+    is_caught, told = Verdicts().judge(tree, mutation(suite="tests/test_red.py"))
+    assert not is_caught
+    assert "tests/test_red.py::test_red is red without the mutation" in told
+
+
+@pytest.mark.integration
 def test_what_says_nothing_about_the_rule_is_no_verdict(tree):
     for broken in (mutation(old="nowhere"), mutation(new="+ ("), mutation(suite="tests/gone.py")):
-        is_caught, told = judge(tree, broken)
+        is_caught, told = Verdicts().judge(tree, broken)
         assert not is_caught
         assert told.startswith("NO VERDICT")
 
