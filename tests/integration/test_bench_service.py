@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,12 +18,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def figures(what: str, folder) -> dict:
-    file = folder / "figures.json"
-    command = [sys.executable, "-m", "coordinator", "bench", what, "--quick", "--json", str(file)]
-    ran = subprocess.run(
+ROOT = Path(__file__).parents[2]
+
+
+def bench(what: str, folder, *flags: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "coordinator", "bench", what, "--quick", *flags]
+    return subprocess.run(
         command, cwd=folder, check=False, capture_output=True, text=True, timeout=SLOW_TEST_S
     )
+
+
+def figures(what: str, folder, *flags: str) -> dict:
+    file = folder / "figures.json"
+    ran = bench(what, folder, "--json", str(file), *flags)
     assert ran.returncode == 0, ran.stderr
     return json.loads(file.read_text())[what]
 
@@ -64,3 +72,37 @@ def test_two_nodes_are_asked_beside_one(tmp_path):
     assert found["Heartbeat, a core each: 2 nodes, in one"]["at_least"] == 1.7
     assert found["HeartbeatBatch, a core each: 2 nodes, in one"]["value"] > 0
     assert found["HeartbeatBatch, cores shared: 2 nodes, in one"] > 0
+
+
+def test_two_checkouts_are_compared_in_pairs(tmp_path):
+    other = tmp_path / "other"
+    for package in ("coordinator", "timer"):
+        shutil.copytree(ROOT / package, other / package)
+    slow = other / "coordinator" / "service" / "group_service.py"
+    answer = "            return self._rpc.beat(request)\n"
+    many_times_as_much = "            sum(range(200_000))\n"
+    assert answer in slow.read_text()
+    slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
+    found = figures("compare", tmp_path, "--against", str(other))
+    assert found["old"] == str(other)
+    assert Path(found["new"]) == ROOT
+    for what in ("a heartbeat, us", "a batch of 20, us", "a barrier of 40, us a member"):
+        spread = [
+            found[f"{what}: new in old, {each}"]
+            for each in ("lowest", "lower quartile", "upper quartile", "highest")
+        ]
+        ratio = found[f"{what}: new in old, median"]
+        assert sorted([*spread, ratio["value"]]) == [*spread[:2], ratio["value"], *spread[2:]]
+        assert spread[0] > 0
+        assert ratio["at_most"] == 1.03
+        assert found[f"{what}: pairs"] == 3
+    assert found["a heartbeat, us: new in old, median"]["value"] < 0.5, "it runs the other's code"
+
+
+def test_what_is_no_checkout_is_not_compared(tmp_path):
+    ran = bench("compare", tmp_path, "--against", str(tmp_path))
+    assert ran.returncode == 1
+    assert ran.stderr == f"coordinator: {tmp_path} is no checkout of this project\n"
+    ran = bench("compare", tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr == "coordinator: bench compare needs --against\n"

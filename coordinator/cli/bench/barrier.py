@@ -29,7 +29,7 @@ def bench_barrier(members: int | None = None) -> Figures:
     cpu_a_member = {}
     sizes = [max(1, int(most * part)) for part in SIZES]
     for size in sizes:
-        barrier, cpu = _form(size, two_phase=True)
+        barrier, cpu = form(size, two_phase=True)
         cpu_a_member[size] = 1e6 * cpu / size
         figures |= {
             f"{size:,} members: Stable, but for the initial delay, after s": Goal(
@@ -42,23 +42,27 @@ def bench_barrier(members: int | None = None) -> Figures:
     figures[f"a member's CPU among {most:,}, in that among {smaller:,}"] = (
         cpu_a_member[most] / cpu_a_member[smaller]
     )
-    barrier, _ = _form(most, two_phase=False)
+    barrier, _ = form(most, two_phase=False)
     figures["with ids from the start: calls lost"] = Goal(barrier.failed, at_most=0)
     figures["with ids from the start: Stable after s"] = Goal(barrier.work_s, at_most=8)
     return figures | _release(most)
 
 
-def _form(members: int, *, two_phase: bool) -> tuple[Barrier, float]:
-    """One new group; what its members saw, and the CPU seconds of the server."""
+def form(members: int, *, two_phase: bool, tree: Path | None = None) -> tuple[Barrier, float]:
+    """One new group; what its members saw, and the CPU seconds of the server.
 
-    async def form(address: str) -> Barrier:
+    Args:
+        tree: a checkout whose server it is; None: the code of this process.
+    """
+
+    async def all_join(address: str) -> Barrier:
         async with Fleet(address) as fleet:
             return await fleet.form_group("barrier", members, two_phase=two_phase)
 
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        with Server(Path(folder), "--data-dir", f"{folder}/data") as server:
+        with Server(Path(folder), "--data-dir", f"{folder}/data", tree=tree) as server:
             began = cpu_s(server.pid)
-            barrier = asyncio.run(form(server.address))
+            barrier = asyncio.run(all_join(server.address))
             return barrier, cpu_s(server.pid) - began
 
 

@@ -30,18 +30,26 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
             "soak",
             "churn",
             "cluster",
+            "compare",
             "spark",
             "all",
         ),
         help="all: those that need neither a --store nor Spark; soak: heartbeats for --seconds; "
-        "churn: groups that come and go for --seconds",
+        "churn: groups that come and go for --seconds; compare: heartbeats and barriers of this "
+        "code and of the code --against, in alternating pairs",
     )
     bench.add_argument(
-        "--members", type=int, help="members to run; log, cluster: groups; spark: batches"
+        "--members",
+        type=int,
+        help="members to run; log, cluster: groups; spark: batches; compare: of a barrier",
     )
     bench.add_argument(
         "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
     )
+    bench.add_argument(
+        "--against", type=Path, metavar="PATH", help="for compare: another checkout of this project"
+    )
+    bench.add_argument("--pairs", type=int, help="of compare, 3 at least; default: 15")
     bench.add_argument(
         "--requests", type=int, help="of each run of purgatory; as published: 1000000"
     )
@@ -68,9 +76,14 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "cluster" and options.store is None:
         print("coordinator: bench cluster needs --store", file=sys.stderr)
         return USAGE_ERROR
-    if options.requests is not None and options.requests < 1:
-        print("coordinator: --requests must be at least 1", file=sys.stderr)
+    if options.what == "compare" and options.against is None:
+        print("coordinator: bench compare needs --against", file=sys.stderr)
         return USAGE_ERROR
+    for name, least in (("requests", 1), ("pairs", 3), ("members", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            print(f"coordinator: --{name} must be at least {least}", file=sys.stderr)
+            return USAGE_ERROR
     return bench(
         Options(
             what=options.what,
@@ -82,5 +95,7 @@ def _bench(options: argparse.Namespace) -> int:
             quick=options.quick,
             pythons=tuple(options.python),
             requests=options.requests,
+            against=options.against,
+            pairs=options.pairs,
         )
     )

@@ -77,14 +77,14 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
         return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
     took: dict[tuple[str, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, contextlib.ExitStack() as running:
-        ours = running.enter_context(_serving(Path(folder), 0))
+        ours = running.enter_context(serving(Path(folder), 0))
         servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(_constant())}
         for number, python in enumerate(pythons, start=1):
-            other = running.enter_context(_serving(Path(folder), number, python=python))
+            other = running.enter_context(serving(Path(folder), number, python=python))
             servers[python] = (other.address, other.pid)
         for _ in range(load.rounds):
             for name, (address, pid) in servers.items():
-                for kind, message in _messages().items():
+                for kind, message in messages().items():
                     began = cpu_s(pid)
                     h2load.send(address, kind, message, load.calls)
                     took[name, kind].append(1e6 * (cpu_s(pid) - began) / load.calls)
@@ -108,7 +108,8 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     return figures
 
 
-def _messages() -> dict[str, Message]:
+def messages() -> dict[str, Message]:
+    """A heartbeat and those of a process in one call, by the names of their methods."""
     group = group_id(0)
     beats = [heartbeat(group, member_id(n, group), GENERATION) for n in range(A_PROCESS)]
     return {"Heartbeat": beats[0], "HeartbeatBatch": heartbeat_batch(beats)}
@@ -131,12 +132,24 @@ def _constant() -> Iterator[tuple[str, int]]:
             process.kill()
 
 
-def _serving(folder: Path, number: int, *, groups: int = 1, python: str = sys.executable) -> Server:
-    """With groups of 20 at rest."""
+def serving(
+    folder: Path,
+    number: int,
+    *,
+    groups: int = 1,
+    python: str = sys.executable,
+    tree: Path | None = None,
+) -> Server:
+    """A server with groups of 20 at rest.
+
+    Args:
+        number: of its data folder.
+        python, tree: as of `Server`.
+    """
     data = folder / f"data-{number}"
     asyncio.run(fill(data, groups, A_PROCESS))
     metrics = ("--metrics-listen", "127.0.0.1:0")
-    return Server(folder, "--data-dir", str(data), *metrics, python=python)
+    return Server(folder, "--data-dir", str(data), *metrics, python=python, tree=tree)
 
 
 # --- How many are held alive --------------------------------------------------------------------
@@ -155,7 +168,7 @@ def _streams(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
 def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figures:
     """Members of groups of 20 that beat every 3 s; the client is in this process."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        with _serving(Path(folder), 0, groups=members // A_PROCESS) as server:
+        with serving(Path(folder), 0, groups=members // A_PROCESS) as server:
             return asyncio.run(_hold(name, members, seconds, beat, server))
 
 

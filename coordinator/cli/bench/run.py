@@ -11,6 +11,7 @@ from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.barrier import bench_barrier
 from coordinator.cli.bench.churn import bench_churn
 from coordinator.cli.bench.cluster import bench_cluster
+from coordinator.cli.bench.compare import NotComparable, Pairs, bench_compare
 from coordinator.cli.bench.cores import bench_cores
 from coordinator.cli.bench.figures import Figures, machine
 from coordinator.cli.bench.fleet import bench_fleet
@@ -42,20 +43,27 @@ class Options:
     quick: bool = False
     requests: int | None = None
     pythons: tuple[str, ...] = ()
+    against: Path | None = None
+    pairs: int | None = None
 
 
 def bench(options: Options) -> int:
     """Run one benchmark, or all that need nothing else.
 
     Returns:
-        The exit status: 1 if the pictures asked for cannot be drawn, else 0. A goal that is
+        The exit status: 1 if the pictures asked for cannot be drawn or there is nothing to compare
+        with, else 0. A goal that is
         missed is no failure: machines differ.
     """
     results: dict[str, Figures] = {"machine": machine()}
     pictures: list[Picture] = []
     for name, run in _benchmarks(options).items():
         if options.what in (name, "all"):
-            found = run()
+            try:
+                found = run()
+            except NotComparable as error:
+                print(f"coordinator: {error}", file=sys.stderr)
+                return 1
             report = found if isinstance(found, Report) else Report(found)
             results[name] = report.figures
             pictures += report.pictures
@@ -89,6 +97,9 @@ def _benchmarks(options: Options) -> dict[str, Callable[[], Figures | Report]]:
     if options.store is not None:
         store = options.store
         benchmarks["cluster"] = lambda: bench_cluster(store, members)
+    if options.against is not None:
+        against = options.against
+        benchmarks["compare"] = lambda: bench_compare(against, _pairs(options))
     if options.what == "soak":  # As long as one likes: not one of all.
         benchmarks["soak"] = lambda: bench_soak(members or UNARY_MEMBERS, options.seconds)
     if options.what == "churn":
@@ -105,6 +116,15 @@ def _load(options: Options) -> Load:
         members=options.members or UNARY_MEMBERS,
         batched=options.members or BATCHED_MEMBERS,
         seconds=options.seconds,
+    )
+
+
+def _pairs(options: Options) -> Pairs:
+    most = Pairs.quick() if options.quick else Pairs()
+    return Pairs(
+        number=options.pairs or most.number,
+        calls=most.calls,
+        barriers=(options.members,) if options.members else most.barriers,
     )
 
 

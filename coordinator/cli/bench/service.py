@@ -36,15 +36,25 @@ class Server:
         folder: takes its log: a pipe nobody reads would stop it.
         more: flags of `coordinator serve`.
         python: the interpreter; another one may have another gRPC.
+        tree: a checkout whose code it runs; None: the code of this process.
     """
 
-    def __init__(self, folder: Path, *more: str, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *more: str,
+        python: str = sys.executable,
+        tree: Path | None = None,
+    ) -> None:
         self._log = folder / f"log-{next(_numbers)}"
         flags = ["--listen", "127.0.0.1:0", "--metrics-listen", "", "--console-listen", ""]
         flags += ["--log-format", "json", *more]
         with self._log.open("w") as file:
             self._process = subprocess.Popen(  # noqa: S603  # Our own program.
-                [python, "-m", "coordinator", "serve", *flags], stderr=file
+                [python, "-m", "coordinator", "serve", *flags],
+                stderr=file,
+                cwd=tree,
+                env=None if tree is None else environment(tree),
             )
         self.pid = self._process.pid
         self.address = self.metrics = ""
@@ -80,6 +90,11 @@ class Server:
 _numbers = itertools.count(1)
 
 
+def environment(tree: Path) -> dict[str, str]:
+    """Variables with which Python, started in a checkout, runs the code of that checkout."""
+    return {**os.environ, "PYTHONPATH": str(tree)}
+
+
 def scrape(url: str) -> dict[str, float]:
     """The series of /metrics by name and labels, as they are written there."""
     with urllib.request.urlopen(url) as page:  # noqa: S310  # Our own server.
@@ -95,12 +110,15 @@ def pin(pid: int, core: int) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds a process has used; 0 where /proc is missing."""
+    """CPU seconds a process has used, all its threads together; 0 where that cannot be asked."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return time.clock_gettime(~pid << 3 | _SCHED)
     except OSError:
         return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+_SCHED = 2
+"""Linux's clock of a process in nanoseconds: `CPUCLOCK_SCHED` of its posix-timers."""
 
 
 class Usage:

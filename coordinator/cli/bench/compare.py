@@ -1,0 +1,151 @@
+"""Two checkouts beside each other: what a heartbeat and a barrier cost the server of each.
+
+Both are measured in one run, in pairs: one checkout and at once the other, the first of a pair
+alternating. A pair gives a ratio, new in old; whatever slows the machine for longer than a pair
+leaves it alone. The spread of the ratios says how far their median can be trusted: compare a
+checkout with itself to see what the machine makes of nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import coordinator
+from coordinator.cli.bench import h2load
+from coordinator.cli.bench.barrier import form
+from coordinator.cli.bench.figures import ROUNDS, Figures, Goal
+from coordinator.cli.bench.heartbeat import A_PROCESS, messages, serving
+from coordinator.cli.bench.service import cpu_s, environment
+
+OURS = Path(coordinator.__file__).parents[1]
+AT_MOST = 1.03
+"""Of the old one's CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """How much of it.
+
+    calls: of each half of a pair of heartbeats. barriers: members, of each barrier.
+    """
+
+    number: int = ROUNDS
+    calls: int = 5_000
+    barriers: tuple[int, ...] = (1_000, 3_000)
+
+    @classmethod
+    def quick(cls) -> Pairs:
+        """Seconds, not minutes: it only shows that the benchmark works."""
+        return cls(number=3, calls=500, barriers=(40,))
+
+
+class NotComparable(Exception):
+    """A path is no checkout of this project. The message says so."""
+
+
+def bench_compare(against: Path, pairs: Pairs) -> Figures:
+    """CPU of the server of this checkout in that of another one; all in one run.
+
+    Raises:
+        NotComparable: see there.
+    """
+    trees = {"old": against.resolve(), "new": OURS}
+    for tree in trees.values():
+        check(tree)
+    figures: Figures = {name: str(tree) for name, tree in trees.items()}
+    figures |= _heartbeats(trees, pairs)
+    for members in pairs.barriers:
+        figures |= _barriers(trees, pairs, members)
+    return figures
+
+
+def check(tree: Path) -> None:
+    """See that Python runs the code of a checkout.
+
+    Raises:
+        NotComparable: it does not.
+    """
+    if not (tree / "coordinator" / "__main__.py").is_file():
+        raise NotComparable(f"{tree} is no checkout of this project")
+    question = "import coordinator, timer; print(coordinator.__file__); print(timer.__file__)"
+    answer = subprocess.run(  # noqa: S603  # Our own program.
+        [sys.executable, "-c", question],
+        cwd=tree,
+        env=environment(tree),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    files = [Path(line) for line in answer.stdout.splitlines()]
+    if not files or not all(file.resolve().is_relative_to(tree) for file in files):
+        raise NotComparable(f"Python does not run the code of {tree}: {answer.stderr[-500:]}")
+
+
+def _heartbeats(trees: dict[str, Path], pairs: Pairs) -> Figures:
+    """Calls as fast as they are answered, to servers that are there all the time."""
+    if not h2load.is_installed():
+        return {"heartbeats": "not measured: no h2load (Debian: nghttp2-client)"}
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, ExitStack() as running:
+        servers = {
+            name: running.enter_context(serving(Path(folder), number, tree=tree))
+            for number, (name, tree) in enumerate(trees.items())
+        }
+        for (kind, message), what in zip(
+            messages().items(), ("a heartbeat", f"a batch of {A_PROCESS}"), strict=True
+        ):
+
+            def cost(name: str) -> float:
+                server = servers[name]
+                began = cpu_s(server.pid)
+                h2load.send(server.address, kind, message, pairs.calls)  # noqa: B023  # Called here.
+                return 1e6 * (cpu_s(server.pid) - began) / pairs.calls
+
+            for name in servers:
+                cost(name)  # Warm: connections, caches and pools are made once.
+            figures |= _spread(f"{what}, us", *_in_pairs(cost, pairs.number))
+    return figures
+
+
+def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
+    """A group that forms on a new server."""
+
+    def cost(name: str) -> float:
+        barrier, cpu = form(members, two_phase=True, tree=trees[name])
+        if barrier.failed:
+            raise RuntimeError(f"{barrier.failed} members of {members} got no share")
+        return 1e6 * cpu / members
+
+    what = f"a barrier of {members:,}, us a member"
+    return _spread(what, *_in_pairs(cost, pairs.number))
+
+
+def _in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float]]:
+    """What each costs, old and new, in pairs that begin with either in turn."""
+    costs: dict[str, list[float]] = {"old": [], "new": []}
+    for pair in range(number):
+        for name in ("old", "new") if pair % 2 == 0 else ("new", "old"):
+            costs[name].append(cost(name))
+    return costs["old"], costs["new"]
+
+
+def _spread(what: str, old: list[float], new: list[float]) -> Figures:
+    ratios = sorted(after / before for before, after in zip(old, new, strict=True))
+    lower, median, upper = statistics.quantiles(ratios, n=4, method="inclusive")
+    return {
+        f"{what}: old": statistics.median(old),
+        f"{what}: new": statistics.median(new),
+        f"{what}: new in old, median": Goal(median, at_most=AT_MOST),
+        f"{what}: new in old, lowest": ratios[0],
+        f"{what}: new in old, lower quartile": lower,
+        f"{what}: new in old, upper quartile": upper,
+        f"{what}: new in old, highest": ratios[-1],
+        f"{what}: pairs": len(ratios),
+    }
