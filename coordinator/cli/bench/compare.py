@@ -110,7 +110,7 @@ def _heartbeats(trees: dict[str, Path], pairs: Pairs) -> Figures:
 
             for name in servers:
                 cost(name)  # Warm: connections, caches and pools are made once.
-            figures |= _spread(f"{what}, us", *_in_pairs(cost, pairs.number))
+            figures |= spread(f"{what}, us", *in_pairs(cost, pairs.number))
     return figures
 
 
@@ -124,10 +124,10 @@ def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
         return 1e6 * cpu / members
 
     what = f"a barrier of {members:,}, us a member"
-    return _spread(what, *_in_pairs(cost, pairs.number))
+    return spread(what, *in_pairs(cost, pairs.number))
 
 
-def _in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float]]:
+def in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float]]:
     """What each costs, old and new, in pairs that begin with either in turn."""
     costs: dict[str, list[float]] = {"old": [], "new": []}
     for pair in range(number):
@@ -136,7 +136,8 @@ def _in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], l
     return costs["old"], costs["new"]
 
 
-def _spread(what: str, old: list[float], new: list[float]) -> Figures:
+def spread(what: str, old: list[float], new: list[float]) -> Figures:
+    """The medians of both, and of the ratios of the pairs the median and the spread."""
     ratios = sorted(after / before for before, after in zip(old, new, strict=True))
     lower, median, upper = statistics.quantiles(ratios, n=4, method="inclusive")
     return {
