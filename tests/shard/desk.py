@@ -138,9 +138,9 @@ class Desk:
         """The log takes the entry that is under way."""
         self._host.release(hold_on=True)
 
-    def refuse_one(self) -> None:
-        """The log cannot be reached with the entry that is under way."""
-        self.log.fail_next_append("unavailable")
+    def refuse_one(self, failure: str = "unavailable") -> None:
+        """The log does not take the entry that is under way."""
+        self.log.fail_next_append(failure)
         self._host.release(hold_on=True)
 
     def fetch(self, follower: int, offset: int, *, min_bytes=1, max_wait_ms=500) -> int:

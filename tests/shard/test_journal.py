@@ -31,7 +31,17 @@ def test_who_watches_is_told_when_the_record_is_durable(desk):
     assert told(desk) == ["completed"]
 
 
-def test_who_watches_is_not_told_of_a_record_that_the_log_refuses(desk):
-    desk.refuse_one()
-    desk.store()
+@pytest.mark.parametrize("failure", ["too_large", "full"])
+def test_who_watches_is_not_told_of_a_record_that_the_log_refuses(desk, failure):
+    desk.refuse_one(failure)
+    desk.pass_time(10_000)
+    assert desk.append is None, "it is not tried again"
     assert told(desk) == []
+
+
+def test_who_watches_is_told_of_a_record_that_is_written_at_the_second_attempt(desk):
+    desk.refuse_one("unavailable")
+    desk.pass_time(100)
+    assert told(desk) == []
+    desk.store()
+    assert told(desk) == ["completed"]
