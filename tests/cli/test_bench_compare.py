@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.cli.bench.compare import NotComparable, check, in_pairs, spread
+from coordinator.cli.bench.compare import LostMembers, NotComparable, check, in_pairs, spread
 
 
 def test_pairs_begin_with_either_in_turn():
@@ -14,9 +14,30 @@ def test_pairs_begin_with_either_in_turn():
         asked.append(name)
         return len(asked)
 
-    old, new = in_pairs(cost, 3)
+    assert in_pairs(cost, 3) == ([1, 4, 5], [2, 3, 6], 0)
     assert asked == ["old", "new", "new", "old", "old", "new"]
-    assert (old, new) == ([1, 4, 5], [2, 3, 6])
+
+
+def test_a_pair_that_lost_members_is_measured_again_and_counted():
+    costs = iter([1.0, LostMembers("1 of 40"), 2.0, 3.0, 4.0, 5.0])
+
+    def cost(name: str) -> float:
+        found = next(costs)
+        if isinstance(found, LostMembers):
+            raise found
+        return found
+
+    old, new, lost = in_pairs(cost, 2)
+    assert (old, new, lost) == ([3.0, 4.0], [2.0, 5.0], 1)
+    assert spread("x", old, new, lost)["x: pairs that lost members, measured again"] == 1
+
+
+def test_checkouts_that_lose_members_again_and_again_are_not_compared():
+    def cost(name: str) -> float:
+        raise LostMembers("1 of 40")
+
+    with pytest.raises(LostMembers):
+        in_pairs(cost, 3)
 
 
 def test_a_ratio_is_that_of_a_pair_whatever_the_machine_does_meanwhile():

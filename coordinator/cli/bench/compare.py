@@ -46,6 +46,10 @@ class Pairs:
         return cls(number=3, calls=500, barriers=(40,))
 
 
+class LostMembers(Exception):
+    """A barrier in which not everybody got a share: what it cost says nothing."""
+
+
 class NotComparable(Exception):
     """A path is no checkout of this project. The message says so."""
 
@@ -120,23 +124,36 @@ def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
     def cost(name: str) -> float:
         barrier, cpu = form(members, two_phase=True, tree=trees[name])
         if barrier.failed:
-            raise RuntimeError(f"{barrier.failed} members of {members} got no share")
+            raise LostMembers(f"{barrier.failed} members of {members} got no share")
         return 1e6 * cpu / members
 
     what = f"a barrier of {members:,}, us a member"
     return spread(what, *in_pairs(cost, pairs.number))
 
 
-def in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float]]:
-    """What each costs, old and new, in pairs that begin with either in turn."""
-    costs: dict[str, list[float]] = {"old": [], "new": []}
-    for pair in range(number):
-        for name in ("old", "new") if pair % 2 == 0 else ("new", "old"):
-            costs[name].append(cost(name))
-    return costs["old"], costs["new"]
+def in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float], int]:
+    """What each costs, old and new, in pairs that begin with either in turn; and how many pairs
+    were lost, and measured again.
+
+    Raises:
+        LostMembers: as many pairs were lost as were asked for.
+    """
+    pairs: list[dict[str, float]] = []
+    lost = 0
+    while len(pairs) < number:
+        first_is_old = (len(pairs) + lost) % 2 == 0
+        try:
+            pairs.append(
+                {name: cost(name) for name in (("old", "new") if first_is_old else ("new", "old"))}
+            )
+        except LostMembers:
+            lost += 1
+            if lost == number:
+                raise
+    return [pair["old"] for pair in pairs], [pair["new"] for pair in pairs], lost
 
 
-def spread(what: str, old: list[float], new: list[float]) -> Figures:
+def spread(what: str, old: list[float], new: list[float], lost: int = 0) -> Figures:
     """The medians of both, and of the ratios of the pairs the median and the spread."""
     ratios = sorted(after / before for before, after in zip(old, new, strict=True))
     lower, median, upper = statistics.quantiles(ratios, n=4, method="inclusive")
@@ -149,4 +166,5 @@ def spread(what: str, old: list[float], new: list[float]) -> Figures:
         f"{what}: new in old, upper quartile": upper,
         f"{what}: new in old, highest": ratios[-1],
         f"{what}: pairs": len(ratios),
+        f"{what}: pairs that lost members, measured again": lost,
     }

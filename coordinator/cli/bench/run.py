@@ -11,7 +11,7 @@ from coordinator.cli.bench.assign import bench_assign
 from coordinator.cli.bench.barrier import bench_barrier
 from coordinator.cli.bench.churn import bench_churn
 from coordinator.cli.bench.cluster import bench_cluster
-from coordinator.cli.bench.compare import NotComparable, Pairs, bench_compare
+from coordinator.cli.bench.compare import LostMembers, NotComparable, Pairs, bench_compare
 from coordinator.cli.bench.cores import bench_cores
 from coordinator.cli.bench.figures import Figures, machine
 from coordinator.cli.bench.fleet import bench_fleet
@@ -61,7 +61,7 @@ def bench(options: Options) -> int:
         if options.what in (name, "all"):
             try:
                 found = run()
-            except NotComparable as error:
+            except (NotComparable, LostMembers) as error:
                 print(f"coordinator: {error}", file=sys.stderr)
                 return 1
             report = found if isinstance(found, Report) else Report(found)
