@@ -78,6 +78,8 @@ class Node:
         log: where groups are durable; in memory by default. It is closed at the end.
         coordination: what it agrees on with other nodes; None: there are no others.
         fetch: asks another node for the end of a shard's log; None: shards are not followed.
+        shard_type: makes an empty shard; a simulated world watches over its own.
+        incarnation: differs between this node's starts; empty: chosen at random.
     """
 
     def __init__(
@@ -90,8 +92,12 @@ class Node:
         fetch: Fetch | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        shard_type: Callable[..., Shard] = Shard,
+        incarnation: str = "",
     ) -> None:
         self.settings = settings
+        self._shard_type = shard_type
+        self._incarnation = incarnation or uuid.uuid4().hex
         self._listeners = [watchers.events]
         self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
@@ -141,7 +147,7 @@ class Node:
         )
         self.cluster = ClusterRunner(
             self._coordination,
-            NodeInfo(self.settings.node_id, host, port, uuid.uuid4().hex),
+            NodeInfo(self.settings.node_id, host, port, self._incarnation),
             self._all_shards(),
             duties,
             replicas=self.settings.replicas if self._has_followers else 1,
@@ -266,6 +272,11 @@ class Node:
         runner = self._runners.get(self._shard_of(group_id))
         return runner is not None and runner.is_loaded
 
+    def epoch_of(self, group_id: str) -> int | None:
+        """The epoch in which this node leads the shard of a group; None: it does not."""
+        runner = self._runners.get(self._shard_of(group_id))
+        return None if runner is None else runner.term
+
     def group_count(self) -> int:
         """Groups of all shards of this node."""
         return sum(runner.group_count for runner in self._runners.values())
@@ -371,7 +382,7 @@ class Node:
             min_in_sync=settings.min_insync_replicas,
             lag_time_max_ms=settings.replica_lag_time_max_ms,
         )
-        new: Callable[..., Shard] = Shard
+        new = self._shard_type
         if settings.record_dir:
             folder = Path(settings.record_dir)
             folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ class MemoryCoordination:
         self._epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
-        self._listeners: dict[asyncio.Event, None] = {}  # In order, which a set has not.
+        self._listeners: dict[asyncio.Event, None] = {}  # A set that keeps its order.
 
     async def join(self, node: NodeInfo) -> Session:
         earlier = self._sessions.get(node.node_id)
@@ -109,11 +109,12 @@ class MemoryCoordination:
         self.take_out(session)
 
     def take_out(self, session: Session) -> None:
-        """The session ends, and its node does not hear of it."""
+        """The session ends, and its node does not hear of it.
+
+        The controller's key stays, as it may in a shared store: see `_holder`.
+        """
         if self._sessions.get(session.node.node_id) is session:
             del self._sessions[session.node.node_id]
-        if self._controller is session:
-            self._controller = None
         self._tell()
 
     def depose(self, *, left_behind: Session | None = None) -> None:

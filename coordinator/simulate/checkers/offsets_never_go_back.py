@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.checkers.history import Line, of
+from coordinator.simulate.checkers.history import Line, of
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:

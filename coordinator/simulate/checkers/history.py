@@ -2,12 +2,23 @@
 
 A history is written by those who made the calls; each line is one answer (or its lack):
 
-    {"op": "joined",    "began": 1.0, "ended": 1.2, "group", "member", "generation", "leader"}
+    {"op": "joined",    "began": 1.0, "ended": 1.2, "group", "member", "generation", "leader",
+                        "restarted"}   true if a static member has come back without its member id
     {"op": "assigned",  "began", "ended", "group", "member", "generation", "partitions": [...]}
     {"op": "committed", "began", "ended", "group", "partition", "offset", "answer"}
     {"op": "fetched",   "began", "ended", "group", "partition", "offset"}
     {"op": "beaten",    "began", "ended", "group", "member", "generation", "answer"}
     {"op": "quiet",     "group", "since"}   from then on nothing calls for a rebalance there
+
+A simulated world sees more than clients do:
+
+    {"op": "handled",   "group", "partition", "offset", "since"}
+                        a worker was told that its commit is stored; it has the partition since that
+                        generation, as far as it knows
+    {"op": "served",    "at", "node", "group", "epoch", "method"}   a node answered without an error
+    {"op": "stepped",   "node", "loaded"}   a shard that was loaded, or was not, was given an input
+    {"op": "rested",    "group", "expected": [...], "shares": {"member": [generation, [...]]}}
+                        what members hold a while after everything was healed; none: not at rest
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call
 had no answer: then what it asked for may have been done or not. Of `joined`, `assigned`

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from coordinator.simulate.checkers.history import Line
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.checkers.history import Line
 
 GONE = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
@@ -38,6 +38,7 @@ class Member:
     Args:
         tell: takes a line of the history.
         commits, leaves: how often, of all its requests while it has an assignment.
+        shuffles: as the leader it hands partitions out in another order each time it is asked.
     """
 
     def __init__(
@@ -49,14 +50,15 @@ class Member:
         *,
         commits: float = 0.4,
         leaves: float = 0.0,
+        shuffles: bool = False,
     ) -> None:
         self.group, self.name, self.dice, self._tell = group, name, dice, tell
-        self._commits, self._leaves = commits, leaves
+        self._commits, self._leaves, self._shuffles = commits, leaves, shuffles
         self.member_id = ""
         self.generation = -1
         self.partitions: list[str] = []
         self._next = self._join
-        self._assignments: list[Any] = []
+        self._listed: list[str] = []
         self._sent: tuple[str, int] | None = None  # The commit that is under way.
 
     @property
@@ -99,7 +101,7 @@ class Member:
             rebalance_timeout_ms=self.group.session_ms,
             member_id=self.member_id,
             protocol_type="workload",
-            protocols=[{"name": "share"}],
+            protocols=[pb.JoinGroupRequest.Protocol(name="share")],
             client_id=self.name,
         )
 
@@ -108,14 +110,15 @@ class Member:
             group_id=self.group.name,
             generation_id=self.generation,
             member_id=self.member_id,
-            assignments=self._assignments,
+            assignments=self._shares(self._listed),
         )
 
     def _work(self) -> Any:
         what = self.dice.random()
         if what < self._leaves:
             return pb.LeaveGroupRequest(
-                group_id=self.group.name, members=[{"member_id": self.member_id}]
+                group_id=self.group.name,
+                members=[pb.LeaveGroupRequest.MemberIdentity(member_id=self.member_id)],
             )
         if self.partitions and what < self._leaves + self._commits:
             return self._commit()
@@ -128,12 +131,14 @@ class Member:
         offset = self.group.next_offset(partition)
         self._sent = (partition, offset)
         topic, _, number = partition.partition("-")
-        commit = {"partition_index": int(number), "committed_offset": offset}
+        commit = pb.OffsetCommitRequest.Partition(
+            partition_index=int(number), committed_offset=offset
+        )
         return pb.OffsetCommitRequest(
             group_id=self.group.name,
             generation_id=self.generation,
             member_id=self.member_id,
-            topics=[{"name": topic, "partitions": [commit]}],
+            topics=[pb.OffsetCommitRequest.Topic(name=topic, partitions=[commit])],
         )
 
     # --- What it hears ---
@@ -144,13 +149,15 @@ class Member:
         elif response.error_code == ErrorCode.NONE:
             self.member_id, self.generation = response.member_id, response.generation_id
             self._note("joined", began, ended, generation=self.generation, leader=response.leader)
-            self._assignments = self._shares([m.member_id for m in response.members])
+            self._listed = [m.member_id for m in response.members]
             self._next = self._sync
         elif ErrorCode.Name(response.error_code) in GONE:
             self._forget()
 
     def _shares(self, members: list[str]) -> list[Any]:
         partitions = list(self.group.offsets)
+        if self._shuffles:
+            self.dice.shuffle(partitions)
         return [
             {
                 "member_id": member,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.checkers.check import CLAIMS, problems
+from coordinator.simulate.checkers.check import CLAIMS, problems
 
 
 def line(op: str, at: float, **more) -> dict:
@@ -34,6 +34,28 @@ def fetched(at, offset):
 
 def beaten(at, answer):
     return line("beaten", at, member="a", generation=1, answer=answer)
+
+
+def handled(since, offset, generation, member="a"):
+    """A worker's commit, and the call that carried it."""
+    return [
+        {**committed(4, offset), "generation": generation, "member": member},
+        {"op": "handled", "group": "g", "partition": "t-0", "offset": offset, "since": since},
+    ]
+
+
+def served(at, epoch, node="n1"):
+    return {
+        "op": "served", "at": at, "node": node, "group": "g", "epoch": epoch, "method": "Heartbeat"
+    }  # fmt: skip
+
+
+def rested(**shares):
+    return {"op": "rested", "group": "g", "expected": ["t-0", "t-1"], "shares": shares}
+
+
+def stepped(loaded):
+    return {"op": "stepped", "node": "n1", "loaded": loaded}
 
 
 def stored(generation, sequence=1, epoch=1, **shares):
@@ -70,6 +92,13 @@ GOOD = (
         beaten(9, "REBALANCE_IN_PROGRESS"),
         {"op": "quiet", "group": "other", "since": 0},
         {"op": "quiet", "group": "g", "since": 9.2},
+        {**joined(9, 2), "restarted": True},
+        *handled(1, 7, 3),
+        served(1, 1),
+        served(2, 2, "n2"),
+        served(2, 2, "n2"),
+        stepped(loaded=True),
+        rested(a=[3, ["t-0"]], b=[3, ["t-1"]], c=[3, []]),
     ],
     [
         stored(1, 1, a=["t-0", "t-1"]),
@@ -112,6 +141,21 @@ BAD = {
         ([{"op": "quiet", "group": "g", "since": 1}, beaten(1, "REBALANCE_IN_PROGRESS")], []),
         ([{"op": "quiet", "group": "g", "since": 1}, beaten(1, "UNKNOWN_MEMBER_ID")], []),
     ],
+    "one_leader": [
+        ([served(1, 2, "n2"), served(2, 1)], []),
+        ([served(1, 2, "n2"), served(2, 2)], []),
+    ],
+    "nothing_unloaded_is_served": [([stepped(loaded=True), stepped(loaded=False)], [])],
+    "commits_count_for_a_holding": [
+        ([assigned(1, 2, "b", "t-0"), *handled(1, 5, 3)], [stored(3), offset(5, 2)]),
+        ([handled(1, 5, 3)[1]], []),
+    ],
+    "everything_converges": [
+        ([rested(a=[3, ["t-0", "t-1"]], b=None)], []),
+        ([rested(a=[3, ["t-0"]], b=[2, ["t-1"]])], []),
+        ([rested(a=[3, ["t-0"]], b=[3, ["t-0", "t-1"]])], []),
+        ([rested(a=[3, ["t-0"]], b=[3, []])], []),
+    ],
 }
 
 
@@ -138,7 +182,7 @@ def test_the_program_says_what_is_wrong(tmp_path):
         history.write_text("".join(json.dumps(x) + "\n" for x in lines) + '{"op": "cut o')
         dump.write_text("".join(json.dumps(x) + "\n" for x in log))
         done = subprocess.run(
-            [sys.executable, "-m", "tests.checkers.check", history, dump],
+            [sys.executable, "-m", "coordinator.simulate.checkers.check", history, dump],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.checkers.history import Line, of
+from coordinator.simulate.checkers.history import Line, of
 
 HARMLESS = (
     "NONE",

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 
-from tests.checkers.history import Line, of
+from coordinator.simulate.checkers.history import Line, of
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:

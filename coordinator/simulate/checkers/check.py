@@ -1,8 +1,8 @@
 """The offline checker: a history of answers, and the log they came from, against all claims.
 
-    python -m tests.checkers.check HISTORY.jsonl DUMP.jsonl
+    python -m coordinator.simulate.checkers.check HISTORY.jsonl DUMP.jsonl
 
-It shares no code with the coordinator. Exit status: 0 if every claim holds.
+The checkers share no code with the coordinator. Exit status: 0 if every claim holds.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.checkers import (
+from coordinator.simulate.checkers import (
     acknowledged_is_durable,
+    commits_count_for_a_holding,
+    everything_converges,
     generations_never_fall,
     no_needless_rebalance,
+    nothing_unloaded_is_served,
     offsets_never_go_back,
     one_epoch_a_range,
+    one_leader,
     one_owner,
 )
-from tests.checkers.history import Line, read
+from coordinator.simulate.checkers.history import Line, read
 
 CLAIMS = {
     module.__name__.rpartition(".")[2]: module.check
@@ -30,6 +34,10 @@ CLAIMS = {
         acknowledged_is_durable,
         one_epoch_a_range,
         no_needless_rebalance,
+        one_leader,
+        nothing_unloaded_is_served,
+        commits_count_for_a_holding,
+        everything_converges,
     )
 }
 
@@ -43,9 +51,9 @@ def main() -> int:
     history, dump = read(Path(sys.argv[1])), read(Path(sys.argv[2]))
     found = problems(history, dump)
     for what in found:
-        print(what)
+        sys.stdout.write(f"{what}\n")
     counts = Counter(line["op"] for line in history)
-    print(", ".join(f"{count} {op}" for op, count in sorted(counts.items())), file=sys.stderr)
+    sys.stderr.write(", ".join(f"{count} {op}" for op, count in sorted(counts.items())) + "\n")
     return 1 if found else 0
 
 

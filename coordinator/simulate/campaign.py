@@ -1,0 +1,60 @@
+"""Many seeds, in as many processes as there are cores; what they found, and what they ran."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from coordinator.simulate.world import World
+
+SEEDS_A_TASK = 20
+
+
+@dataclass(slots=True)
+class Findings:
+    """What came of some seeds: the problems of those that broke a claim, and the counts of all."""
+
+    problems: dict[int, list[str]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    worlds: int = 0
+
+    def add(self, other: Findings) -> None:
+        """Take in those of other seeds."""
+        self.problems |= other.problems
+        self.counts.update(other.counts)
+        self.worlds += other.worlds
+
+
+def play(seeds: Sequence[int]) -> Findings:
+    """Run some seeds, one after the other."""
+    found = Findings()
+    for seed in seeds:
+        outcome = World(seed).run()
+        found.worlds += 1
+        found.counts.update(outcome.counts)
+        if outcome.problems:
+            found.problems[seed] = outcome.problems
+    return found
+
+
+def play_many(seeds: Sequence[int], *, jobs: int = 0) -> Iterator[Findings]:
+    """Run many seeds; the findings of every few of them, in their order.
+
+    Args:
+        jobs: processes; 0: one for each core.
+    """
+    # Not forked: whoever plays may have threads.
+    pool = ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn"))
+    try:
+        yield from pool.map(play, _parts(seeds))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _parts(seeds: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(seeds), SEEDS_A_TASK):
+        yield seeds[first : first + SEEDS_A_TASK]

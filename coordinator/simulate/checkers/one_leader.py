@@ -1,0 +1,26 @@
+"""Of two leaders of a group, the earlier never answers after the later has: epochs never fall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator.simulate.checkers.history import Line
+
+
+def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
+    newest: dict[str, Line] = {}
+    served = (line for line in history if line["op"] == "served")
+    for line in sorted(served, key=lambda line: line["at"]):
+        before = newest.setdefault(line["group"], line)
+        if line["epoch"] < before["epoch"]:
+            yield (
+                f"{line['group']}: {line['node']} answered {line['method']} in epoch "
+                f"{line['epoch']}, after {before['node']} in epoch {before['epoch']}"
+            )
+        elif line["epoch"] == before["epoch"] and line["node"] != before["node"]:
+            yield (
+                f"{line['group']}: {before['node']} and {line['node']} answer in one epoch, "
+                f"{line['epoch']}"
+            )
+        else:
+            newest[line["group"]] = line

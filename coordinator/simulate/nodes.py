@@ -1,0 +1,257 @@
+"""Nodes of a world: the product's own `Node` and services, in processes that die and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from coordinator.core.events import Event
+from coordinator.runtime.node import Node
+from coordinator.runtime.watchers import Watchers
+from coordinator.service.checked_server import CheckedServer
+from coordinator.service.group_service import GroupService
+from coordinator.service.replica_service import Peers, ReplicaService
+from coordinator.service.rpc import Rpc
+from coordinator.settings import Settings
+from coordinator.simulate.channels import Addresses, SimulatedCredentials, SimulatedServer
+from coordinator.simulate.checkers.history import Line
+from coordinator.simulate.clock import MachineClock
+from coordinator.simulate.loop import SimulatedLoop
+from coordinator.simulate.process import Process
+from coordinator.simulate.shards import Watch, WatchedShard
+from coordinator.simulate.stores import (
+    InjectedBug,
+    SharedStore,
+    SimulatedCoordination,
+    SimulatedLog,
+)
+from coordinator.simulate.story import Story
+from coordinator.storage.log import LogError
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc, replica_pb2_grpc
+
+PORT = 9000
+OUR_BUG = re.compile(r"failed: (?!InjectedBug)|begins anew: (?!InjectedBug)\w+\(|follows entry")
+"""What a node says of an exception that nobody expects, and of a log that does not fit together."""
+RESTART_S = 0.2
+"""After a start that failed: what a supervisor waits."""
+
+
+class ProcessClock:
+    """A node's clock, in epoch milliseconds: anchored at its start, then monotonic."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._offset_ns = process.wall_ns() - process.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as this machine believes."""
+        return (self._offset_ns + self._process.monotonic_ns()) // 1_000_000
+
+
+class NumberedIds:
+    """Member ids of one process: as random ones they differ from all others, and stay the same in
+    each run."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._numbers = itertools.count(1)
+
+    def new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{self._name}-{next(self._numbers)}"
+
+
+class SimulatedNode:
+    """One node, over all its lives.
+
+    Args:
+        settings: its `node_id` gives it its name and address.
+        tell: takes a line of the history.
+        fail: told of what must not happen in any world, in words.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        settings: Settings,
+        clock: MachineClock,
+        *,
+        store: SharedStore,
+        addresses: Addresses,
+        story: Story,
+        is_cluster: bool,
+        tell: Callable[[Line], None],
+        fail: Callable[[str, str], None],
+    ) -> None:
+        self.settings = settings
+        self.name = f"n{settings.node_id}"
+        self.address = f"{self.name}:{PORT}"
+        self.clock = clock
+        self.node: Node | None = None
+        self.process: Process | None = None
+        self._loop = loop
+        self._store = store
+        self._addresses = addresses
+        self._story = story
+        self._is_cluster = is_cluster
+        self._tell = tell
+        self._fail = fail
+        self.watch = Watch(story, tell, self.name)
+        self._lives = itertools.count(1)
+
+    @property
+    def is_up(self) -> bool:
+        """True unless it was killed or stopped."""
+        return self.process is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """True while it stands still."""
+        return self.process is not None and self.process.is_held
+
+    def start(self) -> None:
+        """A new process begins, unless one is there."""
+        if self.process is not None:
+            return
+        life = f"{self.name}.{next(self._lives)}"
+        self.process = process = self._loop.process(life, self.clock)
+        self._story.tell(self.name, "starts")
+        process.run(self._live(process, life))
+
+    def kill(self, *, silently: bool = False) -> None:
+        """As by SIGKILL; or silently, with its machine."""
+        if self.process is not None:
+            self._hang_up(silently=silently)
+            self.process.kill()
+            self.watch.count_waits()
+            self.process = self.node = None
+
+    def stop(self) -> None:
+        """Gracefully, as by SIGTERM."""
+        if self.process is not None and self.node is not None:
+            self.process.run(self._stop(self.process, self.node))
+
+    def leads(self) -> int:
+        """How many shards it serves now."""
+        return 0 if self.node is None else self.node.cluster_stats().shards["leading"]
+
+    # --- In the process ---
+
+    async def _live(self, process: Process, life: str) -> None:
+        for attempt in itertools.count(1):
+            node, peers = self._build(process, f"{life}.{attempt}")
+            self._listen(process, node)
+            self.node = node
+            try:
+                await node.start(self.name, PORT)
+                return
+            except LogError as error:
+                self._story.tell(self.name, f"cannot start: {error!r}")
+                self._hang_up()
+                node.probe.stop()
+                await peers.close()
+                await asyncio.sleep(RESTART_S)
+
+    async def _stop(self, process: Process, node: Node) -> None:
+        self._story.tell(self.name, "is told to stop")
+        await node.stop()
+        if self.process is process:
+            self._story.tell(self.name, "has stopped")
+            self._hang_up()
+            self.process = self.node = None
+            self.watch.count_waits()
+            process.kill()
+
+    def _build(self, process: Process, name: str) -> tuple[Node, Peers]:
+        credentials = SimulatedCredentials.of(
+            self._addresses, process, self.name, f"ipv4:10.0.0.{self.settings.node_id}:{PORT}"
+        )
+        peers = Peers(self.settings.node_id, credentials)
+        node = Node(
+            self.settings,
+            watchers=Watchers(events=self._note, failure=self._failed, recovery=self._recovered),
+            log=SimulatedLog(self._store, process, self.name, self.watch.is_broken),
+            coordination=(
+                SimulatedCoordination(self._store, process, self.name) if self._is_cluster else None
+            ),
+            fetch=peers.fetch,
+            clock=ProcessClock(process),
+            ids=NumberedIds(name),
+            shard_type=partial(WatchedShard, self.watch),
+            incarnation=name,
+        )
+        return node, peers
+
+    def _listen(self, process: Process, node: Node) -> None:
+        rpc = Rpc(node, on_malformed=self._malformed)
+        server = SimulatedServer(process, self._answered)
+        plain: Any = server  # Any: it is a server by its methods.
+        checked = CheckedServer(
+            plain,
+            rpc.refused,
+            metadata_bytes=self.settings.max_metadata_bytes,
+            limits=rpc.message_limits,
+        )
+        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(rpc), checked)
+        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(node), checked)
+        self._addresses.listen(self.address, self.name, server)
+
+    def _hang_up(self, *, silently: bool = False) -> None:
+        if self._addresses.server_at(self.address) is not None:
+            self._addresses.hang_up(self.address, silently=silently)
+
+    # --- What is seen ---
+
+    def _note(self, events: Sequence[Event], now_ms: int) -> None:
+        for event in events:
+            name = type(event).__name__
+            self._story.counts[name] += 1
+            if self._story.is_told:
+                self._story.tell(self.name, f"  {event}")
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        self._story.tell(self.name, f"says: {what}" + (f": {error!r}" if error else ""))
+        if error is not None and not isinstance(error, InjectedBug):
+            self._fail(self.name, f"{what}: {error!r}")
+        elif OUR_BUG.search(what):
+            self._fail(self.name, what)
+
+    def _recovered(self, what: str) -> None:
+        self._story.tell(self.name, f"says: {what}")
+
+    def _malformed(self, method: str, peer: str, what: str) -> None:
+        self._fail(self.name, f"{method} of {peer} is malformed: {what}")
+
+    def _answered(self, method: str, request: Any, response: Any) -> None:
+        """Called in the turn in which the answer is made: later, the node may know better."""
+        if method == "Fetch":
+            if response.entries:
+                self._story.count("follower fetch")
+            return
+        for group in served_groups(request, response):
+            epoch = None if self.node is None else self.node.epoch_of(group)
+            if epoch is not None:
+                self._tell(
+                    {"op": "served", "at": self._store.network.now(), "node": self.name,
+                     "group": group, "epoch": epoch, "method": method}
+                )  # fmt: skip
+
+
+def served_groups(request: Any, response: Any) -> list[str]:
+    """The groups whose call was answered without an error."""
+    match request:
+        case pb.HeartbeatBatchRequest():
+            pairs = zip(request.heartbeats, response.heartbeats, strict=True)
+            return [beat.group_id for beat, answer in pairs if not answer.error_code]
+        case pb.OffsetCommitRequest():
+            partitions = [p for topic in response.topics for p in topic.partitions]
+            is_served = not any(p.error_code for p in partitions)
+        case pb.FindCoordinatorRequest():
+            is_served = False  # Any node answers it.
+        case _:
+            is_served = not response.error_code
+    return [request.group_id] if is_served else []

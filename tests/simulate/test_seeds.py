@@ -1,0 +1,61 @@
+"""A few worlds in every run of the tests; seeds that have found something; and that a seed tells
+the same story whenever it is played."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from coordinator.simulate.__main__ import main
+from coordinator.simulate.campaign import play_many
+from coordinator.simulate.world import World
+from tests.simulate.worlds import collect, told
+
+# The limit guards against hangs: a core that others use too takes its time.
+pytestmark = pytest.mark.timeout(900)
+
+FEW = 40
+
+NAMED: dict[int, str] = {}
+"""Seeds that have found a bug, with its name. Each was red before it was mended."""
+
+
+def test_every_claim_holds_in_a_few_worlds():
+    found = collect(play_many(range(FEW)))
+    assert found.worlds == FEW
+    assert not found.problems, told(found)
+
+
+@pytest.mark.parametrize("seed", NAMED, ids=NAMED.values())
+def test_what_a_seed_has_found_stays_mended(seed):
+    assert World(seed).run().problems == []
+
+
+@pytest.mark.parametrize("seed", [1, 11, 25])
+def test_a_seed_tells_the_same_story_in_another_process_and_under_another_hash_seed(seed, capsys):
+    arguments = ["--seed", str(seed), "--verbose", "--counts"]
+    assert main(arguments) == 0
+    here = capsys.readouterr().out
+    assert len(here.splitlines()) > 300
+    there = subprocess.run(
+        [sys.executable, "-m", "coordinator.simulate", *arguments],
+        env={**os.environ, "PYTHONHASHSEED": "17"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert there.stdout == here
+
+
+def test_a_transcript_costs_the_run_nothing():
+    """Told or not, the same happens."""
+    told_one, silent = World(7, is_told=True).run(), World(7).run()
+    assert told_one.lines
+    assert not silent.lines
+    assert told_one.history == silent.history
+    assert told_one.counts == silent.counts
+
+
+def test_another_seed_is_another_world():
+    assert World(1).run().history != World(2).run().history
