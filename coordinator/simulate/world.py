@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.core.ids import ShardId
-from coordinator.runtime import snapshots
 from coordinator.settings import Settings
+from coordinator.shard import snapshots
 from coordinator.simulate import faults
 from coordinator.simulate.channels import Addresses, SimulatedCredentials
 from coordinator.simulate.checkers.check import problems
