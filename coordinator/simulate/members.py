@@ -32,6 +32,8 @@ from coordinator.v1 import group_pb2_grpc
 
 CALL_TIMEOUT_S = 1.5
 PARKED_TIMEOUT_S = 4.0
+IMPATIENT = 0.3
+"""How often a plain client does not wait for the answer to its SyncGroup."""
 SOON_S = 0.3
 """A worker that has been at its work for longer may not poll in time."""
 ELSEWHERE = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")
@@ -284,19 +286,25 @@ class PlainMember(SimulatedMember):
             try:
                 if stub is None:
                     stub = await self._find(credentials)
-                is_parked = isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest)
                 call = getattr(stub, METHODS[type(request)])
-                response = await call(
-                    request, timeout=PARKED_TIMEOUT_S if is_parked else CALL_TIMEOUT_S
-                )
-            except grpc.aio.AioRpcError:
+                response = await call(request, timeout=self._timeout_s(request))
+            except grpc.aio.AioRpcError as error:
                 member.no_answer(began, now())
-                stub = None
+                is_sync = isinstance(request, pb.SyncGroupRequest)
+                if not is_sync or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                    stub = None
             else:
                 if member.hear(response, began, now()) in ELSEWHERE:
                     stub = None
             pause_s = 0.3 if member.is_settled or stub is None else 0.01
             await asyncio.sleep(pause_s * (0.5 + self.dice.random()))
+
+    def _timeout_s(self, request: Any) -> float:
+        """Impatient at times: a leader that is hands in another assignment beside the first."""
+        if isinstance(request, pb.SyncGroupRequest) and self.dice.random() < IMPATIENT:
+            return 0.003 + 0.1 * self.dice.random()
+        is_parked = isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest)
+        return PARKED_TIMEOUT_S if is_parked else CALL_TIMEOUT_S
 
     async def _find(self, credentials: SimulatedCredentials) -> Any:
         address = self.dice.choice(self.around.bootstrap)

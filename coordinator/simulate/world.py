@@ -53,16 +53,16 @@ from coordinator.v1 import group_pb2_grpc
 
 SHARDS = 2
 SETTLE_S = 1.0
-CHAOS_S = (3.0, 8.0)
+CHAOS_S = (3.0, 7.0)
 CONVERGE_S = 30.0
-QUIET_S = 1.2
+QUIET_S = 1.0
 SNAPSHOT_ENTRIES = 25
 """So that a world that is over soon has snapshots too."""
 DRIFT_PPM = 20_000
 """Clocks are wrong by up to so much. A node fences itself after 0.8 of its session, so nine tenths
 of that would be survived."""
 LOOK_S = 0.1
-LOOKS = 6
+LOOKS = 5
 """In a row, at a group that rests in one generation."""
 
 
