@@ -29,7 +29,7 @@ class MemoryCoordination:
         self._epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
-        self._listeners: dict[asyncio.Event, None] = {}  # A set that keeps its order.
+        self._listeners: dict[asyncio.Event, None] = {}  # In order, which a set has not.
 
     async def join(self, node: NodeInfo) -> Session:
         earlier = self._sessions.get(node.node_id)
