@@ -154,10 +154,10 @@ def fail_log(world: World, dice: random.Random) -> None:
     world.store.log.fail_next(step, kind)
 
 
-def end_session(world: World, dice: random.Random) -> None:
-    """A node is taken out of the store, and does not hear of it; an operator's mistake, say."""
-    world.story.fault("session taken out", "store", "takes out a session")
-    world.store.take_out_one(dice)
+def depose(world: World, dice: random.Random) -> None:
+    """The controller's key is deleted by hand. Sessions last: others wait for all of their time."""
+    world.story.fault("controller deposed", "store", "forgets who is the controller")
+    world.store.coordination.depose()
 
 
 # --- Members ----------------------------------------------------------------------------------
@@ -217,12 +217,12 @@ KINDS: dict[Fault, float] = {
     fill_store: 0.7,
     slow_store: 1.5,
     fail_log: 3,
-    end_session: 0.7,
+    depose: 0.7,
     kill_member: 3,
     pause_member: 2,
     end_member: 1.5,
     step_clock: 0.5,
 }
 """All kinds, and how often each strikes among them."""
-OF_CLUSTERS = frozenset({drain_node, lose_majority, end_session})
+OF_CLUSTERS = frozenset({drain_node, lose_majority, depose})
 """Kinds that need a store that is shared."""

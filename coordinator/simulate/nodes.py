@@ -135,9 +135,11 @@ class SimulatedNode:
         if self.process is not None and self.node is not None:
             self.process.run(self._stop(self.process, self.node))
 
-    def leads(self) -> int:
-        """How many shards it serves now."""
-        return 0 if self.node is None else self.node.cluster_stats().shards["leading"]
+    @property
+    def is_deciding(self) -> bool:
+        """True if it is the controller, as far as it knows."""
+        cluster = None if self.node is None else self.node.cluster
+        return cluster is not None and cluster.is_controller
 
     # --- In the process ---
 

@@ -104,14 +104,6 @@ class SharedStore:
         self.story.tell(HOST, f"the session of n{session.node.node_id} ends")
         self.coordination.take_out(session)
 
-    def take_out_one(self, dice: random.Random) -> None:
-        """End a session, and let its node not know."""
-        living = [session for session in self._ends_at if self.is_living(session)]
-        if living:
-            session = dice.choice(living)
-            self.forget(session)
-            self.coordination.take_out(session)
-
     def heal(self) -> None:
         """Serve again, as if nothing had been."""
         self.log.forget_failures()

@@ -261,7 +261,9 @@ class World:
         while looks < LOOKS and self.now() < until:
             await asyncio.sleep(LOOK_S)
             now = [self._rest(group) for group in self.groups]
-            looks = looks + 1 if now == before and None not in now else 0
+            is_at_rest = None not in now and now == before
+            is_decided = not self.is_cluster or len(self._deciding()) == 1
+            looks = looks + 1 if is_at_rest and is_decided else 0
             before = now
             # Some were about to end when all was healed.
             for node in self.nodes:
@@ -269,6 +271,8 @@ class World:
             for member in self.members:
                 member.start()
         self.story.tell("world", "is at rest" if looks >= LOOKS else "does not come to rest")
+        if self.is_cluster:
+            self.recorder.tell({"op": "decided", "deciding": self._deciding()})
         for group in self.groups:
             shares = {member.name: member.share() for member in self._of(group)}
             self.recorder.tell(
@@ -281,6 +285,9 @@ class World:
                 }
             )  # fmt: skip
         return looks >= LOOKS
+
+    def _deciding(self) -> list[str]:
+        return [node.name for node in self.nodes if node.is_deciding]
 
     def _of(self, group: Group) -> list[SimulatedMember]:
         return [member for member in self.members if member.plan.group is group]

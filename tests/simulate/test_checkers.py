@@ -98,6 +98,7 @@ GOOD = (
         served(2, 2, "n2"),
         served(2, 2, "n2"),
         stepped(loaded=True),
+        {"op": "decided", "deciding": ["n2"]},
         rested(a=[3, ["t-0"]], b=[3, ["t-1"]], c=[3, []]),
     ],
     [
@@ -155,6 +156,8 @@ BAD = {
         ([rested(a=[3, ["t-0"]], b=[2, ["t-1"]])], []),
         ([rested(a=[3, ["t-0"]], b=[3, ["t-0", "t-1"]])], []),
         ([rested(a=[3, ["t-0"]], b=[3, []])], []),
+        ([{"op": "decided", "deciding": []}], []),
+        ([{"op": "decided", "deciding": ["n1", "n2"]}], []),
     ],
 }
 

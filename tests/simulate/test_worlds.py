@@ -65,7 +65,7 @@ BUGS = ("restore", "append_failed", "step", "append", "load")
 STRIKES = [
     "node killed", "node paused", "node stopped", "node drained",
     "cut", "bad weather", "message lost", "connection reset", "request doubled",
-    "majority lost", "store full", "slow appends", "session taken out",
+    "majority lost", "store full", "slow appends", "controller deposed",
     "member killed", "member paused", "member left", "wall clock set",
     *(f"bug in {place}" for place in BUGS),
     *LOG_FAILURES,

@@ -1,5 +1,5 @@
 """A while after everything was healed each group is at rest: all of its members are in the same
-generation, and each partition is with exactly one of them."""
+generation, each partition is with exactly one of them, and of a cluster one node decides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from coordinator.simulate.checkers.history import Line
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
     for line in history:
+        if line["op"] == "decided" and len(line["deciding"]) != 1:
+            yield f"of the nodes {line['deciding']} decide"
         if line["op"] != "rested":
             continue
         absent = sorted(name for name, share in line["shares"].items() if share is None)

@@ -19,6 +19,7 @@ A simulated world sees more than clients do:
     {"op": "stepped",   "node", "loaded"}   a shard that was loaded, or was not, was given an input
     {"op": "rested",    "group", "expected": [...], "shares": {"member": [generation, [...]]}}
                         what members hold a while after everything was healed; none: not at rest
+    {"op": "decided",   "deciding": [...]}   the nodes of a cluster that decide, at the same time
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call
 had no answer: then what it asked for may have been done or not. Of `joined`, `assigned`
