@@ -86,8 +86,8 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 }
 
 
-# The slow tests of a group run in one process, one after the other. A file is a group, but for
-# those that share something costly, or may not run at the same time.
+# With `--dist loadscope`, the tests of a group run in one process, one after the other. A file is a
+# group, but for those that share something costly, or may not run at the same time.
 FOLDER_GROUPS = {"browser", "spark", "storage"}
 FILE_GROUPS = dict.fromkeys(
     ("test_compiled_wheel", "test_extras", "test_image_build", "test_packaging"), "installing"
@@ -104,9 +104,27 @@ def group_of(path: PurePath) -> str:
 
 
 def _rank(item: pytest.Item) -> int:
-    group = item.get_closest_marker("xdist_group")
-    head = group.args[0].partition("/")[0] if group else ""
-    return BEGIN_FIRST.index(head) if head in BEGIN_FIRST else len(BEGIN_FIRST)
+    head = group_of(item.path.relative_to(TESTS)).partition("/")[0]
+    is_long = head in BEGIN_FIRST and _is_slow(item)
+    return BEGIN_FIRST.index(head) if is_long else len(BEGIN_FIRST)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in SLOW_MARKERS)
+
+
+@pytest.hookimpl(optionalhook=True)  # Of pytest-xdist, which need not be there.
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    # Its own way, `--dist loadgroup`, writes the group into a test's name, which pytest 9.2 does
+    # not let it do: there it would part the tests of a group.
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = config.rootpath / nodeid.partition("::")[0]
+            return group_of(path.relative_to(TESTS))
+
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # Before -m chooses among the tests.
@@ -115,11 +133,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in item.path.relative_to(TESTS).parts[:-1]:
             if folder in SLOW_MARKERS:
                 item.add_marker(folder)
-        slow = any(item.get_closest_marker(name) for name in SLOW_MARKERS)
-        if slow:
-            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(TESTS))))
+        usual_s = SLOW_TEST_S if _is_slow(item) else FAST_TEST_S
         stated = item.get_closest_marker("timeout")
-        seconds = stated.args[0] * PATIENCE if stated else SLOW_TEST_S if slow else FAST_TEST_S
+        seconds = stated.args[0] * PATIENCE if stated else usual_s
         item.add_marker(pytest.mark.timeout(seconds), append=False)
     items.sort(key=_rank)
 
