@@ -11,6 +11,8 @@ import tarfile
 import time
 from pathlib import Path
 
+from tests.patience import HANG_S
+
 ROOT = Path(__file__).parents[2]
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -66,7 +68,7 @@ def _start(stack: contextlib.ExitStack, name: str, log: Path, flags: list[str]) 
 
 
 def _wait_for(log: Path, pattern: str) -> str:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 2 * HANG_S  # On a busy machine a JVM takes a minute to begin.
     while (found := re.search(pattern, log.read_text())) is None:
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.sources import SegmentWriter, write_log
+from tests.patience import HANG_S
 from tests.serving import Process
 
 ROWS = 3_000
@@ -121,8 +122,8 @@ def test_a_kafka_topic_is_a_source(spark, server):
     producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1})
     for n in range(200):
         producer.produce("flights", value=str(n), partition=n % 4, timestamp=1_000 + n)
-    assert producer.flush(30) == 0
-    (broker,) = producer.list_topics(timeout=30).brokers.values()
+    assert producer.flush(HANG_S) == 0
+    (broker,) = producer.list_topics(timeout=HANG_S).brokers.values()
     rows = load(spark, server, f"kafka://{broker.host}:{broker.port}/flights").load()
     found = rows.selectExpr(
         "sum(int(string(value)))",

@@ -12,6 +12,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
 from tests.faults.spark.processes import python_workers, send, source_processes
 from tests.integration.waiting import wait_until
+from tests.patience import HANG_S
 from tests.serving import Process
 
 PARTITIONS, ROWS = 4, 3_000
@@ -79,14 +80,14 @@ def generation_changes(server) -> int:
 
 
 def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path):
-    job = Job(spark, log, server, tmp_path, instance="job-1", sessionTimeoutMs="60000")
+    job = Job(spark, log, server, tmp_path, instance="job-1", sessionTimeoutMs="120000")
     query = job.start(availableNow=True)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(2 * HANG_S)
     assert job.result() == (EVERYTHING, EVERYTHING)
     assert committed(server) == dict.fromkeys(range(PARTITIONS), ROWS)
     before = generation_changes(server)
     again = job.start(availableNow=True)
-    assert again.awaitTermination(120)
+    assert again.awaitTermination(2 * HANG_S)
     assert job.result() == (EVERYTHING, EVERYTHING)
     assert generation_changes(server) == before, "its instance has kept its place"
 
@@ -96,7 +97,7 @@ def test_a_batch_read_begins_at_what_the_group_has_stored(spark, log, server, tm
     read = spark.read.format("consumer_group").options(**job.options)
     assert read.load().count() == EVERYTHING
     query = job.start(availableNow=True)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(2 * HANG_S)
     assert read.load().count() == 0
 
 
@@ -119,7 +120,7 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
 
 
 def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_path):
-    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200", sessionTimeoutMs="30000")
+    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="200", sessionTimeoutMs="120000")
     query = job.start(processingTime="0 seconds")
     wait_until(lambda: sum(committed(server).values()) > 0)
     before, app = generation_changes(server), spark.sparkContext.applicationId
@@ -177,7 +178,7 @@ def test_a_file_that_spark_adds_in_front_fails_the_query_and_a_reset_reads_anew(
     (first,) = (log / "partition=0").glob("*.parquet")
     first.rename(first.with_name("part-00000-bbbb.snappy.parquet"))
     job = Job(spark, f"parquet:{log}", server, tmp_path, maxRowsPerBatch="10")
-    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
     assert job.result() == (20, 20)
     rows.write.mode("append").partitionBy("partition").parquet(str(log))
     (late,) = (log / "partition=0").glob("*c000*.parquet")
@@ -189,11 +190,11 @@ def test_a_file_that_spark_adds_in_front_fails_the_query_and_a_reset_reads_anew(
     assert "Traceback" not in told
     assert job.result() == (20, 20), "no row twice"
     late.rename(late.with_name("part-00000-cccc.snappy.parquet"))
-    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
     assert job.result() == (40, 20)
     # An operator goes back to where the last batch began, which is where its files stand.
     reset_to(server, 30)
-    assert job.start(availableNow=True).awaitTermination(120)
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
     assert job.result() == (50, 20)
 
 

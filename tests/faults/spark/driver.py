@@ -25,6 +25,7 @@ class Settings:
     folder: str
     master: str
     archive: str
+    source: str
     coordinator: str
     sink: str
     rows_per_batch: int
@@ -81,7 +82,7 @@ def _start(spark, settings: Settings, folder: Path):
     options = {
         "coordinator": settings.coordinator,
         "group": settings.group,
-        "source": str(folder / "log"),
+        "source": settings.source,
         "topic": settings.topic,
         "maxRowsPerBatch": str(settings.rows_per_batch),
         "sessionTimeoutMs": str(settings.session_timeout_ms),
