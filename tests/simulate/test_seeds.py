@@ -19,8 +19,11 @@ pytestmark = pytest.mark.timeout(900)
 
 FEW = 40
 
-NAMED: dict[int, str] = {}
-"""Seeds that have found a bug, with its name. Each was red before it was mended."""
+NAMED = {
+    0: "a controller's key that outlives its session",
+    11: "a controller that does not know that it is",
+}
+"""The first seeds that find a bug, with its name: each is red with that bug put back."""
 
 
 def test_every_claim_holds_in_a_few_worlds():
@@ -39,7 +42,7 @@ def test_a_seed_tells_the_same_story_in_another_process_and_under_another_hash_s
     arguments = ["--seed", str(seed), "--verbose", "--counts"]
     assert main(arguments) == 0
     here = capsys.readouterr().out
-    assert len(here.splitlines()) > 300
+    assert len(here.splitlines()) > 100
     there = subprocess.run(
         [sys.executable, "-m", "coordinator.simulate", *arguments],
         env={**os.environ, "PYTHONHASHSEED": "17"},
