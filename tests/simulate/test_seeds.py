@@ -21,7 +21,13 @@ FEW = 40
 
 NAMED = {
     0: "a controller's key that outlives its session",
+    4: "a shard that serves though its restore has failed",
+    9: "two leaders in one epoch",
     11: "a controller that does not know that it is",
+    12: "a client that does not look for a coordinator that has moved",
+    21: "a commit whose holding has ended",
+    23: "a node that answers from memory after its session",
+    43: "two assignments of one generation",
 }
 """The first seeds that find a bug, with its name: each is red with that bug put back."""
 
