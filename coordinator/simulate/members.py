@@ -35,7 +35,8 @@ PARKED_TIMEOUT_S = 4.0
 IMPATIENT = 0.3
 """How often a plain client does not wait for the answer to its SyncGroup."""
 SOON_S = 0.3
-"""A worker that has been at its work for longer may not poll in time."""
+"""A worker that has been at its work for longer may not poll in time; and a plain client whose call
+has been out for longer, its request or answer lost before all was healed, may not beat in time."""
 ELSEWHERE = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")
 METHODS: dict[type[Any], str] = {
     pb.JoinGroupRequest: "JoinGroup",
@@ -100,6 +101,11 @@ class SimulatedMember:
         self.process: Process | None = None
         self._peer = f"ipv4:10.0.1.{number}:5000"
         self._lives = itertools.count(1)
+
+    @property
+    def host(self) -> str:
+        """Of which host the coordinator takes it to be; no other member has the same."""
+        return "/" + self._peer.split(":")[1]
 
     @property
     def is_up(self) -> bool:
@@ -267,9 +273,13 @@ class PlainMember(SimulatedMember):
     """A client of its own making."""
 
     member: Member | None = None
+    _calls_since: float | None = None
 
     def share(self) -> tuple[int, frozenset[str]] | None:
         member = self.member
+        now = self.around.addresses.network.now()
+        if self._calls_since is not None and now - self._calls_since > SOON_S:
+            return None  # Its session may end before it hears that there is no answer.
         if member is None or not member.is_settled:
             return None
         return member.generation, frozenset(member.partitions)
@@ -282,7 +292,7 @@ class PlainMember(SimulatedMember):
         now = self.around.addresses.network.now
         while True:
             request = member.next_request()
-            began = now()
+            began = self._calls_since = now()
             try:
                 if stub is None:
                     stub = await self._find(credentials)
@@ -296,6 +306,7 @@ class PlainMember(SimulatedMember):
             else:
                 if member.hear(response, began, now()) in ELSEWHERE:
                     stub = None
+            self._calls_since = None
             pause_s = 0.3 if member.is_settled or stub is None else 0.01
             await asyncio.sleep(pause_s * (0.5 + self.dice.random()))
 

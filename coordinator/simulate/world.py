@@ -275,9 +275,11 @@ class World:
             self.recorder.tell({"op": "decided", "deciding": self._deciding()})
         for group in self.groups:
             shares = {member.name: member.share() for member in self._of(group)}
+            seats = {member.name: self._seats(member) for member in self._of(group)}
             self.recorder.tell(
                 {
                     "op": "rested", "group": group.name, "expected": sorted(group.offsets),
+                    "seats": seats,
                     "shares": {
                         name: None if share is None else [share[0], sorted(share[1])]
                         for name, share in shares.items()
@@ -302,11 +304,16 @@ class World:
             len(known) == len(shares)
             and len(generations) == 1
             and held == sorted(group.offsets)
-            and any(
-                node.node is not None and node.node.is_loaded(group.name) for node in self.nodes
-            )
+            and all(self._seats(member) == 1 for member in self._of(group))
         )
         return generations.pop() if is_at_rest else None
+
+    def _seats(self, member: SimulatedMember) -> int:
+        """As how many members the coordinator knows it. Of one that was killed there are two until
+        the session of the first has ended, and none of one that was evicted without hearing it."""
+        group = member.plan.group.name
+        serving = [x.node for x in self.nodes if x.node is not None and x.node.is_loaded(group)]
+        return max((node.members_of(member.host) for node in serving), default=0)
 
     async def _read_back(self) -> None:
         """Read every group's offsets, wherever it is coordinated now."""

@@ -50,8 +50,11 @@ def served(at, epoch, node="n1"):
     }  # fmt: skip
 
 
-def rested(**shares):
-    return {"op": "rested", "group": "g", "expected": ["t-0", "t-1"], "shares": shares}
+def rested(seats=1, **shares):
+    return {
+        "op": "rested", "group": "g", "expected": ["t-0", "t-1"], "shares": shares,
+        "seats": dict.fromkeys(shares, seats),
+    }  # fmt: skip
 
 
 def stepped(loaded):
@@ -156,6 +159,8 @@ BAD = {
         ([rested(a=[3, ["t-0"]], b=[2, ["t-1"]])], []),
         ([rested(a=[3, ["t-0"]], b=[3, ["t-0", "t-1"]])], []),
         ([rested(a=[3, ["t-0"]], b=[3, []])], []),
+        ([rested(a=[3, ["t-0"]], b=[3, ["t-1"]], seats=2)], []),
+        ([rested(a=[3, ["t-0"]], b=[3, ["t-1"]], seats=0)], []),
         ([{"op": "decided", "deciding": []}], []),
         ([{"op": "decided", "deciding": ["n1", "n2"]}], []),
     ],

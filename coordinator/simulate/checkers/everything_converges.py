@@ -1,5 +1,6 @@
 """A while after everything was healed each group is at rest: all of its members are in the same
-generation, each partition is with exactly one of them, and of a cluster one node decides."""
+generation, each partition is with exactly one of them, the coordinator knows them and nobody else,
+and of a cluster one node decides."""
 
 from __future__ import annotations
 
@@ -24,3 +25,5 @@ def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
             yield f"{line['group']}: members are in generations {generations}"
         elif held != line["expected"]:
             yield f"{line['group']}: held are {held}, and there are {line['expected']}"
+        elif set(line["seats"].values()) != {1}:
+            yield f"{line['group']}: the coordinator knows members so many times: {line['seats']}"

@@ -17,8 +17,10 @@ A simulated world sees more than clients do:
                         generation, as far as it knows
     {"op": "served",    "at", "node", "group", "epoch", "method"}   a node answered without an error
     {"op": "stepped",   "node", "loaded"}   a shard that was loaded, or was not, was given an input
-    {"op": "rested",    "group", "expected": [...], "shares": {"member": [generation, [...]]}}
-                        what members hold a while after everything was healed; none: not at rest
+    {"op": "rested",    "group", "expected": [...], "shares": {"member": [generation, [...]]},
+                        "seats": {"member": 1}}
+                        what members hold a while after everything was healed; none: not at rest;
+                        and as how many members the coordinator knows each
     {"op": "decided",   "deciding": [...]}   the nodes of a cluster that decide, at the same time
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call
