@@ -10,7 +10,8 @@ through in a test.
     any ──► STOPPED                                              closed, or refused for good
 
 An eager assignor gives everything back before it joins again. A cooperative one joins
-with what it has, and only then gives back what the new assignment takes away.
+with what it has, and only then gives back what the new assignment takes away. The leader marks such
+an assignment, so that a process which takes the member's place meanwhile joins again as well.
 
 The owner may be behind: it hears with `hand_out`. Its commits count for the holdings it knows
 (`holdings.py`), and are refused here once those have ended. What it was never told of is given
@@ -49,6 +50,9 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
+_GIVES_BACK = b"gives back"
+"""User data of an assignment that takes partitions from whoever it is for. They are with nobody
+until it has joined again, and it may be another process by then, that does not miss them."""
 
 _REDISCOVER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FATAL = frozenset(
@@ -175,7 +179,7 @@ class MemberMachine:
             assignments = [
                 pb.SyncGroupRequest.Assignment(
                     member_id=member_id,
-                    assignment=encode_assignment(Assignment(partitions=tuple(partitions))),
+                    assignment=encode_assignment(_assignment(members[member_id], partitions)),
                 )
                 for member_id, partitions in shares.items()
             ]
@@ -307,9 +311,10 @@ class MemberMachine:
         if response.error_code != ErrorCode.NONE:
             return self._refused(response.error_code, response.error_message)
         self._last_heard_ms = sent_at_ms
-        given: frozenset[TopicPartition] = _NOTHING
+        answer = Assignment(())
         if response.assignment:
-            given = frozenset(decode_assignment(response.assignment).partitions)
+            answer = decode_assignment(response.assignment)
+        given = frozenset(answer.partitions)
         self._previous, self._previous_generation = given, self.generation
         taken = self.assignment - given
         new = given - self.assignment
@@ -326,6 +331,10 @@ class MemberMachine:
         if taken:
             # Only a cooperative assignor gets here with something in hand.
             self._revoke(taken, now_ms)
+        elif answer.user_data == _GIVES_BACK and self._is_cooperative:
+            # The process that held them is gone (a static member has restarted, say): they are
+            # given back, and nobody else asks for the round that hands them out.
+            self.phase = Phase.JOINING
         return Next.GO_ON
 
     def beat_answered(self, response: pb.HeartbeatResponse, sent_at_ms: int, now_ms: int) -> Next:
@@ -500,6 +509,11 @@ class MemberMachine:
         self._reason = reason
         if self.phase is not Phase.STOPPED:
             self.phase = Phase.JOINING
+
+
+def _assignment(member: Subscription, partitions: Sequence[TopicPartition]) -> Assignment:
+    gives_back = not set(member.owned_partitions).issubset(partitions)
+    return Assignment(tuple(partitions), user_data=_GIVES_BACK if gives_back else None)
 
 
 def _subscription(member: pb.JoinGroupResponse.Member) -> Subscription:
