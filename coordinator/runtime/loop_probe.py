@@ -31,6 +31,8 @@ class LoopProbe:
         self._task: asyncio.Task[None] | None = None
         self.queue_age: Callable[[float], float] = lambda now_s: 0.0
         """Seconds for which the oldest call has waited that is not served yet."""
+        self.memory: Callable[[], int] = resident_bytes
+        """Bytes that this process has in use."""
         self.queue_age_s = 0.0
         self.lag_s = 0.0
         self.lag_counts = [0] * (len(LAGS_S) + 1)
@@ -72,4 +74,4 @@ class LoopProbe:
             self.lag_total_s += self.lag_s
             self.queue_age_s = self.queue_age(loop.time())
             self._local_pauses.look(self._clock.now_ms(), round(1000 * self.queue_age_s))
-            self.memory_bytes = resident_bytes()
+            self.memory_bytes = self.memory()

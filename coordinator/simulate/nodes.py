@@ -186,6 +186,7 @@ class SimulatedNode:
             shard_type=partial(WatchedShard, self.watch),
             incarnation=name,
         )
+        node.probe.memory = lambda: 0  # Of the machine that simulates, and dear to ask.
         return node, peers
 
     def _listen(self, process: Process, node: Node) -> None:

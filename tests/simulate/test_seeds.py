@@ -28,6 +28,7 @@ NAMED = {
     21: "a commit whose holding has ended",
     23: "a node that answers from memory after its session",
     43: "two assignments of one generation",
+    496: "a static member that restarts while it has partitions to give back",
 }
 """The first seeds that find a bug, with its name: each is red with that bug put back."""
 
