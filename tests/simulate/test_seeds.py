@@ -27,7 +27,7 @@ NAMED = {
     12: "a client that does not look for a coordinator that has moved",
     21: "a commit whose holding has ended",
     23: "a node that answers from memory after its session",
-    43: "two assignments of one generation",
+    116: "two assignments of one generation",
     496: "a static member that restarts while it has partitions to give back",
 }
 """The first seeds that find a bug, with its name: each is red with that bug put back."""
