@@ -3,9 +3,9 @@
     chaos ─► heal ─► converge ─► quiet ─► read back ─► the checkers
 
 During chaos faults strike. Then everything is healed, and every group has to be at rest within
-`CONVERGE_S`: live members, one generation, each partition with exactly one of them. From then on
-nothing may disturb it. In the end the offsets are read, and the history of what everybody was told
-is compared with what the log holds.
+`CONVERGE_S`: live members, of whom the coordinator knows each once, in one generation, each
+partition with exactly one of them. From then on nothing may disturb it. In the end the offsets are
+read, and the history of what everybody was told is compared with what the log holds.
 
 The mix, drawn from the seed: one node on its own in a third of the worlds, two or three that share
 a store in the others; one or two groups of two to four members, of the library (range, sticky,
