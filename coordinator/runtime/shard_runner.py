@@ -105,6 +105,7 @@ class ShardRunner:
         self._tasks: dict[asyncio.Task[None], Job | None] = {}
         self._alarm: AsyncTimerDriver | None = None
         self._start_ended = asyncio.Event()
+        self._may_load = asyncio.Event()
         self._turn: AbstractAsyncContextManager[object] = nullcontext()
         self._reviving: asyncio.Task[None] | None = None
         self._has_told_amiss = False
@@ -131,10 +132,11 @@ class ShardRunner:
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, self._wake)
         self._turn = nullcontext() if turn is None else turn
+        self._start_ended.clear()
+        self._drive(Start(term, warm))
         # What is warm is there at once, and does not wait for what is not.
         async with self._turn if warm is None else nullcontext():
-            self._start_ended.clear()
-            self._drive(Start(term, warm))
+            self._may_load.set()
             await self._start_ended.wait()
         if self._driver.damage is not None:
             raise self._driver.damage
@@ -368,6 +370,7 @@ class ShardRunner:
     async def _result_of(self, job: Job) -> object:
         match job:
             case TakeOver():
+                await self._may_load.wait()
                 return await self._log.fence(job.shard_id, job.term)
             case Load():
                 return await self._log.load(job.fence, job.after)

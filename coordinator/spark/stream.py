@@ -399,7 +399,8 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [p for p in held if p.partition not in self._positions]
         if not new:
             return
-        for key, commit in member.committed_with_metadata(new).items():
+        # In order, so that of several troubles the same one is told each time.
+        for key, commit in sorted(member.committed_with_metadata(new).items()):
             p = key.partition
             snapshot = snapshot_of(self._options.source, p)
             self._positions[p], self._marks[p] = self._options.begin(p, commit, snapshot)

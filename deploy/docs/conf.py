@@ -23,6 +23,7 @@ root_doc = "deploy/docs/index"
 include_patterns = [
     "README.md",
     "tests/fuzz/README.md",
+    "coordinator/simulate/README.md",
     "CHANGELOG.md",
     ".github/*.md",
     "coordinator/*.md",

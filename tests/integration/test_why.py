@@ -17,9 +17,10 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.client.admin import GroupAdmin
+from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process
 
@@ -31,6 +32,7 @@ class Client:
 
     def __init__(self, channel: grpc.Channel, name: str, *protocols: str, instance=None) -> None:
         self.stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+        self.admin = admin_pb2_grpc.GroupAdminStub(channel)
         self.name, self.instance = name, instance
         self.protocols = protocols or ("range",)
         self.member_id, self.generation, self.leader = "", -1, ""
@@ -70,6 +72,11 @@ class Client:
             request.assignments.add(member_id=self.member_id, assignment=b"")
         return self.stub.SyncGroup.future(request, timeout=HANG_S)
 
+    def state(self) -> str:
+        """Of the group."""
+        asked = admin_pb2.DescribeGroupsRequest(groups=[GROUP])
+        return self.admin.DescribeGroups(asked, timeout=HANG_S).groups[0].group_state
+
     def beat(self) -> None:
         self.stub.Heartbeat(
             pb.HeartbeatRequest(
@@ -86,8 +93,16 @@ class Client:
 
 
 def gather(*clients: Client, slow: Client | None = None, by_s: float = 0.0, reason="") -> None:
-    """All join, the slow one later than the others, and get their assignments."""
-    calls = [(client, client.join(reason)) for client in clients if client is not slow]
+    """All join, the slow one later than the others, and get their assignments.
+
+    Who is new comes first: a member at rest that joins before the rebalance is answered at once.
+    """
+    in_time = [client for client in clients if client is not slow]
+    known = [client for client in in_time if client.member_id or client.instance]
+    calls = [(client, client.join(reason)) for client in in_time if client not in known]
+    if calls and known:
+        wait_until(lambda: known[0].state() == "PreparingRebalance")
+    calls += [(client, client.join(reason)) for client in known]
     if slow is not None:
         time.sleep(by_s)
         calls.append((slow, slow.join()))

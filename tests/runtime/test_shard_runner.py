@@ -261,6 +261,20 @@ def test_a_stop_does_not_wait_for_a_load_that_hangs():
     simulated(play, is_started=False)
 
 
+def test_a_shard_that_waits_for_its_turn_says_that_it_is_loading():
+    async def play(bench: Bench) -> None:
+        turn = asyncio.Semaphore(0)  # Of another shard, which loads.
+        starting = asyncio.ensure_future(bench.runner.start(turn))
+        await asyncio.sleep(1)
+        assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert not bench.log._epochs, "nothing is asked of the log before its turn"
+        turn.release()
+        await starting
+        assert bench.runner.is_loaded
+
+    simulated(play, is_started=False)
+
+
 def test_a_stop_lets_the_last_append_end():
     async def play(bench: Bench) -> None:
         bench.log.hangs["append"] = asyncio.Event()
