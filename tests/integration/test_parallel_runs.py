@@ -9,6 +9,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from tests.patience import SLOW_TEST_S
+
 ROOT = Path(__file__).parents[2]
 FILES = ["tests/printing/test_printable.py", "tests/timer/test_wheel_examples.py"]
 
@@ -32,7 +34,7 @@ def test_each_group_of_tests_has_one_process():
     assert set.union(*processes.values()) == {"gw0", "gw1"}
 
 
-def test_one_variable_stretches_the_time_outs_of_all_tests():
+def test_one_variable_stretches_the_time_outs_of_all_tests(request):
     code = "from tests import patience as p; print(p.HANG_S, p.FAST_TEST_S, p.SLOW_TEST_S)"
     figures = [
         [float(word) for word in subprocess.run(
@@ -42,4 +44,4 @@ def test_one_variable_stretches_the_time_outs_of_all_tests():
         for patience in ("1", "3")
     ]  # fmt: skip
     assert figures[1] == [3 * seconds for seconds in figures[0]]
-    assert "Timeout (>" in pytest_says("-q", FILES[0], TESTS_PATIENCE="0.00001")
+    assert request.node.get_closest_marker("timeout").args == (SLOW_TEST_S,)
