@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 
 from coordinator.simulate.world import World
 
@@ -48,11 +50,25 @@ def play_many(seeds: Sequence[int], *, jobs: int = 0) -> Iterator[Findings]:
         jobs: processes; 0: one for each core.
     """
     # Not forked: whoever plays may have threads.
-    pool = ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        jobs or os.cpu_count(), mp_context=get_context("spawn"), initializer=_end_with_parent
+    )
     try:
         yield from pool.map(play, _parts(seeds))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Whoever plays may be killed, and this process would go on with what is queued."""
+
+    def watch(parent: BaseProcess) -> None:
+        parent.join()
+        os._exit(1)
+
+    parent = parent_process()
+    assert parent is not None, "a worker is started by somebody"
+    threading.Thread(target=watch, args=(parent,), daemon=True).start()
 
 
 def _parts(seeds: Sequence[int]) -> Iterator[Sequence[int]]:
