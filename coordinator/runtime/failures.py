@@ -1,10 +1,17 @@
-"""How a failure of the log is told to a shard."""
+"""How what went wrong with a job is told to a shard's driver, whoever was its host."""
 
 from __future__ import annotations
 
-from coordinator.shard.effects import Job, LogFailed
+from coordinator.shard.effects import Broken, FoundDamage, Job, LogFailed
 from coordinator.shard.outbox import AppendFailure
-from coordinator.storage.log import Ambiguous, Fenced, LogError, TooLarge, Unavailable
+from coordinator.storage.log import (
+    Ambiguous,
+    Damaged,
+    Fenced,
+    LogError,
+    TooLarge,
+    Unavailable,
+)
 
 _FAILURES: dict[type[LogError], AppendFailure] = {
     Fenced: AppendFailure.FENCED,
@@ -14,7 +21,11 @@ _FAILURES: dict[type[LogError], AppendFailure] = {
 }
 
 
-def log_failed(job: Job, error: LogError) -> LogFailed:
-    """The driver's word for what the log raised when it was given a job."""
+def job_failed(job: Job, error: Exception) -> LogFailed | FoundDamage | Broken:
+    """The driver's word for what a job has raised. What the log does not raise is our bug."""
+    if isinstance(error, Damaged):
+        return FoundDamage(job, error)
+    if not isinstance(error, LogError):
+        return Broken(error, job)
     is_lasting = isinstance(error, Unavailable) and error.is_lasting
     return LogFailed(job, _FAILURES[type(error)], is_lasting, str(error))

@@ -26,7 +26,7 @@ from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.runtime import codec
-from coordinator.runtime.failures import log_failed
+from coordinator.runtime.failures import job_failed
 from coordinator.runtime.slices import Work, in_slices
 from coordinator.runtime.warming import add_entry, build
 from coordinator.runtime.watchers import Watchers
@@ -37,7 +37,6 @@ from coordinator.shard.effects import (
     Done,
     DriverInput,
     Effects,
-    FoundDamage,
     Job,
     Load,
     Recovery,
@@ -54,7 +53,7 @@ from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersCh
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
 from coordinator.shard.stats import GroupStats, ShardStats
-from coordinator.storage.log import Damaged, Entry, GroupLog, LogError, Snapshot
+from coordinator.storage.log import Damaged, Entry, GroupLog, Snapshot
 from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
 
@@ -359,12 +358,8 @@ class ShardRunner:
         event: DriverInput
         try:
             event = Done(job, await self._result_of(job))
-        except Damaged as error:
-            event = FoundDamage(job, error)
-        except LogError as error:
-            event = log_failed(job, error)
-        except Exception as error:  # noqa: BLE001  # A bug here or below: the shard is reloaded.
-            event = Broken(error, job)
+        except Exception as error:  # noqa: BLE001  # Told to the driver, whatever it is.
+            event = job_failed(job, error)
         self._drive(event)
 
     async def _result_of(self, job: Job) -> object:

@@ -270,11 +270,7 @@ class ShardDriver:
     # --- Loading ---
 
     def _take_over(self, after_ms: int = 0) -> None:
-        job = TakeOver(self.shard_id, self.term)
-        if after_ms:
-            self._later = (self._now_ms + after_ms, job)
-        else:
-            self._begin(job)
+        self._begin(TakeOver(self.shard_id, self.term), after_ms)
 
     def _serve(self, warm: Warm) -> None:
         outbox = warm.shard.restore(
@@ -317,12 +313,8 @@ class ShardDriver:
             self._load_again()
 
     def _write(self, append: Append) -> None:
-        job = WriteEntry(self._fence, append)
         backoff_ms = self._patience.ambiguous_ms * append.attempt if append.attempt > 1 else 0
-        if backoff_ms:
-            self._later = (self._now_ms + backoff_ms, job)
-        else:
-            self._begin(job)
+        self._begin(WriteEntry(self._fence, append), backoff_ms)
 
     def _appended(self, append: Append, encoded: tuple[bytes, ...]) -> None:
         self._recovered()
@@ -400,9 +392,12 @@ class ShardDriver:
 
     # --- Effects ---
 
-    def _begin(self, job: Job) -> None:
-        self._job = job
-        self._effects.jobs = _joined(self._effects.jobs, [job])
+    def _begin(self, job: Job, after_ms: int = 0) -> None:
+        if after_ms:
+            self._later = (self._now_ms + after_ms, job)
+        else:
+            self._job = job
+            self._effects.jobs = _joined(self._effects.jobs, [job])
 
     def _tell(self, told: Trouble | Recovery) -> None:
         self._effects.told = _joined(self._effects.told, [told])

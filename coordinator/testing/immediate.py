@@ -11,16 +11,14 @@ from collections.abc import Callable
 
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
-from coordinator.runtime.failures import log_failed
+from coordinator.runtime.failures import job_failed
 from coordinator.runtime.warming import build
 from coordinator.shard.driver import Patience, ShardDriver
 from coordinator.shard.effects import (
-    Broken,
     Build,
     Done,
     DriverInput,
     Effects,
-    FoundDamage,
     Job,
     Load,
     TakeOver,
@@ -30,7 +28,7 @@ from coordinator.shard.effects import (
 from coordinator.shard.outbox import Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
-from coordinator.storage.log import Damaged, Entry, Fence, Loaded, LogError, Snapshot
+from coordinator.storage.log import Entry, Fence, Loaded, Snapshot
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
@@ -113,12 +111,8 @@ class ImmediateHost:
     def _do(self, job: Job) -> DriverInput:
         try:
             return Done(job, self._result_of(job))
-        except Damaged as error:
-            return FoundDamage(job, error)
-        except LogError as error:
-            return log_failed(job, error)
-        except Exception as error:  # noqa: BLE001  # A bug, which the driver is told of.
-            return Broken(error, job)
+        except Exception as error:  # noqa: BLE001  # Told to the driver, whatever it is.
+            return job_failed(job, error)
 
     def _result_of(self, job: Job) -> object:
         match job:

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.runtime.failures import log_failed
+from coordinator.runtime.failures import job_failed
 from coordinator.shard.effects import TakeOver
 from coordinator.storage import etcd, zookeeper
 from coordinator.storage.etcd import EtcdLog
@@ -37,7 +37,7 @@ def test_failures_of_etcd(code, words, expected, is_lasting):
     nothing = grpc.aio.Metadata()
     failure = failure_of(grpc.aio.AioRpcError(code, nothing, nothing, details=words))
     assert type(failure) is expected
-    assert log_failed(TakeOver(ShardId(0), 0), failure).is_lasting is is_lasting
+    assert job_failed(TakeOver(ShardId(0), 0), failure).is_lasting is is_lasting
 
 
 @pytest.mark.parametrize(
