@@ -170,7 +170,7 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture(autouse=True)
 def no_real_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a fast test whose own code, or whose kit, sleeps in real time."""
-    if any(request.node.get_closest_marker(name) for name in SLOW_MARKERS):
+    if _is_slow(request.node):
         return
     sleep, blocking_sleep = asyncio.sleep, time.sleep
 

@@ -20,6 +20,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
 from coordinator.client.session import GroupMember
+from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import Addresses, SimulatedCredentials
 from coordinator.simulate.clock import MachineClock
 from coordinator.simulate.loop import SimulatedLoop
@@ -187,7 +188,6 @@ class LibraryMember(SimulatedMember):
 
     def _member(self, process: Process, credentials: SimulatedCredentials) -> GroupMember:
         plan, around = self.plan, self.around
-        offset_ms = (process.wall_ns() - process.monotonic_ns()) // 1_000_000
         bootstrap = list(around.bootstrap)
         self.dice.shuffle(bootstrap)
         return GroupMember(
@@ -196,7 +196,7 @@ class LibraryMember(SimulatedMember):
             {"t": len(plan.group.offsets)},
             assignors=plan.assignors,
             credentials=credentials,
-            clock=lambda: offset_ms + process.monotonic_ns() // 1_000_000,
+            clock=AnchoredClock(process.wall_ns, process.monotonic_ns).now_ms,
             random=self.dice.random,
             client_id=self.name,
             instance_id=self.instance_id,
@@ -227,11 +227,8 @@ class LibraryMember(SimulatedMember):
         match event:
             case Assigned(partitions, generation):
                 held.update(dict.fromkeys(sorted(partitions), generation))
-            case Lost(partitions):
-                for partition in partitions:
-                    held.pop(partition, None)
-            case Revoking(partitions):
-                # It has finished with them, and the next poll says so.
+            case Lost(partitions) | Revoking(partitions):
+                # It has finished with those to be given back: the next poll says so.
                 for partition in partitions:
                     held.pop(partition, None)
             case Stopping():
