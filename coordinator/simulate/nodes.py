@@ -240,7 +240,8 @@ class SimulatedNode:
             if epoch is not None:
                 self._tell(
                     {"op": "served", "at": self._store.network.now(), "node": self.name,
-                     "group": group, "epoch": epoch, "method": method}
+                     "group": group, "epoch": epoch, "method": method,
+                     "in_session": self._store.has_session(self.settings.node_id)}
                 )  # fmt: skip
 
 

@@ -75,6 +75,10 @@ class SharedStore:
         """True until it was judged, or another of the same node took its place."""
         return session in self._ends_at and not session.lost.is_set()
 
+    def has_session(self, node_id: int) -> bool:
+        """True if a session of a node lasts, whatever the node knows."""
+        return any(s.node.node_id == node_id and self.is_living(s) for s in self._ends_at)
+
     def forget(self, session: Session) -> None:
         """It has ended otherwise."""
         self._ends_at.pop(session, None)

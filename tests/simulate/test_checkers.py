@@ -44,9 +44,10 @@ def handled(since, offset, generation, member="a"):
     ]
 
 
-def served(at, epoch, node="n1"):
+def served(at, epoch, node="n1", method="SyncGroup", in_session=True):
     return {
-        "op": "served", "at": at, "node": node, "group": "g", "epoch": epoch, "method": "Heartbeat"
+        "op": "served", "at": at, "node": node, "group": "g", "epoch": epoch, "method": method,
+        "in_session": in_session,
     }  # fmt: skip
 
 
@@ -100,6 +101,7 @@ GOOD = (
         served(1, 1),
         served(2, 2, "n2"),
         served(2, 2, "n2"),
+        served(3, 1, method="Heartbeat"),
         stepped(loaded=True),
         {"op": "decided", "deciding": ["n2"]},
         rested(a=[3, ["t-0"]], b=[3, ["t-1"]], c=[3, []]),
@@ -147,6 +149,7 @@ BAD = {
     ],
     "one_leader": [
         ([served(1, 2, "n2"), served(2, 1)], []),
+        ([served(1, 2, "n2"), served(2, 1, method="Heartbeat", in_session=False)], []),
         ([served(1, 2, "n2"), served(2, 2)], []),
     ],
     "nothing_unloaded_is_served": [([stepped(loaded=True), stepped(loaded=False)], [])],

@@ -15,7 +15,8 @@ A simulated world sees more than clients do:
     {"op": "handled",   "group", "partition", "offset", "since"}
                         a worker was told that its commit is stored; it has the partition since that
                         generation, as far as it knows
-    {"op": "served",    "at", "node", "group", "epoch", "method"}   a node answered without an error
+    {"op": "served",    "at", "node", "group", "epoch", "method", "in_session"}
+                        a node answered without an error; the store counts its session or does not
     {"op": "stepped",   "node", "loaded"}   a shard that was loaded, or was not, was given an input
     {"op": "rested",    "group", "expected": [...], "shares": {"member": [generation, [...]]},
                         "seats": {"member": 1}}
