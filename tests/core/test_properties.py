@@ -4,8 +4,7 @@ Whatever they do, the invariants of `coordinator.core.invariants` hold after eve
 (`Scenario` checks them), all members of a generation hear the same of it, what was
 acknowledged stays, every call is answered, and a group whose clients behave is soon Stable.
 
-How many histories are played depends on the Hypothesis profile: `--hypothesis-profile=ci`
-plays 2,000 of them, `long` 50,000.
+The fast tests play 200 histories, the slow tests 2,000, and `--hypothesis-profile=long` 50,000.
 """
 
 from __future__ import annotations
@@ -13,15 +12,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from coordinator.core import invariants
 from coordinator.core.group import GroupState
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
-HISTORIES = {"ci": 2_000, "long": 50_000}
-QUICK = 200
+FEW, MANY, LONG = 200, 2_000, 50_000
 DELAY_MS, SESSION_MS, REBALANCE_MS = 50, 500, 500
 TICK_MS = 50
 SETTLED_MS = max(DELAY_MS, REBALANCE_MS) + REBALANCE_MS + SESSION_MS + 4 * TICK_MS
@@ -198,11 +201,17 @@ class Clients(RuleBasedStateMachine):
             )
 
 
-TestClients = pytest.mark.timeout(0)(
-    Clients.TestCase
-)  # The long profile takes a quarter of an hour.
-TestClients.settings = settings(
-    max_examples=HISTORIES.get(settings.get_current_profile_name(), QUICK),
-    stateful_step_count=40,
-    deadline=None,
-)
+def play(histories: int) -> None:
+    """Play random histories, each of at most 40 steps."""
+    long = settings(max_examples=histories, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(Clients, settings=long)
+
+
+def test_clients():
+    play(FEW)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(0)  # The long profile takes a quarter of an hour.
+def test_clients_in_many_histories():
+    play(LONG if settings.get_current_profile_name() == "long" else MANY)

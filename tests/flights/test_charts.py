@@ -11,6 +11,8 @@ from flights.delays.groupings import GROUPINGS
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly
 
+pytestmark = pytest.mark.integration  # Drawing takes seconds.
+
 SMALL_ENOUGH = 60_000  # Bytes.
 
 
@@ -20,30 +22,36 @@ def tables():
     return compute_directly(flights[flights["month"] == 1], read_tables())
 
 
+@pytest.fixture(scope="module")
+def drawn(tables, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("charts")
+    return draw(tables, folder), folder
+
+
 def texts(path):
     return [element.text or "" for element in ET.parse(path).iter() if "text" in element.tag]
 
 
-def test_each_chart_is_small_svg_with_its_title(tables, tmp_path):
-    titles = draw(tables, tmp_path)
+def test_each_chart_is_small_svg_with_its_title(drawn):
+    titles, folder = drawn
     assert len(titles) == 4
     for name, title in titles.items():
-        path = tmp_path / f"{name}.svg"
+        path = folder / f"{name}.svg"
         assert ET.parse(path).getroot().tag.endswith("svg")
         assert title in texts(path)
         assert path.stat().st_size < SMALL_ENOUGH
 
 
-def test_the_same_numbers_make_the_same_bytes(tables, tmp_path):
-    for folder in ("one", "two"):
-        draw(tables, tmp_path / folder)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+def test_the_same_numbers_make_the_same_bytes(drawn, tables, tmp_path):
+    _, folder = drawn
+    draw(tables, tmp_path)
+    for path in folder.iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
         assert b"<dc:date>" not in path.read_bytes()
 
 
-def test_titles_say_what_the_numbers_say(tables, tmp_path):
-    before = draw(tables, tmp_path)
+def test_titles_say_what_the_numbers_say(drawn, tables, tmp_path):
+    before, _ = drawn
     turned = {
         name: table.assign(late_share=1 - table["late_share"]) for name, table in tables.items()
     }

@@ -30,6 +30,7 @@ def test_each_piece_of_code_is_in_a_file():
         assert any(lines(piece) in file for file in files), piece
 
 
+@pytest.mark.integration  # It reads and draws the whole year.
 def test_the_charts_shown_have_the_titles_that_the_data_gives_them(tmp_path):
     titles = draw(compute_directly(read_flights(), read_tables()), tmp_path)
     assert {path.stem for path in (FLIGHTS / "charts").iterdir()} == set(titles)
