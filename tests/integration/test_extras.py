@@ -1,12 +1,7 @@
-"""Each extra is installed alone into an empty environment, and used there.
-
-`uv` installs, from the index: it links what it has in its cache, so that a second run costs
-seconds. What brings PySpark has the marker of Spark, as it is 400 MB.
-"""
+"""Each extra is put alone into an empty environment, and used there."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.linked_environment import install, make_environment
 from tests.test_packaging import NO_NETWORK
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]
-pytestmark = pytest.mark.timeout(1_200)  # A first run downloads.
 
 # What an extra is for, in a few lines of Python that run in the folder of the test.
 USES = {
@@ -179,12 +174,6 @@ COMMANDS = {
         ["protos/generate.py", "--check"],
     ],
 }
-WITH_SPARK = {"spark", "demo"}
-
-
-def marked(extra: str):
-    marks = [pytest.mark.spark] if extra in WITH_SPARK else [pytest.mark.integration]
-    return pytest.param(extra, marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -198,15 +187,8 @@ def wheel(tmp_path_factory) -> Path:
 
 def installed(wheel: Path, extra: str, home: Path) -> Path:
     """The interpreter of a new environment with one extra, and nothing else."""
-    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    if uv is None:
-        pytest.skip("uv is not installed (pip install '.[test]')")
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, home], check=True)
-    python = home / "bin" / "python"
-    target = f"consumer-group-coordinator[{extra}] @ {wheel.as_uri()}"
-    command = [uv, "pip", "install", "-q", "--python", python, target]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=home)
-    if done.returncode != 0:
+    python, missing = make_environment(home, wheel, extra)
+    if missing and (done := install(python, missing)).returncode != 0:
         if any(sign in done.stderr for sign in NO_INDEX):
             pytest.skip(f"no index answers: {done.stderr.splitlines()[-1]}")
         pytest.fail(done.stderr, pytrace=False)
@@ -220,12 +202,11 @@ def run(python: Path, *arguments: str, cwd: Path) -> None:
     assert done.returncode == 0, f"{arguments[:3]}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
-@pytest.mark.integration
 def test_each_extra_is_used_by_a_test():
     assert set(USES) | set(COMMANDS) == set(EXTRAS)
 
 
-@pytest.mark.parametrize("extra", [marked(extra) for extra in USES])
+@pytest.mark.parametrize("extra", USES)
 def test_an_extra_alone_does_what_it_is_for(wheel, tmp_path, extra):
     python = installed(wheel, extra, tmp_path / "home")
     work = tmp_path / "work"
@@ -233,7 +214,6 @@ def test_an_extra_alone_does_what_it_is_for(wheel, tmp_path, extra):
     run(python, "-I", "-c", textwrap.dedent(USES[extra]), str(ROOT), cwd=work)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("extra", COMMANDS)
 def test_the_tools_of_developers_start_with_their_extra_alone(wheel, tmp_path, extra):
     if extra == "fuzz" and not (sys.platform == "linux" and sys.version_info < (3, 14)):
