@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 
 from coordinator import __version__
-from coordinator.cli.bench.command import add_bench_parser
 from coordinator.cli.cluster import add_parsers as add_cluster_parsers
 from coordinator.cli.config import USAGE_ERROR, add_settings, sources_of
 from coordinator.cli.config import add_parser as add_config_parser
@@ -61,7 +60,6 @@ def _parser() -> argparse.ArgumentParser:
         "log", help="look into a data folder", description="Look into a data folder."
     )
     add_log_parsers(log)
-    add_bench_parser(commands)
     return parser
 
 

@@ -124,8 +124,8 @@ USES = {
         """,
     "bench": """
         from pathlib import Path
-        from coordinator.cli.bench.report import Curve, Panel, Picture, draw
-        from coordinator.cli.bench.timer_rivals import SortedTimers
+        from tests.bench.report import Curve, Panel, Picture, draw
+        from tests.bench.timer_rivals import SortedTimers
         panel = Panel("t", "x", "y", (Curve("c", ((0, 0), (1, 1))),))
         assert len(draw([Picture("p", "t", (panel,))], Path("out"))) == 2
         timers = SortedTimers(lambda what: None)

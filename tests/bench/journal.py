@@ -6,8 +6,6 @@ import itertools
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.cli.bench.figures import Figures, best_of
-from coordinator.cli.bench.service import cpu_s, with_server
 from coordinator.client.admin import GroupAdmin
 from coordinator.core.commands import JoinGroup, SyncGroup
 from coordinator.core.config import GroupConfig
@@ -20,6 +18,8 @@ from coordinator.shard.effects import Start
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
+from tests.bench.figures import Figures, best_of
+from tests.bench.servers import cpu_s, with_server
 from timer.clock import VirtualClock
 
 MEMBERS, PARTITIONS_EACH = 50, 10

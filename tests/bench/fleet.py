@@ -7,9 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.heartbeat import A_PROCESS, BEAT_EVERY_S
-from coordinator.cli.bench.resting import (
+from coordinator.runtime.memory import resident_bytes
+from tests.bench.figures import Figures, Goal
+from tests.bench.heartbeat import A_PROCESS, BEAT_EVERY_S
+from tests.bench.load import Fleet
+from tests.bench.resting import (
     GENERATION,
     PROTOCOL,
     STATIC_SESSION_TIMEOUT_MS,
@@ -19,9 +21,7 @@ from coordinator.cli.bench.resting import (
     instance_id,
     members,
 )
-from coordinator.cli.bench.service import Server, Usage, scrape
-from coordinator.client.load import Fleet
-from coordinator.runtime.memory import resident_bytes
+from tests.bench.servers import Server, Usage, scrape
 
 GROUPS, MEMBERS = 20_000, 5
 AT_A_TIME = 500

@@ -15,10 +15,10 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.cli.bench.figures import Figures, Goal, median_of
-from coordinator.cli.bench.timer_rivals import LazyHeap, LoopTimers, Rival, SortedTimers
 from coordinator.runtime.garbage import quiet
 from coordinator.shard.shard import ADVANCE_SLICE
+from tests.bench.figures import Figures, Goal, median_of
+from tests.bench.timer_rivals import LazyHeap, LoopTimers, Rival, SortedTimers
 from timer.task import TimerTask
 from timer.timer import Timer
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import coordinator
-from coordinator.cli.bench import h2load
-from coordinator.cli.bench.barrier import form
-from coordinator.cli.bench.figures import ROUNDS, Figures, Goal
-from coordinator.cli.bench.heartbeat import A_PROCESS, messages, serving
-from coordinator.cli.bench.service import cpu_s, environment
+from tests.bench import h2load
+from tests.bench.barrier import form
+from tests.bench.figures import ROUNDS, Figures, Goal
+from tests.bench.heartbeat import A_PROCESS, messages, serving
+from tests.bench.servers import cpu_s, environment
 
 OURS = Path(coordinator.__file__).parents[1]
 AT_MOST = 1.03

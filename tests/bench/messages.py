@@ -18,14 +18,14 @@ from typing import Any
 
 import grpc
 
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.client.large_messages import LargeMessage, large_messages
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
+from tests.bench.figures import Figures, Goal
+from tests.bench.large_messages import LargeMessage, large_messages
 
 GOAL_MS = 100.0
 

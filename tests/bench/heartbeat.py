@@ -16,12 +16,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.cli.bench import h2load, resting
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
-from coordinator.cli.bench.service import Server, Usage, cpu_s, scrape
-from coordinator.client.load import Fleet, Timings, heartbeat, heartbeat_batch
 from coordinator.runtime.memory import resident_bytes
+from tests.bench import h2load, resting
+from tests.bench.figures import Figures, Goal
+from tests.bench.load import Fleet, Timings, heartbeat, heartbeat_batch
+from tests.bench.resting import GENERATION, fill, group_id, member_id
+from tests.bench.servers import Server, Usage, cpu_s, scrape
 
 BEAT_EVERY_S = 3.0
 A_PROCESS = 20
@@ -123,7 +123,7 @@ def _grpc_of(python: str) -> str:
 
 @contextlib.contextmanager
 def _constant() -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-m", "coordinator.service.constant"]
+    command = [sys.executable, "-m", "tests.bench.constant"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.cli.bench.compare import LostMembers, NotComparable, check, in_pairs, spread
+from tests.bench.compare import LostMembers, NotComparable, check, in_pairs, spread
 
 
 def test_pairs_begin_with_either_in_turn():

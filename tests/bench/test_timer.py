@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from coordinator.cli.bench.figures import Goal
-from coordinator.cli.bench.purgatory import (
+from coordinator.cli.main import USAGE_ERROR, main
+from tests.bench.figures import Goal
+from tests.bench.purgatory import (
     GOAL_RATE,
     HEAP,
     KEYS_EACH,
@@ -23,8 +24,8 @@ from coordinator.cli.bench.purgatory import (
     _panels,
     _rivals,
 )
-from coordinator.cli.bench.timer import bench_timer
-from coordinator.cli.bench.timer_rivals import (
+from tests.bench.timer import bench_timer
+from tests.bench.timer_rivals import (
     PURGE_INTERVAL,
     LazyHeap,
     LoopTimers,
@@ -32,7 +33,6 @@ from coordinator.cli.bench.timer_rivals import (
     SortedTimers,
     Ticketed,
 )
-from coordinator.cli.main import USAGE_ERROR, main
 from timer import Timer
 
 # --- The plan -----------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no publi
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from coordinator.cli.bench.run import Options, bench
+    from tests.bench.run import Options, bench
 
     if options.what == "cluster" and options.store is None:
         print("coordinator: bench cluster needs --store", file=sys.stderr)

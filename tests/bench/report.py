@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.cli.bench.figures import Figure, Figures, Goal, shown
+from tests.bench.figures import Figure, Figures, Goal, shown
 
 WIDE_ENOUGH: Final = 160
 """Columns of a table that goes into a file: nothing is cut off."""

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import apsw
 
-from coordinator.cli.bench.figures import Figures
-from coordinator.cli.bench.resting import MEMBERS, fill
-from coordinator.cli.bench.service import with_server
-from coordinator.client.load import Fleet
 from coordinator.core.ids import ShardId
 from coordinator.runtime.memory import resident_bytes
 from coordinator.storage import schema
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry
 from coordinator.storage.sqlite import SqliteLog
+from tests.bench.figures import Figures
+from tests.bench.load import Fleet
+from tests.bench.resting import MEMBERS, fill
+from tests.bench.servers import with_server
 
 WRITERS = 100
 RECORD_BYTES = 400

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from coordinator.cli.bench import h2load
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.resting import (
+from coordinator.shard.placement import shard_of
+from tests.bench import h2load
+from tests.bench.figures import Figures, Goal
+from tests.bench.load import heartbeat, heartbeat_batch
+from tests.bench.resting import (
     GENERATION,
     MEMBERS,
     SHARDS,
@@ -26,9 +28,7 @@ from coordinator.cli.bench.resting import (
     group_id,
     member_id,
 )
-from coordinator.cli.bench.service import Server, pin
-from coordinator.client.load import heartbeat, heartbeat_batch
-from coordinator.shard.placement import shard_of
+from tests.bench.servers import Server, pin
 
 NODES = 2
 ALONE = (1, 1)

@@ -7,7 +7,7 @@ from functools import partial
 
 from coordinator.assignors import Subscription, TopicPartition, by_name
 from coordinator.assignors.base import ClusterView
-from coordinator.cli.bench.figures import Figures, best_of
+from tests.bench.figures import Figures, best_of
 
 NAMES = ("range", "roundrobin", "sticky")
 SIZES = ((250, 12_500), (500, 25_000), (1_000, 50_000), (2_000, 100_000))

@@ -15,10 +15,10 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.load import heartbeat, heartbeat_batch, join
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.bench.load import heartbeat, heartbeat_batch, join
 
 A_BATCH = 512
 ROUNDS_A_CONNECTION = 50

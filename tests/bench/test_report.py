@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from coordinator.cli.bench.figures import Goal, best_of, machine, median_of, shown
-from coordinator.cli.bench.report import Curve, Panel, Picture, draw, print_tables, write_json
+from tests.bench.figures import Goal, best_of, machine, median_of, shown
+from tests.bench.report import Curve, Panel, Picture, draw, print_tables, write_json
 
 RESULTS = {
     "machine": {"python": "3.11.7", "cores": 2},

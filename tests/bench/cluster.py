@@ -14,12 +14,7 @@ from contextlib import ExitStack
 from itertools import count, pairwise
 from pathlib import Path
 
-from coordinator.cli.bench.figures import Figures
-from coordinator.cli.bench.log import GROUPS
-from coordinator.cli.bench.resting import GROUPS_AN_ENTRY, MEMBERS, group_record
-from coordinator.cli.bench.service import Server
 from coordinator.client.cluster import ClusterAdmin
-from coordinator.client.probe import CommitProbe
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
 from coordinator.runtime.stores import open_stores
@@ -32,6 +27,11 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import equal, exists, put, unchanged
 from coordinator.storage.log import Entry, GroupLog
+from tests.bench.figures import Figures
+from tests.bench.log import GROUPS
+from tests.bench.probe import CommitProbe
+from tests.bench.resting import GROUPS_AN_ENTRY, MEMBERS, group_record
+from tests.bench.servers import Server
 
 SHARDS = 16
 WRITERS, RECORDS_AN_ENTRY, RECORD_BYTES = 100, 10, 400

@@ -20,14 +20,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.cli.bench.figures import Figures
-from coordinator.cli.bench.service import Server
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
+from tests.bench.figures import Figures
+from tests.bench.servers import Server
 
 ROWS, ROWS_AN_ARROW_BATCH = 6_000_000, 4_096
 ROUNDS = 7

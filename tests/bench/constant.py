@@ -1,6 +1,6 @@
 """The least a heartbeat can cost: a server whose handlers return a constant.
 
-    python -m coordinator.service.constant       prints its port and serves until it is killed
+    python -m tests.bench.constant       prints its port and serves until it is killed
 
 It has the options and the event loop of the real one. Benchmarks run it beside that.
 """

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.cli.bench.assign import bench_assign
-from coordinator.cli.bench.barrier import bench_barrier
-from coordinator.cli.bench.churn import bench_churn
-from coordinator.cli.bench.cluster import bench_cluster
-from coordinator.cli.bench.compare import LostMembers, NotComparable, Pairs, bench_compare
-from coordinator.cli.bench.cores import bench_cores
-from coordinator.cli.bench.figures import Figures, machine
-from coordinator.cli.bench.fleet import bench_fleet
-from coordinator.cli.bench.heartbeat import (
+from tests.bench.assign import bench_assign
+from tests.bench.barrier import bench_barrier
+from tests.bench.churn import bench_churn
+from tests.bench.cluster import bench_cluster
+from tests.bench.compare import LostMembers, NotComparable, Pairs, bench_compare
+from tests.bench.cores import bench_cores
+from tests.bench.figures import Figures, machine
+from tests.bench.fleet import bench_fleet
+from tests.bench.heartbeat import (
     BATCHED_MEMBERS,
     UNARY_MEMBERS,
     Load,
     bench_heartbeat,
     bench_soak,
 )
-from coordinator.cli.bench.journal import bench_journal
-from coordinator.cli.bench.log import bench_log
-from coordinator.cli.bench.messages import bench_messages
-from coordinator.cli.bench.purgatory import bench_purgatory
-from coordinator.cli.bench.report import Picture, Report, draw, print_tables, write_json
-from coordinator.cli.bench.timer import bench_timer
+from tests.bench.journal import bench_journal
+from tests.bench.log import bench_log
+from tests.bench.messages import bench_messages
+from tests.bench.purgatory import bench_purgatory
+from tests.bench.report import Picture, Report, draw, print_tables, write_json
+from tests.bench.timer import bench_timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,6 @@ def _pairs(options: Options) -> Pairs:
 
 
 def _bench_spark(batches: int | None) -> Figures:
-    from coordinator.cli.bench.spark import bench_spark
+    from tests.bench.spark import bench_spark
 
     return bench_spark(batches)

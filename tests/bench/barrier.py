@@ -7,12 +7,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from coordinator.cli.bench import h2load
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.resting import GENERATION, fill, group_id, member_id
-from coordinator.cli.bench.service import Server, cpu_s, scrape
-from coordinator.client.load import Barrier, Fleet, heartbeat, join
 from coordinator.runtime.memory import resident_bytes
+from tests.bench import h2load
+from tests.bench.figures import Figures, Goal
+from tests.bench.load import Barrier, Fleet, heartbeat, join
+from tests.bench.resting import GENERATION, fill, group_id, member_id
+from tests.bench.servers import Server, cpu_s, scrape
 
 MEMBERS = 10_000
 SIZES = (0.01, 0.1, 1.0)

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.report import Curve, Panel, Picture, Report
-from coordinator.cli.bench.timer_rivals import (
+from tests.bench.figures import Figures, Goal
+from tests.bench.report import Curve, Panel, Picture, Report
+from tests.bench.timer_rivals import (
     LazyHeap,
     LoopTimers,
     RivalTimer,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from coordinator.cli.bench.service import pin
+from tests.bench.servers import pin
 
 CONNECTIONS, CALLS_UNDER_WAY = 4, 25
 """And so many calls under way on each connection."""

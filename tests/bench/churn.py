@@ -1,6 +1,6 @@
 """Memory under churn: groups that come, work and go, and what the server keeps of them.
 
-`coordinator.client.churn` sends the calls. Whatever the server keeps of a group that is gone, of a
+`tests.bench.short_lived` sends the calls. Whatever the server keeps of a group that is gone, of a
 call or of a connection, adds up. So the last quarter of the run is compared with the second, by
 the blocks that Python has handed out, by resident memory, and by the number of series in /metrics.
 """
@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.cli.bench.figures import Figures, Goal
-from coordinator.cli.bench.service import Server, scrape
-from coordinator.client.churn import come_and_go, name_groups
 from coordinator.runtime.memory import resident_bytes
 from coordinator.shard.placement import PLACES_REMEMBERED
+from tests.bench.figures import Figures, Goal
+from tests.bench.servers import Server, scrape
+from tests.bench.short_lived import come_and_go, name_groups
 
 AT_A_TIME = 8
 SAMPLES = 40
