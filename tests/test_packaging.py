@@ -84,6 +84,7 @@ def test_wheel_has_types_code_and_nothing_else(wheel: Path) -> None:
     assert "coordinator/v1/group_pb2.pyi" in names
     top = {name.partition("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"coordinator", "timer"}
+    assert [name for name in names if "bench" in name] == [], "benchmarks stay in tests/bench"
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 

@@ -137,6 +137,7 @@ OFFENDERS: list[tuple[tidy.Rule, str, str]] = [
         "tests/a/test_x.py",
         "from asyncio import sleep\nasync def f(): await sleep(1)",
     ),
+    (tidy.fast_tests_do_not_sleep, "tests/bench/test_x.py", "import time\ntime.sleep(1)"),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "from time import sleep as nap\nnap(1)"),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "@pytest.mark.x\ndef f(): time.sleep(1)"),
     (tidy.errors_are_not_swallowed, "timer/x.py", "try: f()\nexcept Exception: pass"),
@@ -154,6 +155,7 @@ OFFENDERS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.no_path_of_a_machine, "tests/test_x.py", "/ro" + "ot/x"),
     (tidy.no_path_of_a_machine, "timer/README.md", "see ../" + "shared/spec"),
     (tidy.no_path_of_a_machine, "coordinator/cli/demo.py", 'open("/tm' + 'p/log")'),
+    (tidy.no_path_of_a_machine, "tests/bench/log.py", 'open("/tm' + 'p/log")'),
 ]
 
 
@@ -180,6 +182,7 @@ INNOCENTS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "asyncio.sleep(delay)"),
     (tidy.fast_tests_do_not_sleep, "tests/test_x.py", "from asyncio import sleep\nsleep(0)"),
     (tidy.fast_tests_do_not_sleep, "tests/spark/test_x.py", "time.sleep(1)"),
+    (tidy.fast_tests_do_not_sleep, "tests/bench/log.py", "import time\ntime.sleep(1)"),
     (
         tidy.fast_tests_do_not_sleep,
         "tests/test_x.py",

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 PRODUCT = ("coordinator/", "timer/")
+BENCHMARKS = "tests/bench/"
 GENERATED = ("coordinator/v1/", "coordinator/durable/v1/", "coordinator/storage/etcd_api/")
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
 FUNCTION_LINES_MAX = 80
@@ -197,10 +198,11 @@ def fast_tests_do_not_sleep(source: Source) -> Iterator[str]:
     """Slow are: a folder named like a slow marker, `pytestmark`, a marked class or function.
 
     `asyncio.sleep` by its full name is left to tests/conftest.py, which knows the loop: on the
-    simulated one it takes no time.
+    simulated one it takes no time. Benchmarks run when they are asked for; only their tests count.
     """
     path = PurePosixPath(source.path)
-    if path.parts[0] != "tests" or set(path.parts) & set(SLOW_MARKERS):
+    is_benchmark = source.path.startswith(BENCHMARKS) and not path.name.startswith("test_")
+    if path.parts[0] != "tests" or set(path.parts) & set(SLOW_MARKERS) or is_benchmark:
         return
     names = {"time.sleep"}
     for node in ast.walk(source.tree):
@@ -296,11 +298,11 @@ _TEMPORARY = re.compile(r"""["'](?:/tmp|/var/tmp)\b""")  # Quoted: a path that i
 
 
 def no_path_of_a_machine(source: Source) -> Iterator[str]:
-    is_product = source.path.startswith(PRODUCT) and source.path.endswith(".py")
+    is_program = source.path.startswith((*PRODUCT, BENCHMARKS)) and source.path.endswith(".py")
     for number, line in enumerate(source.lines, start=1):
         if found := _MACHINE.search(line):
             yield source.at(number, f"names a path of one machine: {found.group()}")
-        if is_product and _TEMPORARY.search(line):
+        if is_program and _TEMPORARY.search(line):
             yield source.at(number, "a temporary path that is not from `tempfile`")
 
 

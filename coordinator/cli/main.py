@@ -23,8 +23,6 @@ from coordinator.cli.why import add_parsers as add_why_parsers
 from coordinator.configuration import load
 from coordinator.settings import InvalidSetting
 
-"""Settings whose flag needs no value."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""

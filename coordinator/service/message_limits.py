@@ -6,7 +6,7 @@ messages `MessageLimits.check` walks one, in time linear in it, and stops at the
 are too large; `wire_counts` finds the same counts in the bytes, before anything is parsed.
 
 The defaults are such that a message at its limits costs the event loop less than 100 ms of CPU,
-also where its work cannot be done in slices; `coordinator bench messages` measures it.
+also where its work cannot be done in slices; `poe bench messages` measures it.
 """
 
 from __future__ import annotations

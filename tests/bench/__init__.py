@@ -1,5 +1,5 @@
-"""`coordinator bench`: measures on this machine and prints ratios.
+"""Benchmarks of the coordinator and of its timer: `python -m tests.bench`.
 
-Absolute times on shared machines say little; what is compared here is measured in the
-same run.
+They measure on this machine and print ratios. Absolute times on shared machines say little, so
+what is compared is measured in the same run, in turn. `deploy/benchmarks.md` has the results.
 """

@@ -1,101 +1,265 @@
-"""The command line of the benchmarks; what they need is imported when one runs."""
+"""The command line of the benchmarks.
+
+    python -m tests.bench NAME [NAME ...] [OPTIONS]       `poe bench` does the same
+
+Prints a table for each benchmark, writes the figures as JSON and draws them if asked to. Exit
+status: 0 measured; 1 something could not be measured; 2 the command line is wrong. A goal that is
+missed is no failure: machines differ.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from coordinator.cli.config import USAGE_ERROR
+from tests.bench.assign import bench_assign
+from tests.bench.barrier import bench_barrier
+from tests.bench.churn import bench_churn
+from tests.bench.cluster import Amount, bench_cluster
+from tests.bench.compare import Pairs, bench_compare
+from tests.bench.cores import bench_cores
+from tests.bench.figures import CannotMeasure, Figures, machine
+from tests.bench.fleet import bench_fleet
+from tests.bench.heartbeat import (
+    BATCHED_MEMBERS,
+    UNARY_MEMBERS,
+    Load,
+    bench_heartbeat,
+    bench_soak,
+)
+from tests.bench.journal import bench_journal
+from tests.bench.log import bench_log
+from tests.bench.messages import bench_messages
+from tests.bench.purgatory import bench_purgatory
+from tests.bench.report import Picture, Report, draw, print_tables, write_json
+from tests.bench.timer import bench_timer
 
 
-def add_bench_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
-    """`coordinator bench`."""
-    bench = commands.add_parser("bench", help="measure", description="Measure.")
-    bench.set_defaults(run=_bench)
-    bench.add_argument(
-        "what",
-        choices=(
-            "timer",
-            "purgatory",
-            "assign",
-            "journal",
-            "log",
-            "messages",
-            "heartbeat",
-            "barrier",
-            "fleet",
-            "cores",
-            "soak",
-            "churn",
-            "cluster",
-            "compare",
-            "spark",
-            "all",
-        ),
-        help="all: those that need neither a --store nor Spark; soak: heartbeats for --seconds; "
-        "churn: groups that come and go for --seconds; compare: heartbeats and barriers of this "
-        "code and of the code --against, in alternating pairs",
+@dataclass(slots=True)
+class Options:
+    """The command line; argparse fills it, and the defaults are here."""
+
+    names: list[str] = field(default_factory=list)
+    quick: bool = False
+    members: int | None = None
+    seconds: float = 15
+    requests: int | None = None
+    store: str = ""
+    against: Path | None = None
+    pairs: int | None = None
+    pythons: list[str] = field(default_factory=list)
+    json: Path | None = None
+    pictures: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A benchmark by what it measures.
+
+    needs: an option without which it cannot run. is_of_all: the name `all` includes it.
+    """
+
+    summary: str
+    run: Callable[[Options], Figures | Report]
+    needs: str = ""
+    is_of_all: bool = True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks that are named; the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments, namespace=Options())
+    names = [
+        name
+        for name, benchmark in BENCHMARKS.items()
+        if name in options.names or ("all" in options.names and benchmark.is_of_all)
+    ]
+    for name in names:
+        needs = BENCHMARKS[name].needs
+        if needs and not getattr(options, needs):
+            parser.error(f"{name} needs --{needs}")
+    results: dict[str, Figures] = {"machine": machine()}
+    pictures: list[Picture] = []
+    try:
+        for name in names:
+            found = BENCHMARKS[name].run(options)
+            report = found if isinstance(found, Report) else Report(found)
+            results[name] = report.figures
+            pictures += report.pictures
+        print_tables(results)
+        if options.json is not None:
+            write_json(results, options.json, pictures)
+        if options.pictures is not None:
+            for path in draw(pictures, options.pictures):
+                print(f"drawn: {path}")
+    except CannotMeasure as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:<10} {each.summary}" for name, each in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        usage="poe bench NAME [NAME ...] [OPTIONS]",
+        description=f"Measure on this machine.\n\nbenchmarks:\n{listed}\n"
+        f"  {'all':<10} those that need no option and take minutes at most",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    bench.add_argument(
+    parser.add_argument(
+        "names", nargs="+", choices=(*BENCHMARKS, "all"), metavar="NAME", help="see above"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small form, which only shows that it works"
+    )
+    parser.add_argument(
         "--members",
-        type=int,
-        help="members to run; log, cluster: groups; spark: batches; compare: of a barrier",
+        type=_number(1),
+        help="members to run; log, cluster: groups; spark: micro-batches; compare: members of a "
+        "barrier",
     )
-    bench.add_argument(
+    parser.add_argument(
+        "--seconds", type=float, help="duration of heartbeats, soak and churn; default: 15"
+    )
+    parser.add_argument(
+        "--requests", type=_number(1), help="of each run of purgatory; as published: 1000000"
+    )
+    parser.add_argument(
         "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
     )
-    bench.add_argument(
+    parser.add_argument(
         "--against", type=Path, metavar="PATH", help="for compare: another checkout of this project"
     )
-    bench.add_argument("--pairs", type=int, help="of compare, 3 at least; default: 15")
-    bench.add_argument(
-        "--requests", type=int, help="of each run of purgatory; as published: 1000000"
+    parser.add_argument("--pairs", type=_number(3), help="of compare; default: 15")
+    parser.add_argument(
+        "--python",
+        dest="pythons",
+        action="append",
+        metavar="PATH",
+        help="heartbeat: another interpreter to serve with, perhaps with another gRPC; repeatable",
     )
-    bench.add_argument("--seconds", type=float, default=15, help="how long heartbeats are sent")
-    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    bench.add_argument(
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument(
         "--pictures", type=Path, metavar="FOLDER", help="draw the figures there, as SVG and PNG"
     )
-    bench.add_argument(
-        "--quick", action="store_true", help="timer, purgatory, messages: in seconds, and rougher"
-    )
-    bench.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="heartbeat: further interpreters to serve with, which may have another gRPC",
-    )
+    return parser
 
 
-def _bench(options: argparse.Namespace) -> int:
-    from tests.bench.run import Options, bench
+def _number(least: int) -> Callable[[str], int]:
+    """A whole number that is large enough."""
 
-    if options.what == "cluster" and options.store is None:
-        print("coordinator: bench cluster needs --store", file=sys.stderr)
-        return USAGE_ERROR
-    if options.what == "compare" and options.against is None:
-        print("coordinator: bench compare needs --against", file=sys.stderr)
-        return USAGE_ERROR
-    for name, least in (("requests", 1), ("pairs", 3), ("members", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            print(f"coordinator: --{name} must be at least {least}", file=sys.stderr)
-            return USAGE_ERROR
-    return bench(
-        Options(
-            what=options.what,
-            members=options.members,
-            seconds=options.seconds,
-            store=options.store,
-            json=options.json,
-            pictures=options.pictures,
-            quick=options.quick,
-            pythons=tuple(options.python),
-            requests=options.requests,
-            against=options.against,
-            pairs=options.pairs,
-        )
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return number
+
+
+# --- The benchmarks -----------------------------------------------------------------------------
+
+
+def _heartbeat(options: Options) -> Figures:
+    load = Load(
+        members=options.members or UNARY_MEMBERS,
+        batched=options.members or BATCHED_MEMBERS,
+        seconds=options.seconds,
     )
+    return bench_heartbeat(Load.quick() if options.quick else load, options.pythons)
+
+
+def _compare(options: Options) -> Figures:
+    most = Pairs.quick() if options.quick else Pairs()
+    pairs = Pairs(
+        number=options.pairs or most.number,
+        calls=most.calls,
+        barriers=(options.members,) if options.members else most.barriers,
+    )
+    assert options.against is not None
+    return bench_compare(options.against, pairs)
+
+
+def _spark(options: Options) -> Figures:
+    try:
+        from tests.bench.spark import bench_spark
+    except ImportError as error:
+        raise CannotMeasure(
+            f"spark needs the extra: consumer-group-coordinator[spark] ({error})"
+        ) from None
+    return bench_spark(options.members, quick=options.quick)
+
+
+BENCHMARKS = {
+    "timer": Benchmark(
+        "the timing wheel beside asyncio, a heap and a sorted list",
+        lambda options: bench_timer(quick=options.quick),
+    ),
+    "purgatory": Benchmark(
+        "the published benchmark of Kafka's purgatory, on the wheel and its rivals",
+        lambda options: bench_purgatory(quick=options.quick, requests=options.requests),
+    ),
+    "assign": Benchmark(
+        "assignors, by members, topics and partitions",
+        lambda options: bench_assign(quick=options.quick),
+    ),
+    "journal": Benchmark("rebalances with the journal and without", lambda _: bench_journal()),
+    "log": Benchmark(
+        "appends to SQLite, SyncGroup with and without a disk, the load of a large store",
+        lambda options: bench_log(options.members, quick=options.quick),
+    ),
+    "messages": Benchmark(
+        "the longest turn of the event loop for a large message of each RPC",
+        lambda options: bench_messages(quick=options.quick),
+    ),
+    "heartbeat": Benchmark("CPU of a heartbeat, and members that one core keeps alive", _heartbeat),
+    "fleet": Benchmark(
+        "20,000 groups: memory, heartbeats, restarts of server and members",
+        lambda options: bench_fleet(*((40, 1.0) if options.quick else (20_000, options.seconds))),
+    ),
+    "cores": Benchmark(
+        "two nodes on two cores beside one",
+        lambda options: bench_cores(*((300, 1) if options.quick else ())),
+    ),
+    "barrier": Benchmark(
+        "one large group, from the first join to the last assignment",
+        lambda options: bench_barrier(100 if options.quick else options.members),
+    ),
+    "soak": Benchmark(
+        "heartbeats for --seconds",
+        lambda options: bench_soak(
+            40 if options.quick else options.members or UNARY_MEMBERS,
+            1.0 if options.quick else options.seconds,
+        ),
+        is_of_all=False,
+    ),
+    "churn": Benchmark(
+        "memory of a server whose groups come and go for --seconds",
+        lambda options: bench_churn(2.0 if options.quick else options.seconds),
+        is_of_all=False,
+    ),
+    "cluster": Benchmark(
+        "appends, hand-overs, killed nodes and take-overs on a shared store (--store)",
+        lambda options: bench_cluster(
+            options.store, options.members, Amount.quick() if options.quick else Amount()
+        ),
+        needs="store",
+        is_of_all=False,
+    ),
+    "compare": Benchmark(
+        "CPU of heartbeats and barriers, of this checkout and of another (--against)",
+        _compare,
+        needs="against",
+        is_of_all=False,
+    ),
+    "spark": Benchmark(
+        "rows a second and micro-batches of Spark queries; needs Java 17", _spark, is_of_all=False
+    ),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

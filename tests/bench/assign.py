@@ -15,10 +15,14 @@ SIZES = ((250, 12_500), (500, 25_000), (1_000, 50_000), (2_000, 100_000))
 ROUNDS = 3
 
 
-def bench_assign() -> Figures:
-    """Milliseconds an assignment, by members x topics x partitions."""
+def bench_assign(*, quick: bool = False) -> Figures:
+    """Milliseconds an assignment, by members x topics x partitions.
+
+    Args:
+        quick: the smallest size only.
+    """
     figures: Figures = {}
-    for members, partitions in SIZES:
+    for members, partitions in SIZES[:1] if quick else SIZES:
         view = ClusterView({f"t{n}": partitions // members for n in range(members)})
         new = {f"m{n:05}": Subscription(tuple(view.partitions)) for n in range(members)}
         grown: dict[str, list[TopicPartition]] = by_name("sticky").assign(view, new)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from coordinator.runtime.memory import resident_bytes
 from coordinator.shard.placement import PLACES_REMEMBERED
 from tests.bench.figures import Figures, Goal
-from tests.bench.servers import Server, scrape
+from tests.bench.servers import Server, scrape, scratch
 from tests.bench.short_lived import come_and_go, name_groups
 
 AT_A_TIME = 8
@@ -34,11 +32,11 @@ class _Sample:
 
 def bench_churn(seconds: float) -> Figures:
     """Run it, one server beside one client, and say what has grown."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+    with scratch() as folder:
         flags = ("--data-dir", f"{folder}/data", "--metrics-listen", "127.0.0.1:0")
         # Groups have series of their own, and members that follow are waited for only shortly.
         more = ("--metrics-groups", "*", "--group-initial-rebalance-delay-ms", "10")
-        with Server(Path(folder), *flags, *more) as server:
+        with Server(folder, *flags, *more) as server:
             return asyncio.run(_churn(server, seconds))
 
 

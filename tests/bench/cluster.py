@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import count, pairwise
-from pathlib import Path
 
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.core.ids import ShardId
-from coordinator.runtime import codec
 from coordinator.runtime.stores import open_stores
 from coordinator.settings import Settings
 from coordinator.shard.placement import shard_of
@@ -27,41 +24,58 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import equal, exists, put, unchanged
 from coordinator.storage.log import Entry, GroupLog
-from tests.bench.figures import Figures
+from tests.bench import resting
+from tests.bench.figures import Figures, percentile
 from tests.bench.log import GROUPS
 from tests.bench.probe import CommitProbe
-from tests.bench.resting import GROUPS_AN_ENTRY, MEMBERS, group_record
-from tests.bench.servers import Server
+from tests.bench.resting import MEMBERS, SHARDS, group_id, group_record
+from tests.bench.servers import Server, scratch
+from tests.serving import free_port
 
-SHARDS = 16
 WRITERS, RECORDS_AN_ENTRY, RECORD_BYTES = 100, 10, 400
 ROUNDS, SECONDS = 3, 2.0
-MOVES, FAST_KILLS, DEFAULT_KILLS = 100, 20, 5
 FAST_MS, DEFAULT_MS = 500, 2_000
 PATIENCE_S = 60.0
 
 
-def bench_cluster(store: str, groups: int | None = None) -> Figures:
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of it: moves of a shard, and kills with short sessions and with the default."""
+
+    moves: int = 100
+    fast_kills: int = 20
+    default_kills: int = 5
+    groups: int = GROUPS
+
+    @classmethod
+    def quick(cls) -> Amount:
+        """A minute: it only shows that the benchmark works."""
+        return cls(moves=3, fast_kills=1, default_kills=1, groups=1_000)
+
+
+def bench_cluster(store: str, groups: int | None, amount: Amount) -> Figures:
     """All figures in one run, under names of their own in a store that is there.
 
     Args:
         store: etcd://HOST:PORT,… or zookeeper://HOST:PORT,….
+        groups: that are taken over; None: as `amount` says.
     """
+    groups = groups or amount.groups
     names = (f"{store.rstrip('/')}/bench-{os.getpid()}-{number}" for number in count(1))
     figures: Figures = {}
     if store.startswith("etcd"):
         figures |= asyncio.run(_bench_appends(next(names)))
-    figures |= asyncio.run(_bench_hand_over(next(names)))
+    figures |= asyncio.run(_bench_hand_over(next(names), amount.moves))
     for title, session_ms, kills in (
-        ("fast profile (0.5 s; goal: 750)", FAST_MS, FAST_KILLS),
-        ("default profile (2 s; goal: 2,500)", DEFAULT_MS, DEFAULT_KILLS),
+        ("fast profile (0.5 s; goal: 750)", FAST_MS, amount.fast_kills),
+        ("default profile (2 s; goal: 2,500)", DEFAULT_MS, amount.default_kills),
     ):
         gaps = asyncio.run(_gaps_of_kills(next(names), session_ms, kills))
         figures[f"owner killed, {title}, p50, ms"] = 1000 * statistics.median(gaps)
         figures[f"owner killed, {title}, worst of {kills}, ms"] = 1000 * max(gaps)
     for title, replicas in (("warm (goal: 500)", 2), ("cold (goal: 5,000)", 1)):
-        took = asyncio.run(_take_over(next(names), replicas, groups or GROUPS))
-        figures[f"{groups or GROUPS:,} groups of {MEMBERS} taken over, {title}, ms"] = 1000 * took
+        took = asyncio.run(_take_over(next(names), replicas, groups))
+        figures[f"{groups:,} groups of {MEMBERS} taken over, {title}, ms"] = 1000 * took
     return figures
 
 
@@ -142,22 +156,22 @@ async def _bare_transactions(client: EtcdClient, prefix: str) -> float:
 # --- Hand-over ----------------------------------------------------------------------------------
 
 
-async def _bench_hand_over(store: str) -> Figures:
+async def _bench_hand_over(store: str, moves: int) -> Figures:
     """An operator moves a shard to and fro; somebody writes to it all the time."""
     async with _nodes(store, (1, 2)) as nodes, _probed(nodes, 0) as probe:
         with ClusterAdmin(nodes[1].address) as admin:
             gaps = []
-            for _ in range(MOVES):
+            for _ in range(moves):
                 await _all_in_sync(admin)
                 leader, other = (1, 2) if _leader(admin, 0) == 1 else (2, 1)
                 began = time.monotonic()
                 await asyncio.to_thread(admin.move, 0, (other, leader))
                 await asyncio.to_thread(admin.elect, (0,))
                 gaps.append(await _gap(probe, began))
-    gaps.sort()
+    p50, p99 = (1000 * percentile(gaps, percent) for percent in (50, 99))
     return {
-        f"planned hand-off to the first write, {MOVES} times, p50, ms": 1000 * gaps[MOVES // 2],
-        "planned hand-off, p99 (goal: 60), ms": 1000 * gaps[MOVES * 99 // 100],
+        f"planned hand-off to the first write, {moves} times, p50, ms": p50,
+        "planned hand-off, p99 (goal: 60), ms": p99,
     }
 
 
@@ -206,17 +220,9 @@ async def _take_over(store: str, replicas: int, groups: int) -> float:
 
 
 async def _fill(store: str, groups: int) -> None:
-    """Groups, in entries that snapshots would have made."""
     stores = await open_stores(Settings(store=store, shards=SHARDS))
-    by_shard: dict[int, list[bytes]] = {number: [] for number in range(SHARDS)}
-    for number in range(groups):
-        record = group_record(f"group-{number}")
-        by_shard[shard_of(record.group_id, SHARDS)].append(codec.encode(record))
-    for shard, records in by_shard.items():
-        fence = await stores.log.fence(ShardId(shard))
-        for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
-            part = tuple(records[start : start + GROUPS_AN_ENTRY])
-            await stores.log.append(fence, Entry(sequence, fence.epoch, start, part))
+    everybody = (group_record(group_id(number)) for number in range(groups))
+    await resting.write(stores.log, everybody, range(SHARDS))
     await stores.log.close()
     if stores.coordination is not None:
         await stores.coordination.close()
@@ -237,9 +243,8 @@ class _Nodes(dict[int, Server]):
 @contextlib.asynccontextmanager
 async def _nodes(store: str, numbers: Sequence[int], *more: str) -> AsyncIterator[_Nodes]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
-
-        ports = {number: _free_port() for number in numbers}  # Who comes back is found again.
+        folder = stack.enter_context(scratch())
+        ports = {number: free_port() for number in numbers}  # Who comes back is found again.
 
         def start(number: int) -> Server:
             flags = ("--store", store, "--node-id", str(number), "--shards", str(SHARDS))
@@ -253,13 +258,6 @@ async def _nodes(store: str, numbers: Sequence[int], *more: str) -> AsyncIterato
         finally:
             for server in nodes.values():
                 server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

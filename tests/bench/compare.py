@@ -11,20 +11,18 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import coordinator
 from tests.bench import h2load
 from tests.bench.barrier import form
-from tests.bench.figures import ROUNDS, Figures, Goal
+from tests.bench.figures import ROUNDS, CannotMeasure, Figures, Goal
 from tests.bench.heartbeat import A_PROCESS, messages, serving
-from tests.bench.servers import cpu_s, environment
+from tests.bench.servers import Usage, environment, scratch
 
-OURS = Path(coordinator.__file__).parents[1]
+OURS = Path(__file__).parents[2]
 AT_MOST = 1.03
 """Of the old one's CPU."""
 
@@ -46,11 +44,11 @@ class Pairs:
         return cls(number=3, calls=500, barriers=(40,))
 
 
-class LostMembers(Exception):
+class LostMembers(CannotMeasure):
     """A barrier in which not everybody got a share: what it cost says nothing."""
 
 
-class NotComparable(Exception):
+class NotComparable(CannotMeasure):
     """A path is no checkout of this project. The message says so."""
 
 
@@ -97,9 +95,9 @@ def _heartbeats(trees: dict[str, Path], pairs: Pairs) -> Figures:
     if not h2load.is_installed():
         return {"heartbeats": "not measured: no h2load (Debian: nghttp2-client)"}
     figures: Figures = {}
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, ExitStack() as running:
+    with scratch() as folder, ExitStack() as running:
         servers = {
-            name: running.enter_context(serving(Path(folder), number, tree=tree))
+            name: running.enter_context(serving(folder, number, tree=tree))
             for number, (name, tree) in enumerate(trees.items())
         }
         for (kind, message), what in zip(
@@ -108,9 +106,9 @@ def _heartbeats(trees: dict[str, Path], pairs: Pairs) -> Figures:
 
             def cost(name: str) -> float:
                 server = servers[name]
-                began = cpu_s(server.pid)
+                usage = Usage(server.pid)
                 h2load.send(server.address, kind, message, pairs.calls)  # noqa: B023  # Called here.
-                return 1e6 * (cpu_s(server.pid) - began) / pairs.calls
+                return usage.us_each(pairs.calls)
 
             for name in servers:
                 cost(name)  # Warm: connections, caches and pools are made once.
@@ -122,10 +120,10 @@ def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
     """A group that forms on a new server."""
 
     def cost(name: str) -> float:
-        barrier, cpu = form(members, two_phase=True, tree=trees[name])
+        barrier, cost_us = form(members, two_phase=True, tree=trees[name])
         if barrier.failed:
             raise LostMembers(f"{barrier.failed} members of {members} got no share")
-        return 1e6 * cpu / members
+        return cost_us
 
     what = f"a barrier of {members:,}, us a member"
     return spread(what, *in_pairs(cost, pairs.number))

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import statistics
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from tests.bench.resting import (
     group_id,
     member_id,
 )
-from tests.bench.servers import Server, pin
+from tests.bench.servers import Server, pin, scratch
 
 NODES = 2
 ALONE = (1, 1)
@@ -45,8 +44,7 @@ def bench_cores(calls: int = CALLS, rounds: int = ROUNDS) -> Figures:
         return {"both cores": "not measured: needs Linux and h2load (Debian: nghttp2-client)"}
     shares = [(number, NODES) for number in range(1, NODES + 1)]
     found: dict[tuple[str, int, bool], list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        folder = Path(name)
+    with scratch() as folder:
         for share in (ALONE, *shares):
             asyncio.run(fill(_data_folder(folder, share), GROUPS, share=share))
         for _ in range(rounds):

@@ -9,7 +9,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 ROUNDS = 15
@@ -42,6 +42,10 @@ class Goal:
             return f"{shown(self.at_most)} at most"
         assert self.at_least is not None
         return f"{shown(self.at_least)} at least"
+
+
+class CannotMeasure(Exception):
+    """Something that a benchmark needs is not there, or failed. The message says what."""
 
 
 Figure = float | int | str | Goal
@@ -80,6 +84,12 @@ def _processor() -> str:
     except OSError:
         pass  # Not Linux: what the platform says will do.
     return platform.processor() or platform.machine()
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value below which so many percent of them are; 0 if there is none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
 
 
 def best_of(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 
 from coordinator.runtime.memory import resident_bytes
 from tests.bench.figures import Figures, Goal
@@ -21,7 +19,7 @@ from tests.bench.resting import (
     instance_id,
     members,
 )
-from tests.bench.servers import Server, Usage, scrape
+from tests.bench.servers import Server, Usage, scrape, scratch, total
 
 GROUPS, MEMBERS = 20_000, 5
 AT_A_TIME = 500
@@ -30,8 +28,7 @@ AT_A_TIME = 500
 
 def bench_fleet(groups: int = GROUPS, seconds: float = 15) -> Figures:
     """All figures in one run: loaded, beating, its server restarted, its members restarted."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        folder = Path(name)
+    with scratch() as folder:
         with Server(folder) as empty:
             nothing = resident_bytes(empty.pid)
         data = folder / "data"
@@ -60,10 +57,10 @@ async def _beat(server: Server, groups: int, seconds: float) -> Figures:
         timings = await fleet.beat_in_batches(
             A_PROCESS, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start
         )
-        share = usage.share()
+        percent = usage.percent()
     return {
         "beating every 3 s, 20 in a call: refused or lost": Goal(timings.failed, at_most=0),
-        "beating every 3 s, 20 in a call: server's CPU, % of a core": Goal(100 * share, at_most=60),
+        "beating every 3 s, 20 in a call: server's CPU, % of a core": Goal(percent, at_most=60),
         "beating every 3 s, 20 in a call: p99, ms": timings.percentile(99),
     }
 
@@ -89,19 +86,16 @@ async def _restart(server: Server, groups: int) -> Figures:
             at_a_time=AT_A_TIME,
         )
         lasted = time.monotonic() - began
-        share = usage.share()
+        percent = usage.percent()
         series = await asyncio.to_thread(scrape, server.metrics)
-    rebalances = sum(
-        value for name, value in series.items() if name.startswith("coordinator_rebalances_total")
-    )
     restarted = groups * MEMBERS
     return {
         "the server restarted: members that were lost": Goal(timings.failed, at_most=0),
         "all members restarted one by one (KIP-345): s": lasted,
         "restarts/s": restarted / lasted,
         "failed": Goal(restarts.failed, at_most=0),
-        "rebalances": Goal(rebalances, at_most=0),
+        "rebalances": Goal(total(series, "coordinator_rebalances_total"), at_most=0),
         "a restart (JoinGroup and SyncGroup): p50, ms": restarts.percentile(50),
         "a restart: p99, ms": restarts.percentile(99),
-        "server's CPU meanwhile, % of a core": 100 * share,
+        "server's CPU meanwhile, % of a core": percent,
     }

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
+from tests.bench.figures import CannotMeasure
 from tests.bench.servers import pin
 
 CONNECTIONS, CALLS_UNDER_WAY = 4, 25
@@ -38,7 +39,7 @@ def send(address: str, method: str, message: Message, calls: int) -> float:
     Returns:
         Calls a second.
     Raises:
-        RuntimeError: not all were answered.
+        CannotMeasure: not all were answered.
     """
     return send_at_once([(address, message)], method, calls)[0]
 
@@ -139,5 +140,5 @@ def _rate(process: subprocess.Popen[str], calls: int) -> float:
     output, _ = process.communicate()
     succeeded, rate = _SUCCEEDED.search(output), _RATE.search(output)
     if succeeded is None or rate is None or int(succeeded[1]) != calls:
-        raise RuntimeError(f"h2load did not get {calls} answers:\n{output}")
+        raise CannotMeasure(f"h2load did not get {calls} answers:\n{output}")
     return float(rate[1])

@@ -7,7 +7,6 @@ import contextlib
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,10 +17,10 @@ from google.protobuf.message import Message
 
 from coordinator.runtime.memory import resident_bytes
 from tests.bench import h2load, resting
-from tests.bench.figures import Figures, Goal
+from tests.bench.figures import CannotMeasure, Figures, Goal
 from tests.bench.load import Fleet, Timings, heartbeat, heartbeat_batch
 from tests.bench.resting import GENERATION, fill, group_id, member_id
-from tests.bench.servers import Server, Usage, cpu_s, scrape
+from tests.bench.servers import Server, Usage, scrape, scratch
 
 BEAT_EVERY_S = 3.0
 A_PROCESS = 20
@@ -76,22 +75,22 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     if not h2load.is_installed():
         return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
     took: dict[tuple[str, str], list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, contextlib.ExitStack() as running:
-        ours = running.enter_context(serving(Path(folder), 0))
+    with scratch() as folder, contextlib.ExitStack() as running:
+        ours = running.enter_context(serving(folder, 0))
         servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(_constant())}
         for number, python in enumerate(pythons, start=1):
-            other = running.enter_context(serving(Path(folder), number, python=python))
+            other = running.enter_context(serving(folder, number, python=python))
             servers[python] = (other.address, other.pid)
         for _ in range(load.rounds):
             for name, (address, pid) in servers.items():
                 for kind, message in messages().items():
-                    began = cpu_s(pid)
+                    usage = Usage(pid)
                     h2load.send(address, kind, message, load.calls)
-                    took[name, kind].append(1e6 * (cpu_s(pid) - began) / load.calls)
+                    took[name, kind].append(usage.us_each(load.calls))
         sent = load.rounds * load.calls * (1 + A_PROCESS)
         counted = scrape(ours.metrics)["coordinator_heartbeats_total"]
     if counted != sent:
-        raise RuntimeError(f"{sent} heartbeats were sent and {counted:.0f} answered")
+        raise CannotMeasure(f"{sent} heartbeats were sent and {counted:.0f} answered")
     us = {key: statistics.median(values) for key, values in took.items()}
     alone, batch = us["ours", "Heartbeat"], us["ours", "HeartbeatBatch"]
     figures: Figures = {
@@ -167,8 +166,8 @@ def _streams(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
 
 def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figures:
     """Members of groups of 20 that beat every 3 s; the client is in this process."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        with serving(Path(folder), 0, groups=members // A_PROCESS) as server:
+    with scratch() as folder:
+        with serving(folder, 0, groups=members // A_PROCESS) as server:
             return asyncio.run(_hold(name, members, seconds, beat, server))
 
 
@@ -178,14 +177,14 @@ async def _hold(name: str, members: int, seconds: float, beat: Beating, server: 
     async with Fleet(server.address) as fleet:
         fleet.adopt(resting.members(members // A_PROCESS, A_PROCESS), generation=GENERATION)
         timings = await beat(fleet, every_s=BEAT_EVERY_S, seconds=seconds, on_steady=usage.start)
-        share = usage.share()
+        percent = usage.percent()
         series = await asyncio.to_thread(scrape, server.metrics)
     what = f"{members:,} members {name}"
     full = 'coordinator_gc_pause_seconds_{}generation="2"{}'
     within = series[full.format("bucket{", f',le="{LONGEST_PAUSE_S}"' + "}")]
     return {
         f"{what}: refused or lost": timings.failed,
-        f"{what}: server's CPU, % of a core": Goal(100 * share, at_most=60),
+        f"{what}: server's CPU, % of a core": Goal(percent, at_most=60),
         f"{what}: p50, ms": timings.percentile(50),
         f"{what}: p99, ms": Goal(timings.percentile(99), at_most=10)
         if beat is Fleet.beat

@@ -19,7 +19,7 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
 from tests.bench.figures import Figures, best_of
-from tests.bench.servers import cpu_s, with_server
+from tests.bench.servers import Usage, with_server
 from timer.clock import VirtualClock
 
 MEMBERS, PARTITIONS_EACH = 50, 10
@@ -130,7 +130,7 @@ def _call_us(address: str, pid: int) -> float:
     """Server CPU of a unary call that does next to nothing."""
     with GroupAdmin(address, remember=True) as admin:
         admin.describe_group("nobody")
-        began = cpu_s(pid)
+        usage = Usage(pid)
         for _ in range(CALLS):
             admin.describe_group("nobody")
-        return 1e6 * (cpu_s(pid) - began) / CALLS
+        return usage.us_each(CALLS)

@@ -18,6 +18,7 @@ from coordinator.client.retry import BackOff
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.bench.figures import percentile
 
 MEMBERS_A_CONNECTION = 100
 JOIN_TIMEOUT_S = 120.0
@@ -35,8 +36,7 @@ class Timings:
 
     def percentile(self, percent: float) -> float:
         """In milliseconds; 0 if nothing was measured."""
-        ordered = sorted(self.milliseconds)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
+        return percentile(self.milliseconds, percent)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ import contextlib
 import os
 import queue
 import statistics
-import tempfile
 import time
 from itertools import count
 from pathlib import Path
@@ -20,10 +19,10 @@ from coordinator.storage import schema
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry
 from coordinator.storage.sqlite import SqliteLog
-from tests.bench.figures import Figures
+from tests.bench.figures import Figures, percentile
 from tests.bench.load import Fleet
 from tests.bench.resting import MEMBERS, fill
-from tests.bench.servers import with_server
+from tests.bench.servers import scratch, with_server
 
 WRITERS = 100
 RECORD_BYTES = 400
@@ -34,25 +33,30 @@ GROUPS = 100_000
 BARE_INSERT = "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, 1, ?, ?)"
 
 
-def bench_log(groups: int | None = None) -> Figures:
-    """All figures in one run."""
+def bench_log(groups: int | None = None, *, quick: bool = False) -> Figures:
+    """All figures in one run.
+
+    Args:
+        groups: in the store that is loaded.
+        quick: one round of appends and of SyncGroups, and a hundredth of the groups.
+    """
     figures: Figures = {}
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        figures |= asyncio.run(_bench_appends(Path(folder)))
-        sync_ms = _fdatasync_ms(Path(folder))
+    with scratch() as folder:
+        figures |= asyncio.run(_bench_appends(folder, 1 if quick else ROUNDS))
+        sync_ms = _fdatasync_ms(folder)
     figures["fdatasync of one page, p50, ms"] = sync_ms
-    figures |= _bench_sync(sync_ms)
-    figures |= _bench_load(groups or GROUPS)
+    figures |= _bench_sync(sync_ms, 1 if quick else SYNC_ROUNDS)
+    figures |= _bench_load(groups or (GROUPS // 100 if quick else GROUPS))
     return figures
 
 
 # --- Appends ------------------------------------------------------------------------------------
 
 
-async def _bench_appends(folder: Path) -> Figures:
+async def _bench_appends(folder: Path, rounds: int) -> Figures:
     """Writers with one append under way each, as shards have, beside two bare loops."""
     ours, bare, alone, took, batches = [], [], [], [], []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         rate, latencies, commits = await _our_appends(folder / f"log-{number}")
         ours.append(rate)
         took += latencies
@@ -64,7 +68,7 @@ async def _bench_appends(folder: Path) -> Figures:
     return {
         f"appends of {WRITERS} writers, records/s": rate,
         "append, p50, ms": 1000 * statistics.median(took),
-        "append, p99, ms": 1000 * sorted(took)[int(len(took) * 0.99)],
+        "append, p99, ms": 1000 * percentile(took, 99),
         "records a commit, mean": statistics.mean(batches),
         "bare loop with the same group commit, records/s": statistics.median(bare),
         "appends, in that loop (goal: 0.8)": rate / statistics.median(bare),
@@ -184,7 +188,7 @@ def _fdatasync_ms(folder: Path) -> float:
 # --- SyncGroup ----------------------------------------------------------------------------------
 
 
-def _bench_sync(sync_ms: float) -> Figures:
+def _bench_sync(sync_ms: float, rounds: int) -> Figures:
     """The leader's SyncGroup over gRPC, with the log in memory and on the disk."""
 
     def run(*flags: str) -> float:
@@ -196,7 +200,7 @@ def _bench_sync(sync_ms: float) -> Figures:
         return with_server(lambda address, _: asyncio.run(syncs(address)), *delay, *flags)
 
     # The best of several turns: what else the machine does only adds.
-    pairs = [(run("--store", "memory"), run()) for _ in range(SYNC_ROUNDS)]
+    pairs = [(run("--store", "memory"), run()) for _ in range(rounds)]
     memory, disk = (min(times) for times in zip(*pairs, strict=True))
     allowed = 1.5 * sync_ms + 0.5
     return {
@@ -213,14 +217,16 @@ def _bench_sync(sync_ms: float) -> Figures:
 
 def _bench_load(groups: int) -> Figures:
     """A server that starts on a store of many groups, beside one that starts on none."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        asyncio.run(fill(Path(folder), groups))
-        size = (Path(folder) / DATABASE).stat().st_size
+    with scratch() as folder:
+        asyncio.run(fill(folder, groups))
+        size = (folder / DATABASE).stat().st_size
         empty = with_server(lambda _, pid: resident_bytes(pid))
         began = time.monotonic()
         # The server's clock starts here too: what is measured is the whole way to serving.
         full, lasted = with_server(
-            lambda _, pid: (resident_bytes(pid), time.monotonic() - began), "--data-dir", folder
+            lambda _, pid: (resident_bytes(pid), time.monotonic() - began),
+            "--data-dir",
+            str(folder),
         )
     members = groups * MEMBERS
     return {

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -26,6 +24,7 @@ from coordinator.service.server import CoordinatorServer
 from coordinator.settings import Settings
 from tests.bench.figures import Figures, Goal
 from tests.bench.large_messages import LargeMessage, large_messages
+from tests.bench.servers import scratch
 
 GOAL_MS = 100.0
 
@@ -40,9 +39,9 @@ def bench_messages(*, quick: bool = False) -> Figures:
     figures: Figures = {}
     settings = Settings(listen="127.0.0.1:0", metrics_listen="", console_listen="")
     with (
-        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
+        scratch() as folder,
         ShortPauses(),
-        _Measured(replace(settings, data_dir=folder)) as server,
+        _Measured(replace(settings, data_dir=str(folder))) as server,
     ):
         for message in large_messages(scale):
             server.clear()

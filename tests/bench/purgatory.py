@@ -135,7 +135,7 @@ def bench_purgatory(*, quick: bool = False, requests: int | None = None) -> Repo
     rivals = _rivals()
     figures: Figures = {"requests in each run": requests, "rounds (medians of)": rounds}
     if SORTED not in rivals:
-        figures[SORTED] = "not installed, and left out (extra: bench)"
+        figures[SORTED] = "not installed, and left out (extra: test)"
     panels: list[Panel] = []
     for setting, (median_ms, p75_ms) in SETTINGS.items():
         plan = Plan.of(requests, median_ms, p75_ms)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import Figure, Figures, Goal, shown
+from tests.bench.figures import CannotMeasure, Figure, Figures, Goal, shown
 
 WIDE_ENOUGH: Final = 160
 """Columns of a table that goes into a file: nothing is cut off."""
@@ -118,12 +118,12 @@ def draw(pictures: Sequence[Picture], folder: Path) -> list[Path]:
     Returns:
         The files written.
     Raises:
-        LookupError: the extra with the drawing library is missing.
+        CannotMeasure: the drawing library is missing.
     """
     try:
         import matplotlib as mpl
     except ImportError:
-        raise LookupError("pictures need the extra: consumer-group-coordinator[bench]") from None
+        raise CannotMeasure("pictures need matplotlib, of the extra `test`") from None
     # Text as text, and the same bytes for the same figures. Any: one type in one release of
     # matplotlib, another in the next.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": "coordinator", "font.size": 9}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from coordinator.assignors import Subscription, TopicPartition
@@ -15,7 +15,7 @@ from coordinator.core.ids import ShardId
 from coordinator.core.records import GroupMetadata, MemberRecord
 from coordinator.runtime import codec
 from coordinator.shard.placement import shard_of
-from coordinator.storage.log import Entry
+from coordinator.storage.log import Entry, GroupLog
 from coordinator.storage.marker import shards_of_share
 from coordinator.storage.sqlite import SqliteLog
 
@@ -82,16 +82,20 @@ async def fill(
 ) -> None:
     """A data folder with groups of so many members; of all groups those that a share has."""
     log = SqliteLog(folder, shards=SHARDS, share=share)
-    owned = shards_of_share(share, SHARDS)
+    everybody = (group_record(group_id(n), members, static=static) for n in range(groups))
+    await write(log, everybody, shards_of_share(share, SHARDS))
+    await log.close()
+
+
+async def write(log: GroupLog, groups: Iterable[GroupMetadata], owned: Collection[int]) -> None:
+    """Append the groups whose shards are owned, in entries as long as snapshots would make them."""
     by_shard: dict[ShardId, list[bytes]] = {ShardId(number): [] for number in sorted(owned)}
-    for number in range(groups):
-        record = group_record(group_id(number), members, static=static)
+    for record in groups:
         shard = shard_of(record.group_id, SHARDS)
         if shard in owned:
-            by_shard[shard].append(codec.encode(record))
+            by_shard[ShardId(shard)].append(codec.encode(record))
     for shard, records in by_shard.items():
         fence = await log.fence(shard)
         for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
             part = tuple(records[start : start + GROUPS_AN_ENTRY])
             await log.append(fence, Entry(sequence, fence.epoch, start, part))
-    await log.close()

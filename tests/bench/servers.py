@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -10,11 +11,26 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.bench.figures import CannotMeasure
+
 T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the files of a run, removed at its end.
+
+    It is below `build` in the current folder: that is on a disk, as data folders are, where the
+    system's temporary folder may be memory; and git ignores what a killed run leaves behind.
+    """
+    above = Path.cwd() / "build"
+    above.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=above) as folder:
+        yield Path(folder)
 
 
 def with_server(run: Callable[[str, int], T], *more: str) -> T:
@@ -24,8 +40,8 @@ def with_server(run: Callable[[str, int], T], *more: str) -> T:
         run: takes its address and its process id.
         more: flags of `coordinator serve`.
     """
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        with Server(Path(folder), "--data-dir", f"{folder}/data", *more) as server:
+    with scratch() as folder:
+        with Server(folder, "--data-dir", f"{folder}/data", *more) as server:
             return run(server.address, server.pid)
 
 
@@ -82,7 +98,7 @@ class Server:
                     if entry["event"] == "serving":
                         return entry
             time.sleep(0.05)
-        raise RuntimeError(
+        raise CannotMeasure(
             f"the server ended with {self._process.returncode}: {self._log.read_text()}"
         )
 
@@ -101,6 +117,11 @@ def scrape(url: str) -> dict[str, float]:
         lines = page.read().decode().splitlines()
     series = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in series}
+
+
+def total(series: dict[str, float], name: str) -> float:
+    """The sum of a metric over its labels."""
+    return sum(value for key, value in series.items() if key.partition("{")[0] == name)
 
 
 def pin(pid: int, core: int) -> None:
@@ -122,16 +143,20 @@ _SCHED = 2
 
 
 class Usage:
-    """The share of a core that a process uses from `start` on."""
+    """The CPU that a process uses from now on, or from `start` on."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._cpu = self._began = 0.0
+        self.start()
 
     def start(self) -> None:
-        """From now on."""
+        """Begin anew."""
         self._cpu, self._began = cpu_s(self._pid), time.monotonic()
 
-    def share(self) -> float:
-        """Until now; 1 is all of one core."""
-        return (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)
+    def us_each(self, number: int) -> float:
+        """Microseconds until now, for each of so many."""
+        return 1e6 * (cpu_s(self._pid) - self._cpu) / number
+
+    def percent(self) -> float:
+        """Until now; 100 is all of one core."""
+        return 100 * (cpu_s(self._pid) - self._cpu) / (time.monotonic() - self._began)

@@ -6,9 +6,7 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +25,7 @@ from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
 from tests.bench.figures import Figures
-from tests.bench.servers import Server
+from tests.bench.servers import Server, scrape, scratch, total
 
 ROWS, ROWS_AN_ARROW_BATCH = 6_000_000, 4_096
 ROUNDS = 7
@@ -36,19 +34,20 @@ NOT_OF_A_BATCH = ("Heartbeat", "ReportLogEnds", "JoinGroup", "SyncGroup", "Leave
 """Calls that come with time or membership, not with batches."""
 
 
-def bench_spark(batches: int | None = None) -> Figures:
+def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
     """All figures in one run, on `local[1]`. Needs the extra `spark` and Java 17.
 
     Args:
         batches: micro-batches of each query; 1,000 by default.
+        quick: one round of a hundredth of the rows, and 20 micro-batches.
     """
-    batches = batches or BATCHES
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        folder = Path(name)
-        _lay_out(folder, batches)
+    batches = batches or (20 if quick else BATCHES)
+    rows, rounds = (ROWS // 100, 1) if quick else (ROWS, ROUNDS)
+    with scratch() as folder:
+        _lay_out(folder, rows, batches)
         spark = _make_spark(folder)
         try:
-            figures = _rows_a_second(spark, folder)
+            figures = _rows_a_second(spark, folder, rows, rounds)
             flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
             with Server(folder, *flags) as server:
                 figures |= _a_reader_alone(server, folder, batches)
@@ -90,7 +89,7 @@ class BareReader(DataSourceReader):
             yield reader.get_batch(index)
 
 
-def _rows_a_second(spark: SparkSession, folder: Path) -> Figures:
+def _rows_a_second(spark: SparkSession, folder: Path, rows: int, rounds: int) -> Figures:
     """Both in turn, the JVM's work included; nothing is committed, so each round reads it all."""
     spark.dataSource.register(ConsumerGroupSource)
     spark.dataSource.register(BarePipe)
@@ -101,15 +100,15 @@ def _rows_a_second(spark: SparkSession, folder: Path) -> Figures:
             "ours": spark.read.format("consumer_group").options(**ours),
         }
         seconds: dict[str, list[float]] = {name: [] for name in loads}
-        for _ in range(ROUNDS + 1):
+        for _ in range(rounds + 1):
             for name, reader in loads.items():
                 began = time.perf_counter()
                 reader.load().write.format("noop").mode("overwrite").save()
                 seconds[name].append(time.perf_counter() - began)
     bare, mine = (statistics.median(seconds[name][1:]) for name in ("bare", "ours"))
     return {
-        "bare pipe, rows/s": ROWS / bare,
-        "Arrow source, rows/s": ROWS / mine,
+        "bare pipe, rows/s": rows / bare,
+        "Arrow source, rows/s": rows / mine,
         "Arrow source to bare pipe, ratio (goal: 0.8)": bare / mine,
     }
 
@@ -226,18 +225,18 @@ def _last(wanted: int, batches: int) -> str:
     return json.dumps({str(partition): begin for partition in range(PARTITIONS)})
 
 
-def _lay_out(folder: Path, batches: int) -> None:
-    def table(rows: int) -> pa.Table:
+def _lay_out(folder: Path, rows: int, batches: int) -> None:
+    def table(length: int) -> pa.Table:
         return pa.table(
             {
-                "flight": pa.array(range(rows), pa.int64()),
-                "month": pa.array((n % 12 + 1 for n in range(rows)), pa.int32()),
-                "delay": pa.array((n % 97 - 10.0 for n in range(rows)), pa.float64()),
-                "carrier": pa.array(("UA", "B6", "EV", "DL")[n % 4] for n in range(rows)),
+                "flight": pa.array(range(length), pa.int64()),
+                "month": pa.array((n % 12 + 1 for n in range(length)), pa.int32()),
+                "delay": pa.array((n % 97 - 10.0 for n in range(length)), pa.float64()),
+                "carrier": pa.array(("UA", "B6", "EV", "DL")[n % 4] for n in range(length)),
             }
         )
 
-    write_log(folder / "rows", 0, table(ROWS), rows_per_batch=ROWS_AN_ARROW_BATCH)
+    write_log(folder / "rows", 0, table(rows), rows_per_batch=ROWS_AN_ARROW_BATCH)
     for partition in range(PARTITIONS):
         # One batch more, which the first of a reader's calls takes.
         write_log(folder / "log", partition, table((batches + 1) * ROWS_A_BATCH // PARTITIONS))
@@ -261,23 +260,13 @@ def _make_spark(folder: Path) -> SparkSession:
 def _calls(server: Server, before: Counter[str] | None = None) -> Counter[str]:
     """Calls that batches make, by method; since `before`."""
     found: Counter[str] = Counter()
-    for line in _metrics(server):
-        if line.startswith("coordinator_grpc_calls_total{"):
-            method = line.split('method="')[1].split('"')[0]
+    for name, value in scrape(server.metrics).items():
+        if name.startswith("coordinator_grpc_calls_total{"):
+            method = name.split('method="')[1].split('"')[0]
             if method not in NOT_OF_A_BATCH:
-                found[method] += int(float(line.split()[-1]))
+                found[method] += int(value)
     return found - (before or Counter())
 
 
 def _rebalances(server: Server) -> int:
-    lines = _metrics(server)
-    return sum(
-        int(float(line.split()[-1]))
-        for line in lines
-        if line.startswith("coordinator_rebalances_total{")
-    )
-
-
-def _metrics(server: Server) -> list[str]:
-    with urllib.request.urlopen(server.metrics) as page:  # noqa: S310  # Our own server.
-        return str(page.read().decode()).splitlines()
+    return int(total(scrape(server.metrics), "coordinator_rebalances_total"))

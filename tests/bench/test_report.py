@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.bench.figures import Goal, best_of, machine, median_of, shown
+from tests.bench.figures import CannotMeasure, Goal, best_of, machine, median_of, percentile, shown
 from tests.bench.report import Curve, Panel, Picture, draw, print_tables, write_json
 
 RESULTS = {
@@ -81,7 +81,7 @@ def test_json_has_the_points_of_what_is_drawn(tmp_path):
 
 
 def test_a_picture_has_its_words_as_text_and_is_the_same_each_time(tmp_path):
-    pytest.importorskip("matplotlib", reason="pictures need the extra `bench`")
+    pytest.importorskip("matplotlib", reason="draws the pictures")
     svg, png = draw([picture()], tmp_path)
     text = svg.read_text()
     for word in ("wheel", "heap", "panel 2", "sustained", "Asked and sustained"):
@@ -91,10 +91,16 @@ def test_a_picture_has_its_words_as_text_and_is_the_same_each_time(tmp_path):
     assert again.read_text() == text
 
 
-def test_without_the_extra_a_picture_says_what_is_missing(tmp_path, monkeypatch):
+def test_without_matplotlib_a_picture_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(LookupError, match=r"consumer-group-coordinator\[bench\]"):
+    with pytest.raises(CannotMeasure, match="matplotlib, of the extra `test`"):
         draw([picture()], tmp_path)
+
+
+def test_a_percentile_is_one_of_the_values():
+    values = [5.0, 1.0, 4.0, 2.0, 3.0]
+    assert [percentile(values, percent) for percent in (0, 50, 99, 100)] == [1, 3, 5, 5]
+    assert percentile([], 99) == 0
 
 
 def test_rounds_are_taken_in_turn():

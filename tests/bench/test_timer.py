@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from coordinator.cli.main import USAGE_ERROR, main
 from tests.bench.figures import Goal
 from tests.bench.purgatory import (
     GOAL_RATE,
@@ -91,7 +90,7 @@ def loop():
 @pytest.mark.parametrize("kind", ["heap", "asyncio", "sortedcontainers"])
 def test_a_rival_does_what_the_wheel_does(kind, loop):
     if kind == "sortedcontainers":
-        pytest.importorskip("sortedcontainers", reason="a rival of the extra `bench`")
+        pytest.importorskip("sortedcontainers", reason="a rival that is not installed")
     dice = random.Random(5)
     moves = [(dice.randrange(300), dice.choice("aaac"), dice.randrange(1, 400)) for _ in range(900)]
     outcomes = []
@@ -133,7 +132,7 @@ def test_the_heap_keeps_what_was_stopped_until_it_comes_up_or_is_scanned_for():
 def test_a_rival_that_is_not_installed_is_left_out_and_the_figures_say_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "sortedcontainers", None)
     assert list(_rivals()) == [WHEEL, HEAP, "asyncio"]
-    with pytest.raises(LookupError, match=r"consumer-group-coordinator\[bench\]"):
+    with pytest.raises(LookupError, match="extra `test`"):
         SortedTimers(print)
 
 
@@ -177,8 +176,3 @@ def test_the_benchmark_of_the_timer_says_for_each_goal_whether_it_is_met():
     for name in ("asyncio", "heap"):
         assert figures[f"{name}, start + stop, ns"] > 0
         assert figures[f"{name}, memory of a timer, bytes"] > 0
-
-
-def test_a_run_without_requests_is_a_usage_error(capsys):
-    assert main(["bench", "purgatory", "--requests", "0"]) == USAGE_ERROR
-    assert "at least 1" in capsys.readouterr().err

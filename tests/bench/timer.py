@@ -99,7 +99,7 @@ def _bench_operations(*, rounds: int) -> Figures:
     figures: Figures = {f"{what}, ns": ns[what] for what in loops if what not in rivals}
     figures |= {f"{name}, start + stop, ns": ns[name] for name in rivals}
     if "sortedcontainers" not in rivals:
-        figures["sortedcontainers"] = "not installed, and left out (extra: bench)"
+        figures["sortedcontainers"] = "not installed, and left out (extra: test)"
     add_cancel = ns["add + cancel"]
     if _is_compiled():
         figures["add + cancel, ns"] = Goal(add_cancel, at_most=350)

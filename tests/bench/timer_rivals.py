@@ -109,7 +109,7 @@ class SortedTimers:
             from sortedcontainers import SortedList
         except ImportError:
             raise LookupError(
-                "sortedcontainers needs the extra: consumer-group-coordinator[bench]"
+                "sortedcontainers is not installed; the extra `test` has it"
             ) from None
         self.on_due = on_due
         self._entries = SortedList()

@@ -122,15 +122,6 @@ USES = {
         _write_picture(Path("x.png"), svg)
         assert Path("x.png").read_bytes().startswith(b"\\x89PNG")
         """,
-    "bench": """
-        from pathlib import Path
-        from tests.bench.report import Curve, Panel, Picture, draw
-        from tests.bench.timer_rivals import SortedTimers
-        panel = Panel("t", "x", "y", (Curve("c", ((0, 0), (1, 1))),))
-        assert len(draw([Picture("p", "t", (panel,))], Path("out"))) == 2
-        timers = SortedTimers(lambda what: None)
-        timers.stop(timers.start(5, "x"))
-        """,
     "docs": """
         import pathlib, subprocess, sys
         pathlib.Path("conf.py").write_text(
@@ -162,6 +153,7 @@ COMMANDS = {
         [*PYTEST, "--version"],
         [*PYTEST, "--collect-only", "-q"],
         [*PYTEST, "-q", "tests/timer/test_wheel_examples.py"],
+        ["-c", "import matplotlib, sortedcontainers, tests.bench.__main__"],
     ],
     "fuzz": [["-c", "import atheris, tests.fuzz"]],
     "dev": [
