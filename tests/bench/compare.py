@@ -1,5 +1,9 @@
 """Two checkouts beside each other: what a heartbeat and a barrier cost the server of each.
 
+What is compared is `coordinator serve`, run from the code of each checkout. The benchmark, its
+calls and the data folders that it fills are those of this checkout for both, so that the other one
+may be older, and have other benchmarks or none.
+
 Both are measured in one run, in pairs: one checkout and at once the other, the first of a pair
 alternating. A pair gives a ratio, new in old; whatever slows the machine for longer than a pair
 leaves it alone. The spread of the ratios says how far their median can be trusted: compare a
@@ -61,7 +65,9 @@ def bench_compare(against: Path, pairs: Pairs) -> Figures:
     trees = {"old": against.resolve(), "new": OURS}
     for tree in trees.values():
         check(tree)
-    figures: Figures = {name: str(tree) for name, tree in trees.items()}
+    figures: Figures = {"compared": "CPU of `coordinator serve`; the new benchmark drives both"}
+    for name, tree in trees.items():
+        figures |= {name: str(tree), f"{name}: commit": _commit(tree)}
     figures |= _heartbeats(trees, pairs)
     for members in pairs.barriers:
         figures |= _barriers(trees, pairs, members)
@@ -88,6 +94,19 @@ def check(tree: Path) -> None:
     files = [Path(line) for line in answer.stdout.splitlines()]
     if not files or not all(file.resolve().is_relative_to(tree) for file in files):
         raise NotComparable(f"Python does not run the code of {tree}: {answer.stderr[-500:]}")
+
+
+def _commit(tree: Path) -> str:
+    """As git names it, with `-dirty` if files were changed since."""
+    if not (tree / ".git").exists():
+        return "not known: no git checkout"
+    answer = subprocess.run(  # noqa: S603
+        ["git", "-C", str(tree), "describe", "--always", "--dirty"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.strip() or "not known: git does not say"
 
 
 def _heartbeats(trees: dict[str, Path], pairs: Pairs) -> Figures:

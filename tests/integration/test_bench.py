@@ -138,6 +138,7 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
     slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
     found = figures("compare", tmp_path, "--against", str(other))
     assert found["old"] == str(other)
+    assert found["old: commit"] == "not known: no git checkout"
     assert Path(found["new"]) == ROOT
     for what in ("a heartbeat, us", "a batch of 20, us", "a barrier of 40, us a member"):
         spread = [
