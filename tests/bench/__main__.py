@@ -33,6 +33,7 @@ from tests.bench.heartbeat import (
 from tests.bench.journal import bench_journal
 from tests.bench.log import bench_log
 from tests.bench.messages import bench_messages
+from tests.bench.outages import bench_outages
 from tests.bench.purgatory import bench_purgatory
 from tests.bench.report import Picture, Report, draw, print_tables, write_json
 from tests.bench.timer import bench_timer
@@ -248,6 +249,11 @@ BENCHMARKS = {
             options.store, options.members, Amount.quick() if options.quick else Amount()
         ),
         needs="store",
+        is_of_all=False,
+    ),
+    "outages": Benchmark(
+        "time without answers when servers of etcd die; starts its own",
+        lambda options: bench_outages(*((1,) if options.quick else ())),
         is_of_all=False,
     ),
     "compare": Benchmark(

@@ -33,7 +33,14 @@ def test_each_benchmark_that_is_named_runs_once(ran, capsys):
 
 def test_all_leaves_out_what_needs_an_option_or_lasts_as_long_as_one_likes(ran):
     assert command.main(["all"]) == 0
-    assert set(command.BENCHMARKS) - set(ran) == {"soak", "churn", "cluster", "compare", "spark"}
+    assert set(command.BENCHMARKS) - set(ran) == {
+        "soak",
+        "churn",
+        "cluster",
+        "compare",
+        "spark",
+        "outages",
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.patience import SLOW_TEST_S
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +117,15 @@ def test_what_comes_and_goes_is_counted_and_weighed(tmp_path):
     assert found["groups that came and went"] > 0
     assert found["blocks in the last quarter, in those"]["at_most"] == 1.02
     assert found["series in the last quarter, in those of the second"]["value"] > 0
+
+
+@pytest.mark.skipif(missing_etcd() is not None, reason=f"{missing_etcd()}")
+def test_shards_are_handed_over_and_taken_over_on_a_shared_store(tmp_path):
+    with EtcdCluster() as store:
+        found = figures("cluster", tmp_path, "--store", f"etcd://{','.join(store.endpoints)}")
+    goals = {what: figure["value"] for what, figure in found.items() if isinstance(figure, dict)}
+    assert len(goals) == 6
+    assert all(value > 0 for value in goals.values())
 
 
 @needs_h2load
