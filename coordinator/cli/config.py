@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.cli.output import complain
-from coordinator.configuration import Sources, load, problems
-from coordinator.settings import InvalidSetting, Settings, meanings
+from coordinator.settings import SETTINGS, InvalidSetting, Settings
+from coordinator.settings.sources import Sources, load, problems
 
 USAGE_ERROR = 2
-SWITCHES = ("insecure",)
-"""Settings that a flag without a value turns on."""
 
 
 def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
@@ -34,14 +32,15 @@ def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type
 def add_settings(command: argparse.ArgumentParser) -> None:
     """A flag for every setting, and one for a file of them."""
     command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
-    for setting, meaning in meanings().items():
+    for name, setting in SETTINGS.items():
+        is_switch = setting.default is False  # Its flag needs no value.
         command.add_argument(
-            "--" + setting.replace("_", "-"),
-            dest=f"setting_{setting}",
+            "--" + name.replace("_", "-"),
+            dest=f"setting_{name}",
             metavar="VALUE",
-            help=meaning.replace("%", "%%"),
-            nargs="?" if setting in SWITCHES else None,
-            const="true" if setting in SWITCHES else None,
+            help=setting.description().replace("%", "%%"),
+            nargs="?" if is_switch else None,
+            const="true" if is_switch else None,
         )
 
 
@@ -66,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
         complain(error)
         return USAGE_ERROR
     width = max(map(len, origins))
-    for name, origin in origins.items():
-        print(f"{name:{width}}  {getattr(settings, name)!r:20}  {origin}")
+    for name, value in settings.values().items():
+        print(f"{name:{width}}  {value!r:20}  {origins[name]}")
     return 0
 
 
@@ -81,7 +80,7 @@ def _check(sources: Sources) -> int:
         return USAGE_ERROR
     settings, origins = load(sources)
     try:
-        load_security(settings)
+        load_security(settings.security, settings.serving)
     except CannotSecure as error:
         complain(error)
         return USAGE_ERROR
@@ -95,12 +94,12 @@ def _check(sources: Sources) -> int:
 def _warnings(settings: Settings) -> list[str]:
     """What is allowed and seldom meant."""
     found = []
-    if settings.insecure:
+    if settings.security.insecure:
         found.append("insecure is on: whoever reaches the network reaches the groups")
-    if settings.store == "memory":
+    if settings.storage.store == "memory":
         found.append("store is memory: groups end with the process")
-    if settings.shared_store is not None and settings.replicas == 1:
+    if settings.storage.shared_store is not None and settings.cluster.replicas == 1:
         found.append("replicas is 1: a node that takes a shard over has to load it")
-    if settings.record_dir:
+    if settings.observe.record_dir:
         found.append("record_dir is set: every heartbeat is written to a file")
     return found

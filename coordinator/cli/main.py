@@ -20,8 +20,8 @@ from coordinator.cli.output import complain
 from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.token import add_parser as add_token_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
-from coordinator.configuration import load
 from coordinator.settings import InvalidSetting
+from coordinator.settings.sources import load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,10 +69,10 @@ def _serve(options: argparse.Namespace) -> int:
 
     try:
         settings, _ = load(sources_of(options))
-        security = load_security(settings)
+        security = load_security(settings.security, settings.serving)
     except (InvalidSetting, CannotSecure, OSError) as error:
         complain(error)
         return USAGE_ERROR
-    if settings.nodes > 1:
+    if settings.cluster.nodes > 1:
         return supervise(settings, options.arguments)
     return serve(settings, security, supervised=options.supervised)

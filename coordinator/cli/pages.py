@@ -13,7 +13,7 @@ from coordinator.security.doorkeeper import Doorkeeper, behind
 from coordinator.security.guard import Refusal
 from coordinator.security.loading import Security
 from coordinator.security.rules import Operation
-from coordinator.settings import Settings
+from coordinator.settings.sections import ServingConfig
 from coordinator.web.messages import Handler, only_for
 from coordinator.web.server import Page
 
@@ -28,7 +28,7 @@ class Pages:
     """
 
     def __init__(
-        self, settings: Settings, security: Security, metrics: Metrics, address: str
+        self, config: ServingConfig, security: Security, metrics: Metrics, address: str
     ) -> None:
         self.metrics_url: str | None = None
         self.console_url: str | None = None
@@ -36,7 +36,7 @@ class Pages:
         self._loop = asyncio.get_running_loop()
         tls = security.tls
         context = None if tls is None else lambda: tls.context
-        names = own_names(settings)
+        names = own_names(config)
         with contextlib.ExitStack() as opened:
 
             def serve(name: str, page_address: tuple[str, int], handler: Handler) -> str:
@@ -44,17 +44,17 @@ class Pages:
                 opened.callback(page.close)
                 return page.url
 
-            if settings.metrics_address is not None:
+            if config.metrics_address is not None:
                 handler = metrics_page(metrics.registry)
                 keeper = self._doorkeeper("metrics", (Operation.READ,))
                 handler = only_for(names, handler) if keeper is None else behind(handler, keeper)
-                self.metrics_url = f"{serve('metrics', settings.metrics_address, handler)}metrics"
-            if settings.console_address is not None:
+                self.metrics_url = f"{serve('metrics', config.metrics_address, handler)}metrics"
+            if config.console_address is not None:
                 # The node is asked with the reader's token, and knows what may be seen.
                 keeper = self._doorkeeper("console", (), needs_token=True)
                 console = Console(address, security.credentials(), needs_token=keeper is not None)
                 handler = only_for(names, console) if keeper is None else behind(console, keeper)
-                self.console_url = serve("console", settings.console_address, handler)
+                self.console_url = serve("console", config.console_address, handler)
             self._closing = opened.pop_all()
 
     def close(self) -> None:
@@ -75,14 +75,14 @@ class Pages:
         return Doorkeeper(guard, page, operations, needs_token=needs_token, tell=tell)
 
 
-def own_names(settings: Settings) -> frozenset[str]:
+def own_names(config: ServingConfig) -> frozenset[str]:
     """By which clients without a token may call this node, beside addresses and localhost.
 
     With tokens any name will do: a page from elsewhere has none to send.
     """
     listening = (
-        getattr(settings, name).rpartition(":")[0]
+        getattr(config, name).rpartition(":")[0]
         for name in ("listen", "metrics_listen", "console_listen")
     )
-    names = (*listening, settings.advertised_host, socket.gethostname())
+    names = (*listening, config.advertised_host, socket.gethostname())
     return frozenset(name.lower().removesuffix(".") for name in names if name)

@@ -34,12 +34,12 @@ def log_security(
         security.guard.on_refusal = refused
     security.on_reload = lambda what: logger.info("security_reloaded", what=what)
     security.on_failure = lambda what: logger.error("security_not_reloaded", what=what)
-    for what in exposed(settings):
+    for what in exposed(settings.security, settings.serving):
         logger.warning("insecure", what=what)
     if security.tls is not None:
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
-        host = settings.advertised_host or settings.listen_address[0]
+        host = settings.serving.advertised_host or settings.serving.listen_address[0]
         if not security.tls.material.is_for(host):
             what = f"the certificate is not for {host}, where others are told to find this node"
             logger.warning("certificate_of_another_name", what=what)

@@ -8,7 +8,6 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from coordinator.cli.ears import Ears
@@ -28,6 +27,7 @@ from coordinator.service.replica_service import Peers
 from coordinator.service.server import CoordinatorServer
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
+from coordinator.settings.sections import ObserveConfig
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 CANNOT_START = 1
@@ -47,7 +47,7 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
         time ends the process with 3.
     """
     with NativeStderr() as native, ShortPauses() as pauses:
-        logger = configure(settings.log_format, settings.log_level)
+        logger = configure(settings.observe.log_format, settings.observe.log_level)
         native.log_to(lambda level, event, values: logger.log(level, event, **values))
         return run(_serve(settings, security, supervised, pauses, logger))
 
@@ -58,15 +58,15 @@ async def _serve(
     pauses.attach()
     log_security(security, settings, logger)
     ears = Ears(logger)
-    if settings.shared_store is not None and settings.node_id == 0:
-        settings = replace(settings, node_id=1 + secrets.randbelow(2**31 - 1))
+    if settings.storage.shared_store is not None and settings.cluster.node_id == 0:
+        settings = settings.changed(node_id=1 + secrets.randbelow(2**31 - 1))
     try:
-        tracer, end_traces = _tracer(settings)
-        stores = await open_stores(settings, ears.flushed)
+        tracer, end_traces = _tracer(settings.observe, settings.serving.listen)
+        stores = await open_stores(settings.storage, ears.flushed)
     except (CannotOpen, CannotTrace, Damaged) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    peers = Peers(settings.node_id, security.credentials())
+    peers = Peers(settings.cluster.node_id, security.credentials())
     node = Node(
         settings,
         watchers=ears.watchers(),
@@ -86,15 +86,14 @@ async def _serve(
     stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
-        host, _ = settings.listen_address
+        host, _ = settings.serving.listen_address
         address = f"{host}:{port}"
-        logger.info("loading", address=address, store=settings.store)
+        logger.info("loading", address=address, store=settings.storage.store)
         if not await _load(server, stopping):
             await server.stop()
             return 0
-        pages = Pages(
-            settings, security, ears.metrics, server.advertised if security.tls else address
-        )
+        asked_at = server.advertised if security.tls else address
+        pages = Pages(settings.serving, security, ears.metrics, asked_at)
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
@@ -104,7 +103,7 @@ async def _serve(
         address=address,
         metrics=pages.metrics_url,
         console=pages.console_url,
-        shards=settings.shards,
+        shards=settings.storage.shards,
     )
     notify("READY=1", f"STATUS=serving on {host}:{port}")
     watching = asyncio.create_task(security.watch())
@@ -124,7 +123,7 @@ async def _serve(
 
 async def _stop(server: CoordinatorServer, logger: Any) -> None:
     """Drain, and hand over; whatever hangs, it ends. What was acknowledged is durable already."""
-    most_s = server.node.settings.drain_timeout_ms / 1000 + HAND_OVER_S
+    most_s = server.node.settings.serving.drain_timeout_ms / 1000 + HAND_OVER_S
     try:
         async with asyncio.timeout(most_s):
             await server.stop()
@@ -134,20 +133,20 @@ async def _stop(server: CoordinatorServer, logger: Any) -> None:
         os._exit(CANNOT_STOP)
 
 
-def _tracer(settings: Settings) -> tuple[Tracer, Callable[[], None]]:
+def _tracer(config: ObserveConfig, name: str) -> tuple[Tracer, Callable[[], None]]:
     """Where traces go, and how that ends.
 
     Raises:
         CannotTrace: the extra is missing.
     """
-    if not settings.otel_endpoint:
+    if not config.otel_endpoint:
         return NO_TRACES, lambda: None
-    return open_tracer(settings.otel_endpoint, settings.otel_sample_percent, settings.listen)
+    return open_tracer(config.otel_endpoint, config.otel_sample_percent, name)
 
 
 def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Security) -> Metrics:
     node = server.node
-    patterns = node.settings.metrics_groups.split(",")
+    patterns = node.settings.observe.metrics_groups.split(",")
     return Metrics(
         stats=node.stats,
         loop_lag_s=lambda: node.probe.lag_s,

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator.observe.logs import configure
-from coordinator.settings import NODE_PORTS, InvalidSetting, Settings
+from coordinator.settings import InvalidSetting, Settings
+from coordinator.settings.sections import NODE_PORTS
 from coordinator.storage.log import CannotOpen, Damaged
 from coordinator.storage.shares import check_folder, share_folder
 
@@ -32,21 +33,22 @@ def flags_of(settings: Settings, number: int) -> list[str]:
     Raises:
         InvalidSetting: the system is to choose a port, so that nobody would know it.
     """
+    serving, storage, cluster = settings.serving, settings.storage, settings.cluster
     shift = (number - 1) * NODE_PORTS
     flags = {"nodes": "1"}
     for name in ("listen", "metrics_listen", "console_listen"):
-        host, _, port = getattr(settings, name).rpartition(":")
+        host, _, port = getattr(serving, name).rpartition(":")
         if port == "0":
             raise InvalidSetting(f"{name} has port 0; with several nodes name the first one's port")
         if port:
             flags[name] = f"{host}:{int(port) + shift}"
-    if settings.advertised_port:
-        flags["advertised_port"] = str(settings.advertised_port + shift)
-    if settings.shared_store is None:
-        flags["share"] = f"{number}/{settings.nodes}"
-        flags["data_dir"] = str(share_folder(Path(settings.data_dir), (number, settings.nodes)))
-    elif settings.node_id:
-        flags["node_id"] = str(settings.node_id + number - 1)
+    if serving.advertised_port:
+        flags["advertised_port"] = str(serving.advertised_port + shift)
+    if storage.shared_store is None:
+        flags["share"] = f"{number}/{cluster.nodes}"
+        flags["data_dir"] = str(share_folder(Path(storage.data_dir), (number, cluster.nodes)))
+    elif cluster.node_id:
+        flags["node_id"] = str(cluster.node_id + number - 1)
     return [
         part for name, value in flags.items() for part in ("--" + name.replace("_", "-"), value)
     ]
@@ -65,19 +67,19 @@ class _Supervisor:
     def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
         self._settings = settings
         self._arguments = arguments
-        self._logger = configure(settings.log_format, settings.log_level)
+        self._logger = configure(settings.observe.log_format, settings.observe.log_level)
         self._stopping = asyncio.Event()
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._status = 0
 
     async def run(self) -> int:
-        settings = self._settings
+        storage, nodes = self._settings.storage, self._settings.cluster.nodes
         try:
-            if settings.store == "sqlite":
-                folder = Path(settings.data_dir)
-                for other in check_folder(folder, nodes=settings.nodes):
+            if storage.store == "sqlite":
+                folder = Path(storage.data_dir)
+                for other in check_folder(folder, nodes=nodes):
                     self._logger.warning("not_served", what=other)
-            commands = [self._command(number) for number in range(1, settings.nodes + 1)]
+            commands = [self._command(number) for number in range(1, nodes + 1)]
         except (CannotOpen, Damaged, InvalidSetting) as error:
             self._logger.error("cannot_start", what=str(error))
             return CANNOT_START

@@ -1,8 +1,10 @@
-"""The settings that decisions depend on. `coordinator.settings.Settings` adds the service's own."""
+"""The settings that decisions depend on. `coordinator.settings` composes them with the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from coordinator.core.setting import INT32_MAX, Bounds, InvalidSetting, Section, setting
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a member that never was in a generation may stay parked in JoinGroup. Not a setting,
@@ -12,45 +14,45 @@ MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
-    """What the group protocol can be told. Names, units and defaults are Kafka's.
+class GroupConfig(Section):
+    """The settings of the group protocol. Names, units and defaults are Kafka's.
 
     Source: Kafka `GroupCoordinatorConfig`.
     """
 
-    group_min_session_timeout_ms: int = 6_000
-    """Smallest session timeout a member may ask for, inclusive."""
+    # fmt: off
+    # Name, type, default, what is allowed (None: all of the type), then the meaning.
+    group_min_session_timeout_ms: int = setting(6_000, Bounds(1, unit="ms"),
+        "Smallest session timeout a member may ask for, inclusive.")
+    group_max_session_timeout_ms: int = setting(1_800_000, Bounds(1, unit="ms"),
+        "Largest session timeout a member may ask for, inclusive.")
+    group_initial_rebalance_delay_ms: int = setting(3_000, Bounds(0, unit="ms"),
+        "How long the first join phase of an empty group waits for more members; 0: it does not.")
+    group_max_size: int = setting(INT32_MAX, Bounds(1, unit="members"), "Members a group may have.")
+    group_notice_cancelled_calls: bool = setting(True, None,
+        "Take a parked call back when its client goes away. False: behave as Kafka, which never "
+        "learns of it.")
+    group_rebalance_journal: bool = setting(True, None,
+        "Keep each group's last rebalances: who caused them, who was slow, what they cost.")
+    offset_metadata_max_bytes: int = setting(4_096, Bounds(0, unit="bytes"),
+        "Longest metadata a committed offset may carry.")
+    offset_manifest_max_bytes: int = setting(65_536, Bounds(0, 1_048_576, unit="bytes"),
+        "Longest manifest a commit may carry.")
+    offsets_retention_minutes: int = setting(10_080, Bounds(1, unit="minutes"),
+        "How long offsets outlive the group's last member (7 days).")
+    offsets_retention_check_interval_ms: int = setting(600_000, Bounds(1, unit="ms"),
+        "How often expired offsets are looked for.")
+    offset_commit_timeout_ms: int = setting(5_000, Bounds(1, unit="ms"),
+        "How long an answer waits for the log before it times out.")
+    # fmt: on
 
-    group_max_session_timeout_ms: int = 1_800_000
-    """Largest session timeout a member may ask for, inclusive."""
-
-    group_initial_rebalance_delay_ms: int = 3_000
-    """How long the first join phase of an empty group waits for more members; 0: it does not."""
-
-    group_max_size: int = 2_147_483_647
-    """Members a group may have, at least 1."""
-
-    group_notice_cancelled_calls: bool = True
-    """Take a parked call back when its client goes away. False: behave as Kafka, which never
-    learns of it."""
-
-    group_rebalance_journal: bool = True
-    """Keep each group's last rebalances: who caused them, who was slow, what they cost."""
-
-    offset_metadata_max_bytes: int = 4_096
-    """Longest metadata a committed offset may carry."""
-
-    offset_manifest_max_bytes: int = 65_536
-    """Longest manifest a commit may carry."""
-
-    offsets_retention_minutes: int = 10_080
-    """How long offsets outlive the group's last member (7 days)."""
-
-    offsets_retention_check_interval_ms: int = 600_000
-    """How often offsets are looked through for expired ones."""
-
-    offset_commit_timeout_ms: int = 5_000
-    """How long an answer waits for the log before it reports a time-out."""
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)  # A slotted dataclass has no `super()`: it is made twice.
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise InvalidSetting(
+                f"group_min_session_timeout_ms is {self.group_min_session_timeout_ms}, which is "
+                f"larger than group_max_session_timeout_ms, {self.group_max_session_timeout_ms}"
+            )
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""The stores that the settings ask for."""
+"""Opens the store that the settings name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator.settings import Settings
+from coordinator.settings.sections import StorageConfig
 from coordinator.storage import shares
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import Coordination
@@ -31,7 +31,7 @@ class Stores:
 
 
 async def open_stores(
-    settings: Settings, on_commit: Callable[[int, float], None] | None = None
+    config: StorageConfig, on_commit: Callable[[int, float], None] | None = None
 ) -> Stores:
     """Open what there is; whoever asked closes it.
 
@@ -42,100 +42,102 @@ async def open_stores(
         CannotOpen: it is in use, was made by a newer version, cannot be reached or written.
         Damaged: it is not what was written.
     """
-    shared = settings.shared_store
+    shared = config.shared_store
     if shared is not None:
         if shared.kind == "etcd":
-            return await _open_etcd(settings)
-        return await _open_zookeeper(settings)
-    if settings.store == "memory":
+            return await _open_etcd(config)
+        return await _open_zookeeper(config)
+    if config.store == "memory":
         return Stores(MemoryLog())
-    return Stores(await asyncio.to_thread(_open_sqlite, settings, on_commit))
+    return Stores(await asyncio.to_thread(_open_sqlite, config, on_commit))
 
 
-def _open_sqlite(settings: Settings, on_commit: Callable[[int, float], None] | None) -> SqliteLog:
-    folder, share = Path(settings.data_dir), settings.fixed_share
+def _open_sqlite(
+    config: StorageConfig, on_commit: Callable[[int, float], None] | None
+) -> SqliteLog:
+    folder, share = Path(config.data_dir), config.fixed_share
     shares.check_share(folder, share)
-    if not settings.share:
+    if not config.share:
         shares.check_folder(folder, nodes=1)
-    log = SqliteLog(folder, shards=settings.shards, share=share, on_commit=on_commit)
-    if settings.share:
+    log = SqliteLog(folder, shards=config.shards, share=share, on_commit=on_commit)
+    if config.share:
         shares.note_complete(folder, share)
     return log
 
 
-async def open_to_read(settings: Settings) -> tuple[GroupLog, int]:
+async def open_to_read(config: StorageConfig) -> tuple[GroupLog, int]:
     """The shared store that the settings name, and its number of shards; it is not made.
 
     Raises:
         CannotOpen: it is not there, was made by a newer version or cannot be reached.
     """
-    shared = settings.shared_store
+    shared = config.shared_store
     assert shared is not None
     if shared.kind == "etcd":
         from coordinator.storage.etcd import EtcdLog
 
-        etcd = await EtcdLog.open(_access(settings), prefix=shared.name, shards=None)
+        etcd = await EtcdLog.open(_access(config), prefix=shared.name, shards=None)
         return etcd, etcd.shards
-    zookeeper = await _open_zookeeper_log(settings, None)
+    zookeeper = await _open_zookeeper_log(config, None)
     return zookeeper, zookeeper.shards
 
 
-async def _open_etcd(settings: Settings) -> Stores:
+async def _open_etcd(config: StorageConfig) -> Stores:
     from coordinator.storage.etcd import EtcdLog
     from coordinator.storage.etcd_coordination import EtcdCoordination
 
-    shared = settings.shared_store
+    shared = config.shared_store
     assert shared is not None
-    access = _access(settings)
+    access = _access(config)
     log = await EtcdLog.open(
         access,
         prefix=shared.name,
-        shards=settings.shards,
-        quota_bytes=settings.store_quota_mib * MIB,
+        shards=config.shards,
+        quota_bytes=config.store_quota_mib * MIB,
     )
-    timeout_s = settings.store_session_timeout_ms / 1000
+    timeout_s = config.store_session_timeout_ms / 1000
     return Stores(log, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
 
 
-async def _open_zookeeper(settings: Settings) -> Stores:
-    log = await _open_zookeeper_log(settings, settings.shards)
+async def _open_zookeeper(config: StorageConfig) -> Stores:
+    log = await _open_zookeeper_log(config, config.shards)
     from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
-    shared = settings.shared_store
+    shared = config.shared_store
     assert shared is not None
-    timeout_s = settings.store_session_timeout_ms / 1000
-    access = _access(settings)
+    timeout_s = config.store_session_timeout_ms / 1000
+    access = _access(config)
     return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
 
 
-async def _open_zookeeper_log(settings: Settings, shards: int | None) -> ZooKeeperLog:
+async def _open_zookeeper_log(config: StorageConfig, shards: int | None) -> ZooKeeperLog:
     try:
         from coordinator.storage.zookeeper import ZooKeeperLog
     except ImportError as error:
         raise CannotOpen(
             "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
         ) from error
-    shared = settings.shared_store
+    shared = config.shared_store
     assert shared is not None
-    return await ZooKeeperLog.open(_access(settings), prefix=shared.name, shards=shards)
+    return await ZooKeeperLog.open(_access(config), prefix=shared.name, shards=shards)
 
 
-def _access(settings: Settings) -> StoreAccess:
+def _access(config: StorageConfig) -> StoreAccess:
     """How to reach the shared store."""
-    shared = settings.shared_store
+    shared = config.shared_store
     assert shared is not None
     password = ""
-    if settings.store_password_file:
+    if config.store_password_file:
         try:
-            password = Path(settings.store_password_file).read_text().strip()
+            password = Path(config.store_password_file).read_text().strip()
         except OSError as error:
             raise CannotOpen(f"store_password_file: {error}") from error
     return StoreAccess(
         shared.endpoints,
-        ca_file=_file(settings.store_ca_file),
-        cert_file=_file(settings.store_cert_file),
-        key_file=_file(settings.store_key_file),
-        user=settings.store_user,
+        ca_file=_file(config.store_ca_file),
+        cert_file=_file(config.store_cert_file),
+        key_file=_file(config.store_key_file),
+        user=config.store_user,
         password=password,
     )
 

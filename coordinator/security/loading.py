@@ -19,7 +19,7 @@ from coordinator.security.errors import CannotSecure
 from coordinator.security.guard import Guard
 from coordinator.security.rules import Rules
 from coordinator.security.tls import ServerTls
-from coordinator.settings import Settings
+from coordinator.settings.sections import SecurityConfig, ServingConfig
 
 LOOK_S = 1.0
 NEVER = float("inf")
@@ -31,13 +31,11 @@ T = TypeVar("T")
 class Security:
     """TLS, if there is any, and the guard, if there is one."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, config: SecurityConfig) -> None:
+        self._config = config
         self._seen = states(self._files())
-        self.tls = _tls(settings)
-        self.guard = (
-            Guard(_authenticator(settings), _rules(settings)) if settings.is_guarded else None
-        )
+        self.tls = _tls(config)
+        self.guard = Guard(_authenticator(config), _rules(config)) if config.is_guarded else None
         self.reload_failures = 0
         self.on_reload: Callable[[str], None] = lambda _: None
         """Told what was made anew."""
@@ -56,26 +54,26 @@ class Security:
 
     def credentials(self) -> Credentials:
         """What this node shows to others, and to itself."""
-        settings = self._settings
+        config = self._config
         return Credentials(
             tls=self.tls is not None,
-            ca_file=settings.tls_peer_ca_file or settings.tls_client_ca_file,
-            cert_file=settings.tls_cert_file,
-            key_file=settings.tls_key_file,
-            token_file=settings.auth_peer_token_file,
-            insecure=settings.insecure,
+            ca_file=config.tls_peer_ca_file or config.tls_client_ca_file,
+            cert_file=config.tls_cert_file,
+            key_file=config.tls_key_file,
+            token_file=config.auth_peer_token_file,
+            insecure=config.insecure,
         )
 
     def reload(self) -> None:
         """Make everything anew; what cannot be keeps its old form, and `on_failure` is told."""
-        settings, guard, tls = self._settings, self.guard, self.tls
+        config, guard, tls = self._config, self.guard, self.tls
         if tls is not None:
             self._try("certificate", tls.reload)
         if guard is not None:
             self._try(
-                "tokens and keys", lambda: guard.replace(authenticator=_authenticator(settings))
+                "tokens and keys", lambda: guard.replace(authenticator=_authenticator(config))
             )
-            self._try("rules", lambda: guard.replace(rules=_rules(settings)))
+            self._try("rules", lambda: guard.replace(rules=_rules(config)))
 
     async def watch(self, look_s: float = LOOK_S) -> None:
         """Reload when a file has changed, until cancelled."""
@@ -98,43 +96,43 @@ class Security:
             self.on_reload(what)
 
     def _files(self) -> list[str]:
-        settings = self._settings
+        config = self._config
         named = (
-            settings.tls_cert_file,
-            settings.tls_key_file,
-            settings.tls_client_ca_file,
-            settings.auth_tokens_file,
-            "" if _is_url(settings.auth_jwks) else settings.auth_jwks,
-            settings.auth_rules_file,
+            config.tls_cert_file,
+            config.tls_key_file,
+            config.tls_client_ca_file,
+            config.auth_tokens_file,
+            "" if _is_url(config.auth_jwks) else config.auth_jwks,
+            config.auth_rules_file,
         )
         return [path for path in named if path]
 
 
-def load(settings: Settings) -> Security:
-    """What the settings ask for.
+def load(config: SecurityConfig, serving: ServingConfig) -> Security:
+    """The security of a node that listens where `serving` says.
 
     Raises:
         CannotSecure: a file is not usable, settings contradict each other, or something would be
             served in plain text, or to anyone, beyond this machine.
     """
-    _check(settings)
-    return Security(settings)
+    _check(config, serving)
+    return Security(config)
 
 
-def exposed(settings: Settings) -> list[str]:
+def exposed(config: SecurityConfig, serving: ServingConfig) -> list[str]:
     """What `insecure` allows that would be refused without it, in words."""
     found = []
     for name in ("listen", "metrics_listen", "console_listen"):
-        address = getattr(settings, name)
+        address = getattr(serving, name)
         host = address.rpartition(":")[0]
         if not address or is_loopback(host):
             continue
-        if not settings.tls_cert_file:
+        if not config.tls_cert_file:
             found.append(f"{name} {address} is served in plain text")
-        if name != "listen" and not settings.is_guarded:
+        if name != "listen" and not config.is_guarded:
             found.append(f"{name} {address} is served to anyone")
-    if settings.auth_jwks.startswith("http://"):
-        if not is_loopback(urlsplit(settings.auth_jwks).hostname or ""):
+    if config.auth_jwks.startswith("http://"):
+        if not is_loopback(urlsplit(config.auth_jwks).hostname or ""):
             found.append("the keys of auth_jwks are fetched in plain text")
     return found
 
@@ -142,21 +140,21 @@ def exposed(settings: Settings) -> list[str]:
 # --- Inside -------------------------------------------------------------------------------------
 
 
-def _check(settings: Settings) -> None:
+def _check(config: SecurityConfig, serving: ServingConfig) -> None:
     for one, other in (
         ("tls_cert_file", "tls_key_file"),
         ("tls_key_file", "tls_cert_file"),
         ("tls_client_ca_file", "tls_cert_file"),
         ("auth_jwks", "auth_jwt_audience"),
     ):
-        if getattr(settings, one) and not getattr(settings, other):
+        if getattr(config, one) and not getattr(config, other):
             raise CannotSecure(f"{one} is given, and {other} is not")
-    if settings.auth_rules_file and not settings.is_guarded:
+    if config.auth_rules_file and not config.is_guarded:
         raise CannotSecure(
             "auth_rules_file is given, and nothing that tells who calls: "
             "tls_client_ca_file, auth_tokens_file or auth_jwks"
         )
-    if not settings.insecure and (found := exposed(settings)):
+    if not config.insecure and (found := exposed(config, serving)):
         raise CannotSecure(
             f"{'; '.join(found)}: give tls_cert_file and tls_key_file (and auth_tokens_file, "
             "auth_jwks or tls_client_ca_file for pages), listen on 127.0.0.1, "
@@ -164,39 +162,39 @@ def _check(settings: Settings) -> None:
         )
 
 
-def _tls(settings: Settings) -> ServerTls | None:
-    if not settings.tls_cert_file:
+def _tls(config: SecurityConfig) -> ServerTls | None:
+    if not config.tls_cert_file:
         return None
-    return ServerTls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+    return ServerTls(config.tls_cert_file, config.tls_key_file, config.tls_client_ca_file)
 
 
-def _authenticator(settings: Settings) -> Authenticator:
+def _authenticator(config: SecurityConfig) -> Authenticator:
     known = None
-    if settings.auth_tokens_file:
-        known = _parsed(settings.auth_tokens_file, tokens.parse)
-    if not settings.auth_jwks:
+    if config.auth_tokens_file:
+        known = _parsed(config.auth_tokens_file, tokens.parse)
+    if not config.auth_jwks:
         return Authenticator(known)
     try:
         from coordinator.security import jwt
     except ImportError:
         raise CannotSecure(NEEDS_EXTRA) from None
-    if _is_url(settings.auth_jwks):
-        find_key = jwt.keys_of_url(settings.auth_jwks)
+    if _is_url(config.auth_jwks):
+        find_key = jwt.keys_of_url(config.auth_jwks)
     else:
-        find_key = _parsed(settings.auth_jwks, jwt.keys_of_text)
+        find_key = _parsed(config.auth_jwks, jwt.keys_of_text)
     verifier = jwt.JwtVerifier(
         find_key,
-        audience=settings.auth_jwt_audience,
-        issuer=settings.auth_jwt_issuer,
-        claim=settings.auth_jwt_claim,
+        audience=config.auth_jwt_audience,
+        issuer=config.auth_jwt_issuer,
+        claim=config.auth_jwt_claim,
     )
     return Authenticator(known, verifier)
 
 
-def _rules(settings: Settings) -> Rules | None:
-    if not settings.auth_rules_file:
+def _rules(config: SecurityConfig) -> Rules | None:
+    if not config.auth_rules_file:
         return None
-    return _parsed(settings.auth_rules_file, rules.parse)
+    return _parsed(config.auth_rules_file, rules.parse)
 
 
 def _parsed(path: str, parse: Callable[[str], T]) -> T:

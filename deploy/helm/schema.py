@@ -3,7 +3,7 @@
     python deploy/helm/schema.py            # after a change of a setting, or of this file
     python deploy/helm/schema.py --check    # exit status 1 if the file is not what this writes
 
-The settings are read from coordinator/settings.py, so that `helm install` refuses what the
+The settings are read from the metadata of their fields, so that `helm install` refuses what the
 service would refuse.
 """
 
@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from coordinator.settings import BOUNDS, CHOICES, Settings, meanings
+from coordinator.settings import SETTINGS
 
 PATH = Path(__file__).parent / "coordinator/values.schema.json"
 OWNED = {
@@ -52,22 +51,23 @@ def table(**properties: Schema) -> Schema:
 def settings() -> Schema:
     """What may stand under `settings`."""
     kinds = {str: "string", int: "integer", bool: "boolean"}
-    notes = meanings()
     found: dict[str, Schema] = {}
-    for field in fields(Settings):
-        if field.name in OWNED:
+    for name, setting in SETTINGS.items():
+        if name in OWNED:
             continue
-        schema: Schema = {"type": kinds[type(field.default)], "description": notes[field.name]}
-        if field.name in BOUNDS:
-            schema["minimum"], schema["maximum"] = BOUNDS[field.name]
-        if field.name in CHOICES:
-            schema["enum"] = list(CHOICES[field.name])
-        found[field.name] = schema
+        schema = {"type": kinds[type(setting.default)], "description": setting.description()}
+        if setting.bounds is not None:
+            schema |= number(setting.bounds.low, setting.bounds.high)
+        if setting.choices:
+            schema |= chosen(*setting.choices)
+        found[name] = schema
     return table(**found)
 
 
 def values() -> Schema:
     """The whole schema."""
+    drain = SETTINGS["drain_timeout_ms"].bounds
+    assert drain is not None
     probe = table(
         periodSeconds=number(1),
         timeoutSeconds=number(1),
@@ -99,7 +99,7 @@ def values() -> Schema:
             user=TEXT, existingSecret=TEXT, caKey=TEXT, certKey=TEXT, keyKey=TEXT, passwordKey=TEXT,
         ),
         settings=settings(),
-        drainTimeoutMs=number(*BOUNDS["drain_timeout_ms"]),
+        drainTimeoutMs=number(drain.low, drain.high),
         terminationGracePeriodSeconds={"type": ["integer", "null"], "minimum": 1},
         tls=table(existingSecret=TEXT),
         insecure=FLAG,

@@ -6,6 +6,7 @@ from coordinator.security.errors import CannotSecure
 from coordinator.security.loading import exposed, load
 from coordinator.security.tls import Material
 from coordinator.settings import Settings
+from coordinator.settings.sections import SecurityConfig, ServingConfig
 
 QUIET = {"metrics_listen": "", "console_listen": ""}
 TLS = {"tls_cert_file": "c.pem", "tls_key_file": "k.pem"}
@@ -29,18 +30,23 @@ EXPOSED = [
 ]
 
 
+def sections(**values) -> tuple[SecurityConfig, ServingConfig]:
+    settings = Settings.of(**values)
+    return settings.security, settings.serving
+
+
 @pytest.mark.parametrize(("settings", "words"), EXPOSED)
 def test_what_is_open_beyond_this_machine_is_named_and_refused(settings, words):
-    found = exposed(Settings(**settings))
+    found = exposed(*sections(**settings))
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
     if words:
         with pytest.raises(CannotSecure, match="--insecure if nobody else"):
-            load(Settings(**settings))
+            load(*sections(**settings))
 
 
 def test_insecure_lets_it_be():
-    security = load(Settings(listen="0.0.0.0:1", metrics_listen="0.0.0.0:2", insecure=True))
+    security = load(*sections(listen="0.0.0.0:1", metrics_listen="0.0.0.0:2", insecure=True))
     assert security.tls is None
     assert security.guard is None
 
@@ -58,12 +64,11 @@ def test_insecure_lets_it_be():
 )
 def test_settings_that_contradict_each_other_are_refused(settings, said):
     with pytest.raises(CannotSecure, match=said):
-        load(Settings(**settings))
+        load(*sections(**settings))
 
 
 def test_a_node_shows_others_its_certificate_and_its_token():
-    settings = Settings(insecure=True, auth_peer_token_file="t")
-    shown = load(settings).credentials()
+    shown = load(*sections(insecure=True, auth_peer_token_file="t")).credentials()
     assert (shown.token_file, shown.is_tls, shown.insecure) == ("t", False, True)
 
 

@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from coordinator.configuration import TYPES, Sources, load
-from coordinator.settings import InvalidSetting, Settings
+from coordinator.settings import SETTINGS, InvalidSetting, Settings
+from coordinator.settings.sources import Sources, load
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-settings-")
 
@@ -29,16 +29,12 @@ def target(data: bytes) -> None:
         found, origins = load(Sources(flags=flags, environment=environment, file=file))
     except InvalidSetting:
         return
-    assert set(origins) == set(TYPES)
-    for derived in (
-        "shared_store",
-        "fixed_share",
-        "listen_address",
-        "metrics_address",
-        "console_address",
-    ):
-        getattr(found, derived)
-    assert Settings(**{name: getattr(found, name) for name in origins}) == found
+    assert set(origins) == set(SETTINGS)
+    for derived in ("shared_store", "fixed_share"):
+        getattr(found.storage, derived)
+    for derived in ("listen_address", "metrics_address", "console_address"):
+        getattr(found.serving, derived)
+    assert Settings.of(**found.values()) == found
 
 
 def seeds():

@@ -6,22 +6,23 @@ line of the file (`group_max_size = 100`); the first of them counts.
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coordinator.core.setting import InvalidSetting
 from coordinator.dial import CLIENT_PREFIX
-from coordinator.settings import InvalidSetting, Settings, check_bounds
+from coordinator.settings.composed import SETTINGS, Settings, setting_named
 
 ENVIRONMENT_PREFIX = "COORDINATOR_"
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and who gave it. Any: text, or what TOML makes of it."""
+    """A value and its source. Any: text, or what TOML makes of it."""
 
     name: str
     value: Any
@@ -67,67 +68,55 @@ def load(sources: Sources) -> tuple[Settings, dict[str, str]]:
     """The settings in force, and where each value comes from.
 
     Raises:
-        InvalidSetting: a key is unknown, or a value is not of its type or bounds.
+        InvalidSetting: the first of the `problems`.
         OSError: the file cannot be read.
     """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(TYPES, "default")
-    for it in sources.given():
-        name = _known(it.name)
-        values[name] = _parse(name, it.value)
-        origins[it.name] = it.origin
-    return Settings(**values), origins
+    values, origins, wrong = _read(sources)
+    if wrong:
+        raise InvalidSetting(wrong[0])
+    return Settings.of(**values), origins
 
 
 def problems(sources: Sources) -> list[str]:
-    """Everything that is wrong with the settings, each with who gave it; empty if they will do.
+    """Everything that is wrong with the settings, each with its source; empty if they are valid.
+
+    A value is checked even if one from another source replaces it.
 
     Raises:
         OSError: the file cannot be read.
     """
-    found: list[str] = []
-    values: dict[str, Any] = {}
     try:
-        given = list(sources.given())
+        values, _, wrong = _read(sources)
+        if not wrong:
+            Settings.of(**values)
     except InvalidSetting as error:
         return [str(error)]
-    for it in given:
+    return wrong
+
+
+def _read(sources: Sources) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Values and origins by name, and what is wrong with single values."""
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(SETTINGS, "default")
+    wrong = []
+    for it in sources.given():
         try:
-            value = _parse(_known(it.name), it.value)
-            check_bounds(it.name, value)
+            setting = setting_named(it.name)
+            value = _typed(it.value, type(setting.default))
+            setting.check(it.name, value)
         except InvalidSetting as error:
-            found.append(f"{it.origin}: {error}")
+            wrong.append(f"{it.origin}: {error}")
         else:
-            values[it.name] = value
-    if not found:
-        try:
-            Settings(**values)
-        except InvalidSetting as error:
-            found.append(str(error))
-    return found
+            values[it.name], origins[it.name] = value, it.origin
+    return values, origins, wrong
 
 
-TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
-
-
-def _known(name: str) -> str:
-    if name in TYPES:
-        return name
-    close = difflib.get_close_matches(name, TYPES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise InvalidSetting(f"there is no setting {name}{hint}")
-
-
-def _parse(name: str, value: Any) -> Any:  # Any: text, or what TOML makes of it.
-    kind = TYPES[name]
-    if type(value) is kind:
-        return value
+def _typed(value: Any, kind: type) -> Any:  # Any: text, or what TOML makes of it.
+    """A text as the type that it stands for; anything else as it is."""
     if isinstance(value, str):
         if kind is bool and value.lower() in ("true", "false", "1", "0", "yes", "no"):
             return value.lower() in ("true", "1", "yes")
         if kind is int:
-            try:
+            with contextlib.suppress(ValueError):
                 return int(value.replace("_", ""))
-            except ValueError:
-                pass
-    raise InvalidSetting(f"{name} is {value!r}; it takes {kind.__name__}")
+    return value

@@ -1,0 +1,62 @@
+"""Settings that are texts in a form: addresses, stores, shares."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+def address(value: str) -> tuple[str, int]:
+    """Host and port.
+
+    Raises:
+        ValueError: it is not HOST:PORT.
+    """
+    host, _, port = value.rpartition(":")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        raise ValueError("give HOST:PORT")
+    return host, int(port)
+
+
+def address_or_none(value: str) -> tuple[str, int] | None:
+    """Like `address`; None if there is no text."""
+    return address(value) if value else None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStore:
+    """`kind` is etcd or zookeeper; `name` is what everything of this cluster begins with there."""
+
+    kind: str
+    endpoints: tuple[str, ...]
+    name: str
+
+
+def shared_store(value: str) -> SharedStore | None:
+    """A store that nodes share, taken apart; None for one of a node's own.
+
+    Raises:
+        ValueError: there is no such store.
+    """
+    if value in ("sqlite", "memory"):
+        return None
+    found = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", value)
+    if found is None:
+        raise ValueError(
+            "it may be sqlite, memory, "
+            "etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://HOST:PORT,HOST:PORT/NAME"
+        )
+    kind, endpoints, name = found.groups()
+    return SharedStore(kind, tuple(endpoints.split(",")), name)
+
+
+def fixed_share(value: str) -> tuple[int, int]:
+    """(K, N) of K/N; (1, 1) if there is no text.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", value or "1/1")
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError("give K/N, K from 1 to N")
+    return int(found[1]), int(found[2])
