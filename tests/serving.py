@@ -41,7 +41,7 @@ class Running:
         self.refused: list = []
         self.deleted: list = []
         self.node = Node(
-            Settings(**{**FAST, **settings}),
+            Settings.of(**{**FAST, **settings}),
             watchers=Watchers(
                 events=lambda events, _: self.events.extend(events),
                 failure=lambda what, error: self.failures.append((what, error)),
@@ -49,7 +49,7 @@ class Running:
             ),
             log=log,
         )
-        self.security = load(self.node.settings)
+        self.security = load(self.node.settings.security, self.node.settings.serving)
         if self.security.guard is not None:
             self.security.guard.on_refusal = self.refused.append
         self.server = CoordinatorServer(

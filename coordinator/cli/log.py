@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.cli.output import FAILED, as_json, complain
-from coordinator.configuration import Sources, load
 from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
 from coordinator.runtime import codec
 from coordinator.runtime.stores import open_to_read
 from coordinator.settings import InvalidSetting
+from coordinator.settings.sources import Sources, load
 from coordinator.storage import inspection
 from coordinator.storage.inspection import ShardReport
 from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
@@ -83,7 +83,7 @@ def _dump(options: argparse.Namespace) -> int:
 
 async def _dump_shared(options: argparse.Namespace) -> int:
     settings, _ = load(Sources(flags={"store": options.store}, environment=os.environ, file=None))
-    log, shards = await open_to_read(settings)
+    log, shards = await open_to_read(settings.storage)
     try:
         for shard in map(ShardId, range(shards)):
             if options.shard in (None, shard):

@@ -30,7 +30,8 @@ from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.slices import Slices
 from coordinator.runtime.standby import Fetch, Standby
 from coordinator.runtime.watchers import Watchers
-from coordinator.settings import NODE_PORTS, Settings
+from coordinator.settings import Settings
+from coordinator.settings.sections import NODE_PORTS
 from coordinator.shard.effects import Warm
 from coordinator.shard.placement import shard_of
 from coordinator.shard.replicas import (
@@ -147,10 +148,10 @@ class Node:
         )
         self.cluster = ClusterRunner(
             self._coordination,
-            NodeInfo(self.settings.node_id, host, port, self._incarnation),
+            NodeInfo(self.settings.cluster.node_id, host, port, self._incarnation),
             self._all_shards(),
             duties,
-            replicas=self.settings.replicas if self._has_followers else 1,
+            replicas=self.settings.cluster.replicas if self._has_followers else 1,
         )
         await self.cluster.start()
         self._compare_session(self.cluster.session_timeout_s)
@@ -158,7 +159,7 @@ class Node:
     async def stop(self) -> None:
         """Hand the shards over, answer every parked call so that its client looks elsewhere."""
         if self.cluster is not None:
-            await self.cluster.stop(self.settings.drain_timeout_ms / 1000)
+            await self.cluster.stop(self.settings.serving.drain_timeout_ms / 1000)
         self.probe.stop()
         if self._forgetting is not None:
             self._forgetting.cancel()
@@ -180,7 +181,7 @@ class Node:
 
         Else nothing has happened, and `answer_beat` says the rest.
         """
-        runner = self._runners.get(shard_of(group_id, self.settings.shards))
+        runner = self._runners.get(shard_of(group_id, self.settings.storage.shards))
         return (
             runner is not None
             and self._may_answer()
@@ -305,7 +306,7 @@ class Node:
                 "loading": len(runners) - loaded,
                 "following": len(self._standbys),
             },
-            self.settings.shards,
+            self.settings.storage.shards,
             view.controller_epoch,
             self.cluster is not None and self.cluster.is_deciding,
             0.0 if self.cluster is None else self.cluster.undecided_s,
@@ -321,7 +322,7 @@ class Node:
 
     def _compare_session(self, granted_s: float) -> None:
         """Say so if the store does not grant the session that it was asked for."""
-        asked_s = self.settings.store_session_timeout_ms / 1000
+        asked_s = self.settings.storage.store_session_timeout_ms / 1000
         if granted_s != asked_s:
             self._watchers.failure(
                 f"the store grants sessions of {granted_s:g} s, not the {asked_s:g} s of "
@@ -338,18 +339,18 @@ class Node:
     def _has_followers(self) -> bool:
         """True if other nodes may follow the shards of this one."""
         is_shared = self._coordination is not None and self._fetch is not None
-        return is_shared and self.settings.replicas > 1
+        return is_shared and self.settings.cluster.replicas > 1
 
     def _all_shards(self) -> list[ShardId]:
-        return [ShardId(number) for number in range(self.settings.shards)]
+        return [ShardId(number) for number in range(self.settings.storage.shards)]
 
     def _fixed_share(self) -> list[ShardId]:
-        number, shares = self.settings.fixed_share
+        number, shares = self.settings.storage.fixed_share
         return [shard for shard in self._all_shards() if shard % shares == number - 1]
 
     def _view_of_shares(self, host: str, port: int) -> ClusterView:
         """Who leads what where that is fixed: the nodes of one machine, ports apart."""
-        number, shares = self.settings.fixed_share
+        number, shares = self.settings.storage.fixed_share
         nodes = {
             n: NodeInfo(n, host, port + (n - number) * NODE_PORTS, "") for n in range(1, shares + 1)
         }
@@ -360,7 +361,7 @@ class Node:
         return ClusterView(nodes, NOBODY, 0, shards)
 
     def _shard_of(self, group_id: str) -> ShardId:
-        return shard_of(group_id, self.settings.shards)
+        return shard_of(group_id, self.settings.storage.shards)
 
     def _new_runner(self, shard: ShardId) -> ShardRunner:
         return ShardRunner(
@@ -377,19 +378,21 @@ class Node:
         settings = self.settings
         now_ms = self._clock.now_ms()
         acks = AckPolicy(
-            node=settings.node_id,
-            all_in_sync=settings.acks == "all",
-            min_in_sync=settings.min_insync_replicas,
-            lag_time_max_ms=settings.replica_lag_time_max_ms,
+            node=settings.cluster.node_id,
+            all_in_sync=settings.cluster.acks == "all",
+            min_in_sync=settings.cluster.min_insync_replicas,
+            lag_time_max_ms=settings.cluster.replica_lag_time_max_ms,
         )
         new = self._shard_type
-        if settings.record_dir:
-            folder = Path(settings.record_dir)
+        if settings.observe.record_dir:
+            folder = Path(settings.observe.record_dir)
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
             new = partial(RecordingShard, path, shard)
         tail_bytes = TAIL_BYTES if self._has_followers else 0
-        return new(settings, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes)
+        return new(
+            settings.groups, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
+        )
 
     def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
         if self.cluster is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.core.commands import CommitOffsets, JoinGroup, Request, SyncGroup
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 
 RETRY_S = 1.0
 MIB = 1024 * 1024
@@ -41,7 +41,7 @@ class Room(Protocol):
 class Limits:
     """Says no. `parked` and `streams` are those under way."""
 
-    settings: Settings
+    config: LimitsConfig
     room: Room
     parked: int = 0
     streams: int = 0
@@ -56,7 +56,7 @@ class Limits:
             case JoinGroup():
                 self._check_join(request)
             case SyncGroup():
-                most = self.settings.max_assignment_bytes
+                most = self.config.max_assignment_bytes
                 longest = max((len(a) for _, a in request.assignments), default=0)
                 if longest > most:
                     raise Exhausted(
@@ -75,7 +75,7 @@ class Limits:
         Raises:
             Exhausted: too many do.
         """
-        most = self.settings.max_parked_calls
+        most = self.config.max_parked_calls
         if self.parked >= most and isinstance(request, JoinGroup | SyncGroup):
             raise Exhausted(f"{most} calls are parked already (max_parked_calls)")
         self.parked += 1
@@ -91,7 +91,7 @@ class Limits:
         Raises:
             Exhausted: too many are, or memory is short.
         """
-        most = self.settings.max_streams
+        most = self.config.max_streams
         if self.streams >= most:
             raise Exhausted(f"{most} streams are open already (max_streams)")
         self._check_memory()
@@ -104,8 +104,8 @@ class Limits:
     # --- Inside ---
 
     def _check_join(self, request: JoinGroup) -> None:
-        settings = self.settings
-        size, most = sum(len(m) for _, m in request.protocols), settings.max_member_metadata_bytes
+        config = self.config
+        size, most = sum(len(m) for _, m in request.protocols), config.max_member_metadata_bytes
         if size > most:
             raise Exhausted(f"metadata of {size} bytes; max_member_metadata_bytes is {most}", 0)
         seat = self.room.has_seat(request.group_id, request.instance_id)
@@ -114,19 +114,19 @@ class Limits:
         if seat is None:
             self._check_new_group()
         self._check_memory()
-        most = settings.max_members_per_host
+        most = config.max_members_per_host
         if most and self.room.members_of(request.client_host) >= most:
             raise Exhausted(
                 f"{most} members come from {request.client_host} already (max_members_per_host)"
             )
 
     def _check_new_group(self) -> None:
-        most = self.settings.max_groups
+        most = self.config.max_groups
         if most and self.room.group_count() >= most:
             raise Exhausted(f"there are {most} groups already (max_groups)")
 
     def _check_memory(self) -> None:
-        most = self.settings.max_memory_mib
+        most = self.config.max_memory_mib
         if most and self.room.memory_bytes > most * MIB:
             raise Exhausted(
                 f"the node uses {self.room.memory_bytes // MIB} MiB; max_memory_mib is {most}"

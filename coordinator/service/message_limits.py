@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from coordinator.service.malformed import Malformed, Violation
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
@@ -195,10 +195,10 @@ class Plan:
 
 
 class MessageLimits:
-    """The limits under some settings."""
+    """The limits in force."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, config: LimitsConfig) -> None:
+        self._config = config
         self._plans: dict[str, Plan] = {}
 
     def most(self, field: str) -> int:
@@ -245,7 +245,7 @@ class MessageLimits:
     # --- Inside ---
 
     def _most(self, limit: Items) -> int:
-        return int(getattr(self._settings, limit.setting)) if limit.setting else limit.most
+        return int(getattr(self._config, limit.setting)) if limit.setting else limit.most
 
     def _plan_of(self, kind: Any) -> Plan:
         texts, parts, repeated = [], [], []

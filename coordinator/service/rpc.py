@@ -89,11 +89,11 @@ class Rpc:
         """Answered heartbeats, alone or in batches."""
         self.batched = 0
         """Those that came in batches."""
-        self.limits = Limits(node.settings, node)
-        self.message_limits = MessageLimits(node.settings)
-        per_second = node.settings.max_requests_per_second
+        self.limits = Limits(node.settings.limits, node)
+        self.message_limits = MessageLimits(node.settings.limits)
+        per_second = node.settings.limits.max_requests_per_second
         loop = asyncio.get_running_loop()
-        self.turns = Turns(node.settings.max_pending_requests, loop.time)
+        self.turns = Turns(node.settings.limits.max_pending_requests, loop.time)
         self._throttle = Throttle(per_second, loop.time) if per_second else None
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
@@ -116,7 +116,7 @@ class Rpc:
         if turn.wait_s:
             await asyncio.sleep(turn.wait_s)
         if turn.is_refused:
-            most = self.node.settings.max_requests_per_second
+            most = self.node.settings.limits.max_requests_per_second
             message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
             await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
 

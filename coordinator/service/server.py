@@ -24,7 +24,7 @@ from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import Rpc
 from coordinator.service.tracing import NO_TRACES, Tracer
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -43,16 +43,16 @@ SERVICES = (
 HANDSHAKE_MS = 10_000
 
 
-def server_options(settings: Settings) -> list[tuple[str, Any]]:
+def server_options(limits: LimitsConfig) -> list[tuple[str, Any]]:
     """gRPC's own settings, each against a trap that was measured."""
     return [
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", limits.max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),  # It would spread connections, not groups.
         # Of each of gRPC's queues, see `accept_queue.py`. In one queue of 100,000 calls waited for
         # half a minute, and made 1.4 GiB of memory of themselves.
-        ("grpc.server.max_pending_requests", settings.max_pending_requests),
-        ("grpc.server.max_pending_requests_hard_limit", settings.max_pending_requests),
+        ("grpc.server.max_pending_requests", limits.max_pending_requests),
+        ("grpc.server.max_pending_requests_hard_limit", limits.max_pending_requests),
         ("grpc.server_max_unrequested_time_in_server", QUEUE_LIMIT_S),
         # A client that is stopped, not killed, is noticed after the ping time-out. Both are
         # needed: the keepalive time-out alone leaves it at a minute.
@@ -61,10 +61,10 @@ def server_options(settings: Settings) -> list[tuple[str, Any]]:
         ("grpc.http2.ping_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
         # Told to clients; `CheckedServer` holds the others to it.
-        ("grpc.max_metadata_size", settings.max_metadata_bytes),
-        ("grpc.absolute_max_metadata_size", settings.max_metadata_bytes),
+        ("grpc.max_metadata_size", limits.max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.max_metadata_bytes),
         # Calls beyond it wait at the client; without it one connection may open them for ever.
-        ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
+        ("grpc.max_concurrent_streams", limits.max_calls_per_connection),
         # Who connects and says nothing is sent away, after two minutes by default.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients that ping every few seconds are welcome.
@@ -113,21 +113,24 @@ class CoordinatorServer:
         """
         settings = self.node.settings
         before = newest_server()
-        plain = grpc.aio.server(options=server_options(settings))
+        plain = grpc.aio.server(options=server_options(settings.limits))
         self.accept_queue = AcceptQueue(before)
         plain.add_generic_rpc_handlers([self.accept_queue])
         server = self._server = CheckedServer(
             plain,
             self.rpc.refused,
-            metadata_bytes=settings.max_metadata_bytes,
+            metadata_bytes=settings.limits.max_metadata_bytes,
             limits=self.rpc.message_limits,
         )
-        host, port = settings.listen_address
+        host, port = settings.serving.listen_address
         try:
             self.port = self._bind(server, f"{host}:{port}")
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {settings.listen}: {error}") from error
-        self._advertised = (settings.advertised_host or host, settings.advertised_port or self.port)
+            raise OSError(f"cannot listen on {settings.serving.listen}: {error}") from error
+        self._advertised = (
+            settings.serving.advertised_host or host,
+            settings.serving.advertised_port or self.port,
+        )
         self._add_services(server)
         await server.start()
         return self.port
@@ -167,7 +170,7 @@ class CoordinatorServer:
         if self._server is None:
             return
         self._health.set(serving=False)
-        grace_s = self.node.settings.drain_timeout_ms / 1000
+        grace_s = self.node.settings.serving.drain_timeout_ms / 1000
         await self.node.stop()
         self.feed.close()
         await self._server.stop(grace_s)

@@ -88,7 +88,7 @@ class SimulatedNode:
         fail: Callable[[str, str], None],
     ) -> None:
         self.settings = settings
-        self.name = f"n{settings.node_id}"
+        self.name = f"n{settings.cluster.node_id}"
         self.address = f"{self.name}:{PORT}"
         self.clock = clock
         self.node: Node | None = None
@@ -170,9 +170,12 @@ class SimulatedNode:
 
     def _build(self, process: Process, name: str) -> tuple[Node, Peers]:
         credentials = SimulatedCredentials.of(
-            self._addresses, process, self.name, f"ipv4:10.0.0.{self.settings.node_id}:{PORT}"
+            self._addresses,
+            process,
+            self.name,
+            f"ipv4:10.0.0.{self.settings.cluster.node_id}:{PORT}",
         )
-        peers = Peers(self.settings.node_id, credentials)
+        peers = Peers(self.settings.cluster.node_id, credentials)
         node = Node(
             self.settings,
             watchers=Watchers(events=self._note, failure=self._failed, recovery=self._recovered),
@@ -196,7 +199,7 @@ class SimulatedNode:
         checked = CheckedServer(
             plain,
             rpc.refused,
-            metadata_bytes=self.settings.max_metadata_bytes,
+            metadata_bytes=self.settings.limits.max_metadata_bytes,
             limits=rpc.message_limits,
         )
         group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(rpc), checked)
@@ -241,7 +244,7 @@ class SimulatedNode:
                 self._tell(
                     {"op": "served", "at": self._store.network.now(), "node": self.name,
                      "group": group, "epoch": epoch, "method": method,
-                     "in_session": self._store.has_session(self.settings.node_id)}
+                     "in_session": self._store.has_session(self.settings.cluster.node_id)}
                 )  # fmt: skip
 
 

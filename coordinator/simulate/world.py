@@ -164,7 +164,7 @@ class World:
         commit_ms = dice.choice((400, 1_500))
         nodes = []
         for number in range(1, count + 1):
-            settings = Settings(
+            settings = Settings.of(
                 node_id=number,
                 store="memory",
                 shards=SHARDS,

@@ -89,8 +89,8 @@ class VirtualCoordinator:
     """
 
     def __init__(self, **settings: Any) -> None:  # Any: the settings' own types.
-        self.settings = Settings(**settings)
-        self._limits = MessageLimits(self.settings)
+        self.settings = Settings.of(**settings)
+        self._limits = MessageLimits(self.settings.limits)
         self.log = MemoryLog()
         self.events: list[tuple[int, Event]] = []
         self._clock = VirtualClock()
@@ -211,7 +211,9 @@ class VirtualCoordinator:
         self._host.handle(event)
 
     def _new_shard(self) -> Shard:
-        return Shard(self.settings, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE)
+        return Shard(
+            self.settings.groups, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
+        )
 
     def _carry_out(self, effects: Effects) -> None:
         for told in effects.told:

@@ -16,6 +16,7 @@ from coordinator.client.cluster import ClusterAdmin
 from coordinator.core.ids import ShardId
 from coordinator.runtime.stores import open_stores
 from coordinator.settings import InvalidSetting, Settings
+from coordinator.settings.sections import StorageConfig
 from coordinator.shard.placement import shard_of
 from coordinator.storage import entry as frames
 from coordinator.storage.access import StoreAccess
@@ -94,8 +95,8 @@ def _bench(store: str, groups: int, amount: Amount) -> Figures:
 
 async def _bench_appends(store: str) -> Figures:
     """As many shards as writers, beside the bare transactions of as many records each."""
-    settings = Settings(store=store, shards=WRITERS)
-    shared = settings.shared_store
+    settings = Settings.of(store=store, shards=WRITERS)
+    shared = settings.storage.shared_store
     assert shared is not None
     access = StoreAccess(shared.endpoints)
     ours, bare = [], []
@@ -230,7 +231,7 @@ async def _take_over(store: str, replicas: int, groups: int) -> float:
 
 
 async def _fill(store: str, groups: int) -> None:
-    stores = await open_stores(Settings(store=store, shards=SHARDS))
+    stores = await open_stores(StorageConfig(store=store, shards=SHARDS))
     everybody = (group_record(group_id(number)) for number in range(groups))
     await resting.write(stores.log, everybody, range(SHARDS))
     await stores.log.close()

@@ -16,7 +16,7 @@ import grpc
 from coordinator.runtime.loop import run
 from coordinator.service.rpc import ALIVE, all_alive
 from coordinator.service.server import server_options
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import group_pb2
 from coordinator.v1 import group_pb2 as pb
 
@@ -44,7 +44,7 @@ class Constant:
 
 
 async def _serve() -> int:
-    server = grpc.aio.server(options=server_options(Settings()))
+    server = grpc.aio.server(options=server_options(LimitsConfig()))
     constant = Constant()
     kinds: dict[str, tuple[Any, Any, str]] = {  # Any: classes of messages.
         "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse, "unary_unary"),

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -37,11 +36,11 @@ def bench_messages(*, quick: bool = False) -> Figures:
     """
     scale = 100 if quick else 1
     figures: Figures = {}
-    settings = Settings(listen="127.0.0.1:0", metrics_listen="", console_listen="")
+    settings = Settings.of(listen="127.0.0.1:0", metrics_listen="", console_listen="")
     with (
         scratch() as folder,
         ShortPauses(),
-        _Measured(replace(settings, data_dir=str(folder))) as server,
+        _Measured(settings.changed(data_dir=str(folder))) as server,
     ):
         for message in large_messages(scale):
             server.clear()
@@ -119,7 +118,7 @@ class _Measured:
             """Nobody watches."""
 
         watchers = Watchers(events=ignore, failure=ignore, recovery=ignore)
-        stores = await open_stores(self._settings, lambda *_: None)
+        stores = await open_stores(self._settings.storage, lambda *_: None)
         node = Node(self._settings, watchers=watchers, log=stores.log)
         server = CoordinatorServer(node, on_malformed=ignore)
         port = await server.listen()

@@ -12,8 +12,8 @@ import yaml
 
 from coordinator import __version__
 from coordinator.cli.output import add_common_flags
-from coordinator.configuration import Sources, load
 from coordinator.settings import Settings
+from coordinator.settings.sources import Sources, load
 from tests.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -85,7 +85,7 @@ def test_the_image_starts_the_command_of_the_wheel_with_settings_it_has():
     ((entry,), command) = (*image.values("ENTRYPOINT"), image.values("CMD")[-1])
     assert entry in PROJECT["scripts"]
     settings = settings_of(list(command), image.environment)
-    ports = {str(settings.listen_address[1]), str(settings.metrics_address[1])}
+    ports = {str(settings.serving.listen_address[1]), str(settings.serving.metrics_address[1])}
     assert ports == set(image.values("EXPOSE")[0])
 
 
@@ -115,8 +115,8 @@ def test_the_composed_node_drains_before_it_is_killed():
     node = services()["coordinator"]
     environment = {**stages()[-1].environment, **node["environment"]}
     settings = settings_of(node["command"], environment)
-    assert settings.insecure  # Its ports are open to this machine only.
-    assert in_seconds(node["stop_grace_period"]) * 1000 > settings.drain_timeout_ms
+    assert settings.security.insecure  # Its ports are open to this machine only.
+    assert in_seconds(node["stop_grace_period"]) * 1000 > settings.serving.drain_timeout_ms
 
 
 def test_the_composed_node_has_no_right_it_does_not_need():

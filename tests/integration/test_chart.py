@@ -15,9 +15,9 @@ import yaml
 from cloudcoil.models.prometheus_operator import v1 as operator
 
 from coordinator import __version__
-from coordinator.configuration import Sources, load
 from coordinator.security.loading import exposed
 from coordinator.settings import Settings
+from coordinator.settings.sources import Sources, load
 from tests.deploy.chart import CHART, MISSING, NAMESPACE, ChartRefused, lint, one, render
 from tests.deploy.image import ROOT, stages
 
@@ -125,25 +125,25 @@ def test_helm_has_no_objection(variant):
 @each_variant
 def test_a_node_accepts_the_settings_it_is_given(variant):
     settings, origins = settings_of(variant)
-    assert settings.insecure or exposed(settings) == []
+    assert settings.security.insecure or exposed(settings.security, settings.serving) == []
     assert node(variant)["args"] == ["serve"]
     assert [it["containerPort"] for it in node(variant)["ports"]] == [
-        settings.listen_address[1],
-        settings.metrics_address[1],
+        settings.serving.listen_address[1],
+        settings.serving.metrics_address[1],
     ]
     for name, value in VARIANTS[variant].get("settings", {}).items():
-        assert getattr(settings, name) == value, name
+        assert settings.values()[name] == value, name
         assert origins[name] == f"COORDINATOR_{name.upper()}"
 
 
 def test_nodes_that_share_a_store_have_numbers_and_files_of_it():
     settings, _ = settings_of("three nodes")
-    assert settings.store == STORE
-    assert settings.node_id == 1
+    assert settings.storage.store == STORE
+    assert settings.cluster.node_id == 1
     assert one(rendered("three nodes"), "StatefulSet")["spec"]["ordinals"] == {"start": 1}
     (mount,) = [it for it in node("three nodes")["volumeMounts"] if it["name"] == "store"]
     for name in ("ca", "cert", "key", "password"):
-        assert getattr(settings, f"store_{name}_file").startswith(f"{mount['mountPath']}/")
+        assert getattr(settings.storage, f"store_{name}_file").startswith(f"{mount['mountPath']}/")
 
 
 @each_variant

@@ -55,20 +55,20 @@ USES = {
     "zookeeper": """
         import asyncio
         from coordinator.runtime.stores import open_to_read
-        from coordinator.settings import Settings
+        from coordinator.settings.sections import StorageConfig
         from coordinator.storage.log import CannotOpen
         try:
-            asyncio.run(open_to_read(Settings(store="zookeeper://127.0.0.1:1/x")))
+            asyncio.run(open_to_read(StorageConfig(store="zookeeper://127.0.0.1:1/x")))
         except CannotOpen as error:
             assert "pip install" not in str(error), error
         """,
     "etcd": """
         import asyncio
         from coordinator.runtime.stores import open_to_read
-        from coordinator.settings import Settings
+        from coordinator.settings.sections import StorageConfig
         from coordinator.storage.log import CannotOpen
         try:
-            asyncio.run(open_to_read(Settings(store="etcd://127.0.0.1:1/x")))
+            asyncio.run(open_to_read(StorageConfig(store="etcd://127.0.0.1:1/x")))
         except CannotOpen:
             pass
         """,

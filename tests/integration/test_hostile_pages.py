@@ -13,7 +13,7 @@ from http import HTTPStatus
 import pytest
 
 from coordinator.cli.pages import own_names
-from coordinator.settings import Settings
+from coordinator.settings.sections import ServingConfig
 from coordinator.web import server as web_server
 from coordinator.web.messages import Response, text
 from coordinator.web.server import Page
@@ -118,8 +118,8 @@ def test_the_node_is_known_by_its_own_names(address, host):
 
 
 def test_the_node_is_known_by_the_names_of_its_settings():
-    settings = Settings(advertised_host="Node.Example.", console_listen="10.0.0.1:0")
-    names = own_names(settings)
+    config = ServingConfig(advertised_host="Node.Example.", console_listen="10.0.0.1:0")
+    names = own_names(config)
     assert {"node.example", "10.0.0.1", "127.0.0.1"} <= names
     assert "" not in names
 

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.client.nodes import Nodes
-from coordinator.settings import NODE_PORTS
+from coordinator.settings.sections import NODE_PORTS
 from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.configuration import Sources, load
 from coordinator.settings import Settings
+from coordinator.settings.sources import Sources, load
 
 UNIT = Path(__file__).parents[2] / "deploy/systemd/coordinator.service"
 MOST_EXPOSED = 20
@@ -63,12 +63,12 @@ def test_it_starts_the_service_with_settings_that_there_are():
     assert (Path(entry).name, command, flags) == ("coordinator", "serve", [])
     environment = dict(line.split("=", 1) for line in directives("Environment"))
     settings, _ = load(Sources(flags={}, environment=environment, file=None))
-    assert settings.data_dir == f"%S/{directives('StateDirectory')[0]}"
+    assert settings.storage.data_dir == f"%S/{directives('StateDirectory')[0]}"
 
 
 def test_it_is_given_longer_to_stop_than_it_takes_to_drain():
     (timeout,) = directives("TimeoutStopSec")
-    assert int(timeout.removesuffix("s")) * 1000 > Settings().drain_timeout_ms
+    assert int(timeout.removesuffix("s")) * 1000 > Settings().serving.drain_timeout_ms
 
 
 def test_it_waits_to_be_told_that_the_service_serves():

@@ -37,7 +37,7 @@ class Cluster:
     async def start(self, number: int) -> None:
         self.processes[number] = process = self.loop.process(f"node {number}")
         self.nodes[number] = Node(
-            Settings(node_id=number, shards=SHARDS, replicas=1),
+            Settings.of(node_id=number, shards=SHARDS, replicas=1),
             watchers=Watchers(
                 events=lambda *_: None,
                 failure=lambda what, _: self.failures.append(what),

@@ -9,7 +9,7 @@ import pytest
 from coordinator.core.commands import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
 from coordinator.core.ids import CallId
 from coordinator.service.limits import MIB, Exhausted, Limits
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 
 CALL = CallId(1)
 
@@ -49,18 +49,18 @@ def refused(limits: Limits, request) -> str:
 
 def test_a_group_too_many_is_not_made_and_those_there_are_used():
     node = Node(groups={"a": set(), "b": set()})
-    limits = Limits(Settings(max_groups=2), node)
+    limits = Limits(LimitsConfig(max_groups=2), node)
     assert "max_groups" in refused(limits, join(group="c"))
     commit = CommitOffsets(call_id=CALL, group_id="c", partitions=())
     assert "max_groups" in refused(limits, commit)
     limits.check(join(group="a"))
     limits.check(CommitOffsets(call_id=CALL, group_id="a", partitions=()))
-    Limits(Settings(), node).check(join(group="c"))
+    Limits(LimitsConfig(), node).check(join(group="c"))
 
 
 def test_a_host_gets_so_many_seats_and_keeps_them():
     node = Node(groups={"g": {"i1"}}, hosts={"/h": 3})
-    limits = Limits(Settings(max_members_per_host=3), node)
+    limits = Limits(LimitsConfig(max_members_per_host=3), node)
     assert "max_members_per_host" in refused(limits, join())
     assert "max_members_per_host" in refused(limits, join(instance="i2"))
     limits.check(join(member_id="there already"))
@@ -70,7 +70,7 @@ def test_a_host_gets_so_many_seats_and_keeps_them():
 
 def test_when_memory_is_short_nobody_new_is_let_in():
     node = Node(groups={"g": set()}, memory_bytes=101 * MIB)
-    limits = Limits(Settings(max_memory_mib=100), node)
+    limits = Limits(LimitsConfig(max_memory_mib=100), node)
     assert "max_memory_mib" in refused(limits, join())
     limits.check(join(member_id="m"))
     limits.check(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
@@ -81,7 +81,9 @@ def test_when_memory_is_short_nobody_new_is_let_in():
 
 
 def test_metadata_and_assignments_have_a_length_and_waiting_does_not_help():
-    limits = Limits(Settings(max_member_metadata_bytes=2_000, max_assignment_bytes=1_500), Node())
+    limits = Limits(
+        LimitsConfig(max_member_metadata_bytes=2_000, max_assignment_bytes=1_500), Node()
+    )
     limits.check(join(metadata=bytes(1_000)))
     with pytest.raises(Exhausted, match="max_member_metadata_bytes") as error:
         limits.check(join(metadata=bytes(1_001)))
@@ -98,7 +100,7 @@ def test_metadata_and_assignments_have_a_length_and_waiting_does_not_help():
 
 
 def test_a_stream_s_place_is_given_back_whatever_happens():
-    limits = Limits(Settings(max_streams=1), Node())
+    limits = Limits(LimitsConfig(max_streams=1), Node())
     with limits.streaming(), pytest.raises(Exhausted, match="max_streams"), limits.streaming():
         pass
     with pytest.raises(ValueError, match="gone"), limits.streaming():
@@ -108,7 +110,7 @@ def test_a_stream_s_place_is_given_back_whatever_happens():
 
 
 def test_a_parked_call_s_place_is_given_back():
-    limits = Limits(Settings(max_parked_calls=1), Node())
+    limits = Limits(LimitsConfig(max_parked_calls=1), Node())
     limits.park(join())
     with pytest.raises(Exhausted, match="max_parked_calls"):
         limits.park(join())
@@ -117,7 +119,7 @@ def test_a_parked_call_s_place_is_given_back():
 
 
 def test_a_commit_is_not_refused_because_joins_are_parked():
-    limits = Limits(Settings(max_parked_calls=1), Node())
+    limits = Limits(LimitsConfig(max_parked_calls=1), Node())
     limits.park(join())
     limits.park(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
     limits.park(None)

@@ -16,7 +16,7 @@ from coordinator.service import wire_counts
 from coordinator.service.malformed import VIOLATIONS_MAX, Malformed
 from coordinator.service.message_limits import LIMITS, Elsewhere, Items, MessageLimits, Text
 from coordinator.service.serialized import varint
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 from coordinator.v1 import group_pb2 as pb
 from tests.fuzz.messages import messages
@@ -29,7 +29,7 @@ REQUESTS = {
     for method in service.methods
 }
 TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
-SMALL = Settings(max_partitions_per_call=7, max_members_per_call=6, max_groups_per_call=5)
+SMALL = LimitsConfig(max_partitions_per_call=7, max_members_per_call=6, max_groups_per_call=5)
 FOUR_MIB = 4 * 1024 * 1024
 
 
@@ -223,7 +223,7 @@ def test_a_message_that_is_let_by_for_being_short_is_within_its_limits(message):
 
 
 def test_a_setting_raises_its_limit_and_a_transport_may_ask_by_name():
-    assert MessageLimits(Settings()).most("OffsetCommitRequest.topics") == 10_000
+    assert MessageLimits(LimitsConfig()).most("OffsetCommitRequest.topics") == 10_000
     assert MessageLimits(SMALL).most("coordinator.v1.OffsetCommitRequest.topics") == 7
     with pytest.raises(KeyError):
         MessageLimits(SMALL).most("OffsetCommitRequest.group_id")
@@ -234,13 +234,13 @@ def test_a_setting_raises_its_limit_and_a_transport_may_ask_by_name():
         if isinstance(limit, Items) and limit.setting
     }
     for name, most in settings.items():
-        assert getattr(Settings(), name) == most
+        assert getattr(LimitsConfig(), name) == most
         assert MessageLimits(replace(SMALL, **{name: 3}))
 
 
 def test_so_many_violations_are_told_as_fit_into_the_metadata_of_an_answer():
     topics = [{"name": "t" * 250} for _ in range(1_000)]
-    error = refused(MessageLimits(Settings()), pb.OffsetCommitRequest(topics=topics))
+    error = refused(MessageLimits(LimitsConfig()), pb.OffsetCommitRequest(topics=topics))
     assert len(error.violations) == VIOLATIONS_MAX
     assert "980 more" in str(error)
     assert len(str(error)) < 4_096

@@ -87,9 +87,9 @@ async def _make(at: Path) -> Folders:
 
 async def served(folder: Path) -> tuple[str, dict[int, set[int]]]:
     """Why `serve` refuses, empty: it does not; and the offsets that each shard has then."""
-    settings = Settings(data_dir=str(folder), shards=SHARDS)
+    settings = Settings.of(data_dir=str(folder), shards=SHARDS)
     try:
-        stores = await open_stores(settings)
+        stores = await open_stores(settings.storage)
     except (CannotOpen, Damaged) as error:
         return str(error), {}
     ended: asyncio.Queue[str] = asyncio.Queue()

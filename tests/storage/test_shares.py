@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.runtime.stores import open_stores
-from coordinator.settings import Settings
+from coordinator.settings.sections import StorageConfig
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged
 from coordinator.storage.marker import MARKER
@@ -20,7 +20,7 @@ def start(folder: Path, share: str = "") -> None:
     """Open and close a store, as a node does."""
 
     async def once() -> None:
-        stores = await open_stores(Settings(data_dir=str(folder), share=share, shards=4))
+        stores = await open_stores(StorageConfig(data_dir=str(folder), share=share, shards=4))
         await stores.log.close()
 
     asyncio.run(once())

@@ -17,7 +17,7 @@ from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import Work, at_once
 from coordinator.service.malformed import Malformed, Violation
 from coordinator.service.message_limits import REASON, MessageLimits
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, group_pb2
 
 NewCallId = Callable[[], CallId]
@@ -44,7 +44,7 @@ def commands_of(
         Malformed: with the fields that are wrong.
         KeyError: the message is not such a request.
     """
-    (limits or MessageLimits(Settings())).check(request)
+    (limits or MessageLimits(LimitsConfig())).check(request)
     return at_once(translation(request, new_call_id, client_host))
 
 

@@ -31,7 +31,7 @@ from coordinator.service.malformed import Malformed
 from coordinator.service.message_limits import MessageLimits
 from coordinator.service.serialized import varint
 from coordinator.service.translate import response_work, translation
-from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 from coordinator.shard.outbox import Appended
 from coordinator.shard.shard import Shard
 from tests.fuzz.targets import requests
@@ -83,7 +83,7 @@ def _cpu_s(work: Callable[[], object]) -> float:
 
 @cache
 def limits() -> MessageLimits:
-    return MessageLimits(Settings())
+    return MessageLimits(LimitsConfig())
 
 
 def grown(data: bytes) -> bytes:
