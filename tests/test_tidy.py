@@ -98,7 +98,7 @@ PROMISE = "TO" + "DO"
 MACHINE = "/wo" + "rk/main"
 
 IMPORTS = [
-    *[("coordinator/core/group.py", f"import {name}") for name in tidy.WAITING],
+    *[("coordinator/core/classic/group.py", f"import {name}") for name in tidy.WAITING],
     *[(f"{place}/x.py", "import asyncio") for place in ("coordinator/shard", "timer")],
     ("coordinator/core/x.py", "def f():\n    import time"),
     ("coordinator/core/x.py", "from time import monotonic"),
@@ -122,7 +122,7 @@ IMPORTS = [
     ("coordinator/client/x.py", "import pyspark"),
     ("coordinator/client/x.py", "from timer import Timer"),
     ("coordinator/cli/groups.py", "from coordinator.v1 import admin_pb2"),
-    ("coordinator/storage/sqlite.py", "from coordinator.core.group import Group"),
+    ("coordinator/storage/sqlite.py", "from coordinator.core.classic.group import Group"),
     ("coordinator/observe/metrics.py", "from coordinator.core import group"),
     ("coordinator/cluster/controller.py", "from coordinator.v1 import group_pb2"),
     ("coordinator/runtime/node.py", "from coordinator.v1 import group_pb2"),

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.cli.ears import Ears
+from coordinator.cli.event_sinks import Ears
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.security_log import log_security

@@ -9,17 +9,10 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from operator import attrgetter
 
-from coordinator.core.commands import (
-    DeleteGroup,
-    DescribeGroup,
-    DescribePhase,
-    ListGroups,
-    ListRebalances,
-)
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.member import Member
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import (
@@ -31,6 +24,13 @@ from coordinator.core.replies import (
     ListReply,
     PhaseReply,
     RebalancesReply,
+)
+from coordinator.core.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    DescribePhase,
+    ListGroups,
+    ListRebalances,
 )
 from coordinator.core.written import GroupDeletedWritten
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from coordinator.core.commands import (
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.replies import HeartbeatReply, Reply
+from coordinator.core.requests import (
     CommitOffsets,
     DeleteGroup,
     DescribeGroup,
@@ -13,10 +17,6 @@ from coordinator.core.commands import (
     Request,
     SyncGroup,
 )
-from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.group import Group, GroupState
-from coordinator.core.replies import HeartbeatReply, Reply
 
 # Simple consumers that only keep offsets may do so under the empty id, as in Kafka.
 _MAY_HAVE_EMPTY_ID = (CommitOffsets, FetchOffsets, DescribeGroup, DeleteGroup)

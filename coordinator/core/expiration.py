@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.subscriptions import CONSUMER_PROTOCOL_TYPE
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import GroupRemoved, OffsetsExpired
-from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
-from coordinator.core.subscriptions import CONSUMER_PROTOCOL_TYPE
 from coordinator.core.written import Unawaited
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.core import membership, records
+from coordinator.core import records
+from coordinator.core.classic import membership
+from coordinator.core.classic.dormant import DormantGroups
+from coordinator.core.classic.group import Group, GroupState, Hosts, ParkedCalls
+from coordinator.core.classic.subscriptions import TopicReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.group import Group, GroupState, Hosts, ParkedCalls
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
-from coordinator.core.revival import DormantGroups
-from coordinator.core.subscriptions import TopicReader
 
 
 class GroupTable:

@@ -9,12 +9,12 @@ Source: ours. Kafka's tools ask the brokers (ListOffsets).
 from __future__ import annotations
 
 from coordinator.core import admission
-from coordinator.core.commands import ListLogEnds, ReportLogEnds
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.group import Group, GroupState
-from coordinator.core.identity import check_generation, identify
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
+from coordinator.core.requests import ListLogEnds, ReportLogEnds
 
 
 def report(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:

@@ -21,27 +21,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from coordinator.core import (
-    admin,
-    admission,
+from coordinator.core import admin, admission, expiration, log_ends, offsets
+from coordinator.core import commands as c
+from coordinator.core import requests as q
+from coordinator.core import written as w
+from coordinator.core.classic import (
     cancellation,
-    expiration,
     join,
     journal,
     leave,
     liveness,
-    log_ends,
-    offsets,
     rebalance,
     static_members,
     sync,
 )
-from coordinator.core import commands as c
-from coordinator.core import written as w
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
-from coordinator.core.group import Group, GroupState
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.outcome import Outcome
@@ -57,7 +55,6 @@ from coordinator.core.rows import (
     Row,
     timeless,
 )
-from coordinator.core.subscriptions import PayloadReader
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -65,29 +62,29 @@ NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 
 TABLE: dict[type, Row | GivenRow] = {
     # Requests
-    c.JoinGroup: GivenRow(
+    q.JoinGroup: GivenRow(
         lambda m, group, command, now_ms, out: join.join_group(
             group, command, now_ms, out, config=m.config, ids=m.ids
         ),
         Create(join.check_first),
     ),
-    c.SyncGroup: Row(sync.sync_group, STRANGER),
-    c.Heartbeat: Row(liveness.heartbeat, STRANGER),
-    c.LeaveGroup: Row(leave.leave_group, Answer(leave.leave_no_group)),
-    c.ReportLogEnds: Row(log_ends.report, STRANGER),
-    c.CommitOffsets: GivenRow(
+    q.SyncGroup: Row(sync.sync_group, STRANGER),
+    q.Heartbeat: Row(liveness.heartbeat, STRANGER),
+    q.LeaveGroup: Row(leave.leave_group, Answer(leave.leave_no_group)),
+    q.ReportLogEnds: Row(log_ends.report, STRANGER),
+    q.CommitOffsets: GivenRow(
         lambda m, group, command, now_ms, out: offsets.commit_offsets(
             group, command, now_ms, out, config=m.config
         ),
         Create(offsets.check_first),
     ),
-    c.FetchOffsets: Row(timeless(offsets.fetch_offsets), Answer(offsets.fetch_from_no_group)),
-    c.DeleteOffsets: Row(timeless(offsets.delete_offsets), NOT_FOUND),
-    c.DescribeGroup: Row(timeless(admin.describe_group), Answer(admin.describe_no_group)),
-    c.DeleteGroup: Row(timeless(admin.delete_group), NOT_FOUND),
-    c.ListLogEnds: Row(timeless(log_ends.list_all), NOT_FOUND),
-    c.ListRebalances: Row(timeless(admin.list_rebalances), NOT_FOUND),
-    c.DescribePhase: Row(timeless(admin.describe_phase), NOT_FOUND),
+    q.FetchOffsets: Row(timeless(offsets.fetch_offsets), Answer(offsets.fetch_from_no_group)),
+    q.DeleteOffsets: Row(timeless(offsets.delete_offsets), NOT_FOUND),
+    q.DescribeGroup: Row(timeless(admin.describe_group), Answer(admin.describe_no_group)),
+    q.DeleteGroup: Row(timeless(admin.delete_group), NOT_FOUND),
+    q.ListLogEnds: Row(timeless(log_ends.list_all), NOT_FOUND),
+    q.ListRebalances: Row(timeless(admin.list_rebalances), NOT_FOUND),
+    q.DescribePhase: Row(timeless(admin.describe_phase), NOT_FOUND),
     # A delayed operation completed
     c.CompleteJoinPhase: GivenRow(
         lambda m, group, command, now_ms, out: rebalance.complete_join_phase(
@@ -144,7 +141,7 @@ class GroupMachine(GroupTable):
     def _rows_of_the_shard(self) -> dict[type, Callable[[Any, int, Outcome], None]]:
         """What concerns no group, or many, or is answered whether its group is there or not."""
         return {
-            c.ListGroups: lambda command, _, out: admin.list_groups(
+            q.ListGroups: lambda command, _, out: admin.list_groups(
                 self.groups.values(), command, out
             ),
             c.CallCancelled: self._call_cancelled,
@@ -207,10 +204,10 @@ class GroupMachine(GroupTable):
                 self._handle_row(row, command, now_ms, out)
         except Refused as refused:
             # Only requests are refused; follow-ups re-validate and fall silent.
-            assert isinstance(command, c.Request)
+            assert isinstance(command, q.Request)
             out.reply(command.call_id, command.refusal(refused))
         except MustWait as wait:
-            assert isinstance(command, c.Request)
+            assert isinstance(command, q.Request)
             deadline_ms = wait.deadline_ms if until_ms is None else until_ms
             if deadline_ms > now_ms:
                 self._waiting.add(command.call_id)

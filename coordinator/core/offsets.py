@@ -17,21 +17,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator.core import admission
-from coordinator.core.commands import (
-    CommitOffsets,
-    DeleteOffsets,
-    FetchOffsets,
-    PartitionCommit,
-    Request,
-)
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.identity import check_generation, check_settled, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import reset_session
+from coordinator.core.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
-from coordinator.core.group import Group, GroupState
-from coordinator.core.identity import check_generation, check_settled, identify
 from coordinator.core.ids import NO_OFFSET
-from coordinator.core.member import Member
-from coordinator.core.membership import reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.replies import (
@@ -41,7 +35,13 @@ from coordinator.core.replies import (
     FetchReply,
     OffsetDeleteReply,
 )
-from coordinator.core.subscriptions import CONSUMER_PROTOCOL_TYPE, is_subscribed
+from coordinator.core.requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    PartitionCommit,
+    Request,
+)
 from coordinator.core.written import OffsetsDeletedWritten, OffsetsWritten
 
 TopicPartition = tuple[str, int]

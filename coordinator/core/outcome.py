@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.core.commands import Request
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId
 from coordinator.core.records import Record
 from coordinator.core.replies import JoinReply, Reply
+from coordinator.core.requests import Request
 from coordinator.core.written import JoinDurable, Resume, WriteFollowUp
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_TIME
 
 if TYPE_CHECKING:
-    from coordinator.core.group import Group
+    from coordinator.core.classic.group import Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.core.classic.group import Group
 from coordinator.core.errors import ErrorCode
-from coordinator.core.group import Group
 from coordinator.core.outcome import Outcome
 
 # Any: each handler takes the commands of its row.

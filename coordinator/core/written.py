@@ -14,7 +14,7 @@ from coordinator.core.records import GroupMetadata, RebalanceRecord
 from coordinator.core.replies import CommitResult, JoinReply, OffsetDeleteReply
 
 if TYPE_CHECKING:
-    from coordinator.core.commands import Request
+    from coordinator.core.requests import Request
 
 
 @dataclass(frozen=True, slots=True)

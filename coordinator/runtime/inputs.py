@@ -8,19 +8,20 @@ from enum import Enum
 from typing import Any
 
 from coordinator.core import commands as c
+from coordinator.core import requests as q
 from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
-from coordinator.shapes import made
 from coordinator.shard import outbox as o
-from coordinator.shard.replicas import FetchEntries, FollowersChanged
+from coordinator.shard.followers import FetchEntries, FollowersChanged
+from coordinator.typed_json import made
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *c.Request.__args__,
+        *q.Request.__args__,
         c.CallCancelled,
-        c.LeavingMember,
-        c.PartitionCommit,
+        q.LeavingMember,
+        q.PartitionCommit,
         o.Tick,
         o.Appended,
         o.AppendFailed,

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.cluster.runner import ClusterRunner, Duties
-from coordinator.core.commands import Heartbeat, ListGroups, Request
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
+from coordinator.core.requests import Heartbeat, ListGroups, Request
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.garbage import forget, quiet
 from coordinator.runtime.loop_probe import LoopProbe
@@ -33,14 +33,14 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
 from coordinator.shard.effects import Warm
-from coordinator.shard.placement import shard_of
-from coordinator.shard.replicas import (
+from coordinator.shard.followers import (
     ANYBODY,
     TAIL_BYTES,
     AckPolicy,
     FetchedEntries,
     FetchEntries,
 )
+from coordinator.shard.placement import shard_of
 from coordinator.shard.shard import Shard
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.coordination import (

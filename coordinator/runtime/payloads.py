@@ -9,8 +9,8 @@ from coordinator.assignors.consumer_protocol import (
     decode_assignment,
     subscribed_topics,
 )
-from coordinator.core.journal import OWNED_MAX
-from coordinator.core.subscriptions import PayloadReader
+from coordinator.core.classic.journal import OWNED_MAX
+from coordinator.core.classic.subscriptions import PayloadReader
 
 TOPICS_MAX = 10_000
 """Topics of one subscription that are read, in 10 ms. What names more is as one that cannot be

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from coordinator import __version__
+from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import IdSource, ShardId
 from coordinator.core.records import Record
-from coordinator.core.subscriptions import PayloadReader
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
+from coordinator.shard.followers import TAIL_BYTES, AckPolicy
 from coordinator.shard.outbox import Input, Outbox, Unload
-from coordinator.shard.replicas import TAIL_BYTES, AckPolicy
 from coordinator.shard.shard import Shard
 
 FORMAT = 1

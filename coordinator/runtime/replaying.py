@@ -17,11 +17,11 @@ from coordinator.runtime import codec
 from coordinator.runtime.inputs import from_json
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import FORMAT, state_hash
-from coordinator.shapes import fits, made
+from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Input
-from coordinator.shard.replicas import AckPolicy
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
+from coordinator.typed_json import fits, made
 
 Line = dict[str, Any]  # Any: JSON.
 _OURS = f"version {__version__}"

@@ -18,17 +18,18 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import fields
 from typing import Any
 
-from coordinator.core.commands import CallCancelled, Request
+from coordinator.core.commands import CallCancelled
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
+from coordinator.core.requests import Request
 from coordinator.runtime import codec
 from coordinator.runtime.failures import job_failed
+from coordinator.runtime.loading import add_entry, build
 from coordinator.runtime.slices import Work, in_slices
-from coordinator.runtime.warming import add_entry, build
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.driver import ShardDriver
 from coordinator.shard.effects import (
@@ -48,8 +49,8 @@ from coordinator.shard.effects import (
     WriteEntry,
     WriteSnapshot,
 )
+from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
 from coordinator.shard.outbox import Revive, Tick
-from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersChanged
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
 from coordinator.shard.stats import GroupStats, ShardStats

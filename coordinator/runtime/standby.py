@@ -16,9 +16,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.runtime.garbage import quiet
-from coordinator.runtime.warming import add_entry, build
+from coordinator.runtime.loading import add_entry, build
 from coordinator.shard.effects import Warm
-from coordinator.shard.replicas import FetchedEntries
+from coordinator.shard.followers import FetchedEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
 from coordinator.storage.log import Damaged, GroupLog, LogError

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.core.commands import CommitOffsets, JoinGroup, Request, SyncGroup
+from coordinator.core.requests import CommitOffsets, JoinGroup, Request, SyncGroup
 from coordinator.settings.sections import LimitsConfig
 
 RETRY_S = 1.0

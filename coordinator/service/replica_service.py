@@ -11,7 +11,7 @@ from coordinator.runtime.node import Node
 from coordinator.runtime.standby import Unreachable
 from coordinator.service import translate
 from coordinator.service.rpc import Context
-from coordinator.shard.replicas import FetchedEntries, FetchEntries, TailEntry
+from coordinator.shard.followers import FetchedEntries, FetchEntries, TailEntry
 from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import replica_pb2 as pb
 from coordinator.v1 import replica_pb2_grpc

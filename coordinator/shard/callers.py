@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.commands import Request
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
-from coordinator.shard.replicas import FetchedEntries, FetchEntries
+from coordinator.core.requests import Request
+from coordinator.shard.followers import FetchedEntries, FetchEntries
 
 
 class Callers:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast, get_args
 
 from coordinator.core import admission
-from coordinator.core.commands import CallCancelled, Request
+from coordinator.core.commands import CallCancelled
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import ShardId
 from coordinator.core.replies import Reply
+from coordinator.core.requests import Request
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
 from coordinator.shard.callers import Callers
 from coordinator.shard.effects import (
@@ -48,6 +49,7 @@ from coordinator.shard.effects import (
     WriteEntry,
     WriteSnapshot,
 )
+from coordinator.shard.followers import FetchEntries, FollowersChanged
 from coordinator.shard.outbox import (
     Append,
     Appended,
@@ -58,7 +60,6 @@ from coordinator.shard.outbox import (
     Tick,
     Unload,
 )
-from coordinator.shard.replicas import FetchEntries, FollowersChanged
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 

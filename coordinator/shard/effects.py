@@ -15,8 +15,8 @@ from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
+from coordinator.shard.followers import FetchedEntries
 from coordinator.shard.outbox import Append, AppendFailure, Input
-from coordinator.shard.replicas import FetchedEntries
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core import rebalance
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group, GroupState
 from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
@@ -22,11 +23,10 @@ from coordinator.core.commands import (
     SyncPhaseExpired,
 )
 from coordinator.core.errors import ErrorCode
-from coordinator.core.group import Group, GroupState
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync, Write
 from coordinator.core.written import ReplacementOverdue, Resume
-from coordinator.shard.replicas import FetchEntries
+from coordinator.shard.followers import FetchEntries
 from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
 

@@ -12,7 +12,7 @@ from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
-from coordinator.shard.replicas import FetchedEntries, FetchEntries, FollowersChanged
+from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
 
 
 class AppendFailure(Enum):

@@ -22,12 +22,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from coordinator.core import admission
+from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
     ExpireOffsets,
     InitialDelayElapsed,
-    Request,
     SessionExpired,
     SyncPhaseExpired,
 )
@@ -48,7 +48,16 @@ from coordinator.core.outcome import (
     WatchKey,
 )
 from coordinator.core.records import Record
-from coordinator.core.subscriptions import PayloadReader
+from coordinator.core.requests import Request
+from coordinator.shard.followers import (
+    TAIL_BYTES,
+    AckPolicy,
+    FetchedEntries,
+    FetchEntries,
+    FollowersChanged,
+    Replicas,
+    TailEntry,
+)
 from coordinator.shard.operations import (
     DelayedFetch,
     DelayedHeartbeat,
@@ -58,15 +67,6 @@ from coordinator.shard.operations import (
     InitialDelayedJoin,
 )
 from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Revive, Tick, Unload
-from coordinator.shard.replicas import (
-    TAIL_BYTES,
-    AckPolicy,
-    FetchedEntries,
-    FetchEntries,
-    FollowersChanged,
-    Replicas,
-    TailEntry,
-)
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import Waits
 from coordinator.shard.writes import SHARD_KEY, WriteQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import invariants
+from coordinator.core.classic import invariants
 from coordinator.core.commands import Command
 from coordinator.shard.outbox import AppendFailed, Input, Outbox
 from coordinator.shard.shard import Shard

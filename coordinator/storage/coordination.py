@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from coordinator.core.ids import ShardId
-from coordinator.shapes import made
 from coordinator.storage.log import Damaged
+from coordinator.typed_json import made
 
 T = TypeVar("T")
 NOBODY = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from coordinator.shapes import made
 from coordinator.storage.log import CannotOpen
+from coordinator.typed_json import made
 
 FORMAT = 1
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
 from coordinator.runtime.failures import job_failed
-from coordinator.runtime.warming import build
+from coordinator.runtime.loading import build
 from coordinator.shard.driver import Patience, ShardDriver
 from coordinator.shard.effects import (
     Build,

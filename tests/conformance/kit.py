@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.core import invariants
+from coordinator.core.classic import invariants
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from coordinator.core import protocols
+from coordinator.core.classic import protocols
+from coordinator.core.classic.group import TRANSITIONS, Group, GroupState, Member
 from coordinator.core.commands import CompleteJoinPhase
 from coordinator.core.errors import InvariantViolated, Refused
-from coordinator.core.group import TRANSITIONS, Group, GroupState, Member
 from coordinator.shard.outbox import Tick
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.commands import FetchOffsets
+from coordinator.core.classic.group import Group
 from coordinator.core.errors import MustWait
-from coordinator.core.group import Group
 from coordinator.core.offsets import fetch_offsets
 from coordinator.core.outcome import Outcome
+from coordinator.core.requests import FetchOffsets
 
 
 class Unsearchable(tuple):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.core import invariants, records
+from coordinator.core import records
+from coordinator.core.classic import invariants
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member
 from coordinator.core.errors import InvariantViolated
-from coordinator.core.group import Group, GroupState
-from coordinator.core.member import Member
 from coordinator.core.records import (
     GenerationFloor,
     GroupMetadata,
@@ -132,7 +133,7 @@ def test_no_other_file_sets_a_durable_fact():
     """Constructors begin with nothing, and a rebalance may take assignments away."""
     found = {
         (path.name, ast.unparse(node))
-        for path in CORE.glob("*.py")
+        for path in CORE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         for changed in changed_by(node)
         if isinstance(changed, ast.Attribute) and changed.attr in DURABLE

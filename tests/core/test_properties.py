@@ -1,6 +1,6 @@
 """Scenarios 206 and 208: random clients, random time, failing appends, restarts.
 
-Whatever they do, the invariants of `coordinator.core.invariants` hold after every step
+Whatever they do, the invariants of `coordinator.core.classic.invariants` hold after every step
 (`Scenario` checks them), all members of a generation hear the same of it, what was
 acknowledged stays, every call is answered, and a group whose clients behave is soon Stable.
 
@@ -19,8 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from coordinator.core import invariants
-from coordinator.core.group import GroupState
+from coordinator.core.classic import invariants
+from coordinator.core.classic.group import GroupState
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)

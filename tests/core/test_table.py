@@ -7,7 +7,12 @@ from typing import get_args
 import pytest
 
 from coordinator.core import commands, machine
-from coordinator.core.commands import (
+from coordinator.core.classic.group import GroupState
+from coordinator.core.commands import SessionExpired
+from coordinator.core.config import GroupConfig
+from coordinator.core.machine import GroupMachine
+from coordinator.core.outcome import Outcome
+from coordinator.core.requests import (
     CommitOffsets,
     DeleteGroup,
     DescribeGroup,
@@ -16,12 +21,7 @@ from coordinator.core.commands import (
     LeaveGroup,
     LeavingMember,
     PartitionCommit,
-    SessionExpired,
 )
-from coordinator.core.config import GroupConfig
-from coordinator.core.group import GroupState
-from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import Outcome
 from coordinator.core.rows import IGNORE, Create
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.testing.virtual import CountingIds

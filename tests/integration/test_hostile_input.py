@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core import invariants
+from coordinator.core.classic import invariants
 from coordinator.observe.logs import is_trouble
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, group_pb2_grpc, replica_pb2
 from coordinator.v1 import group_pb2 as pb

@@ -181,7 +181,7 @@ async def test_groups_of_all_shards_are_listed():
 
 
 async def test_a_broken_shard_answers_and_comes_back(monkeypatch):
-    from coordinator.core import liveness
+    from coordinator.core.classic import liveness
 
     monkeypatch.setattr("coordinator.shard.bugs.BACKOFF_MS", 10)
     it = None

@@ -1,9 +1,9 @@
 """Places in the source: a function, a class or a module's top, by name.
 
-    coordinator/core/join.py::join_group              a function, its decorators and all inside
+    coordinator/core/classic/join.py::join_group      a function, its decorators and all inside
     coordinator/shard/shard.py::Shard.step            a method
-    coordinator/core/group.py::Group                  a class, without its methods
-    coordinator/core/journal.py::module               a module, without its functions and classes
+    coordinator/core/classic/group.py::Group          a class, without its methods
+    coordinator/core/classic/journal.py::module       a module, without its functions and classes
 
 A text that is looked up in a place is found whatever else is in the file.
 """

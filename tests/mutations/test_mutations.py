@@ -190,15 +190,18 @@ def test_what_says_nothing_about_the_rule_is_no_verdict(tree):
 def test_a_part_selects_by_rule_and_by_place():
     rule = mutations()[0]
     assert rule in selected([rule.rule[:30]], None)
-    assert {m.file for m in selected(["core/rebalance.py"], None)} == {
-        "coordinator/core/rebalance.py"
+    assert {m.file for m in selected(["core/classic/rebalance.py"], None)} == {
+        "coordinator/core/classic/rebalance.py"
     }
     assert selected(["no rule says this"], None) == []
 
 
 def test_changed_files_select_by_place_and_by_suite(monkeypatch):
-    files = {"coordinator/core/sync.py", "tests/printing/test_printable.py"}
+    files = {"coordinator/core/classic/sync.py", "tests/printing/test_printable.py"}
     monkeypatch.setattr("tests.mutations.run.changed_files", lambda commit: files)
     some = selected([], "main")
-    assert {m.file for m in some} >= {"coordinator/core/sync.py", "coordinator/printable.py"}
+    assert {m.file for m in some} >= {
+        "coordinator/core/classic/sync.py",
+        "coordinator/printable.py",
+    }
     assert all(m.file in files or any(file.startswith(m.suites) for file in files) for m in some)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.core.errors import ErrorCode
+from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers

@@ -10,15 +10,15 @@ import pytest
 
 from coordinator import __version__
 from coordinator.cli.main import main
-from coordinator.core.commands import LeavingMember, PartitionCommit
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
+from coordinator.core.requests import LeavingMember, PartitionCommit
 from coordinator.runtime import inputs
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
-from coordinator.shard.replicas import AckPolicy
+from coordinator.shard.followers import AckPolicy
 from coordinator.testing.virtual import CountingIds
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.commands import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
+from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
 from coordinator.runtime import shard_runner
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import RELEASE_SLICE, ShardRunner
 from coordinator.runtime.watchers import Watchers
-from coordinator.shard.replicas import AckPolicy, FetchEntries
+from coordinator.shard.followers import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.simulate.loop import SimulatedLoop
 from coordinator.storage.log import Damaged

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from coordinator.core.commands import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
+from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.standby import Standby, Unreachable
 from coordinator.runtime.watchers import Watchers
-from coordinator.shard.replicas import AckPolicy, FetchedEntries, FetchEntries
+from coordinator.shard.followers import AckPolicy, FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
 from coordinator.storage.log import Snapshot

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.core.commands import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
 from coordinator.core.ids import CallId
+from coordinator.core.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
 from coordinator.service.limits import MIB, Exhausted, Limits
 from coordinator.settings.sections import LimitsConfig
 

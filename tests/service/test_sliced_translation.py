@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from coordinator.core import replies as r
-from coordinator.core.commands import DescribeGroup, LeaveGroup
 from coordinator.core.records import OffsetCommitted
+from coordinator.core.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
 from coordinator.service.malformed import Malformed
 from coordinator.service.translate import commands_of, response_work, translation

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from itertools import count
 
-from coordinator.core.commands import (
+from coordinator.core.config import GroupConfig
+from coordinator.core.events import Event
+from coordinator.core.ids import CallId
+from coordinator.core.requests import (
     CommitOffsets,
     FetchOffsets,
     JoinGroup,
     PartitionCommit,
     SyncGroup,
 )
-from coordinator.core.config import GroupConfig
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import Effects, Start
+from coordinator.shard.followers import AckPolicy, FetchEntries
 from coordinator.shard.outbox import Append, Tick
-from coordinator.shard.replicas import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost

@@ -6,18 +6,13 @@ import itertools
 
 import pytest
 
-from coordinator.core.commands import (
-    CallCancelled,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-    PartitionCommit,
-)
+from coordinator.core.commands import CallCancelled
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
+from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.runtime.loading import build
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.runtime.warming import build
 from coordinator.shard import driver as drivers
 from coordinator.shard.driver import Patience, ShardDriver
 from coordinator.shard.effects import (
@@ -35,8 +30,8 @@ from coordinator.shard.effects import (
     WriteEntry,
     WriteSnapshot,
 )
+from coordinator.shard.followers import FetchEntries
 from coordinator.shard.outbox import AppendFailure, Revive, Tick
-from coordinator.shard.replicas import FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import ENTRIES
 from coordinator.storage.log import Damaged, Entry, Fence, Loaded

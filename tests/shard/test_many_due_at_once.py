@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.commands import Heartbeat, JoinGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.core.requests import Heartbeat, JoinGroup
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import replay
 from coordinator.shard import shard as shards
+from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Revive, Tick, Unload
-from coordinator.shard.replicas import AckPolicy
 from coordinator.shard.shard import ADVANCE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.shard.replicas import AckPolicy
+from coordinator.shard.followers import AckPolicy
 from tests.shard.desk import LEADER, Desk
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.core.classic.journal import COMPLETED
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_TIME
-from coordinator.core.journal import COMPLETED
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.explain import explain, explain_refusal
 from coordinator.v1 import admin_pb2, errors_pb2

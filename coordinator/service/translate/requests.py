@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.core import commands as c
+from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import Work, at_once
 from coordinator.service.malformed import Malformed, Violation

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from coordinator.core import commands as c
+from coordinator.core import requests as q
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
@@ -15,8 +16,8 @@ from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import Start, Stop
+from coordinator.shard.followers import AckPolicy, FetchEntries, FollowersChanged
 from coordinator.shard.outbox import Revive
-from coordinator.shard.replicas import AckPolicy, FetchEntries, FollowersChanged
 from coordinator.storage.log import Entry
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
@@ -87,18 +88,18 @@ def _life():
         "protocols": (("range", b""),),
     }
     me = {"group_id": "g", "member_id": "c-1"}
-    yield c.JoinGroup(call_id=1, member_id="", client_id="c", **join)
-    yield c.JoinGroup(call_id=2, member_id="c-1", client_id="c", **join)
+    yield q.JoinGroup(call_id=1, member_id="", client_id="c", **join)
+    yield q.JoinGroup(call_id=2, member_id="c-1", client_id="c", **join)
     yield Revive()
     yield Revive()
-    yield c.SyncGroup(call_id=3, generation=5, assignments=(("c-1", b"all"),), **me)
-    yield c.Heartbeat(call_id=4, generation=5, **me)
-    partitions = (c.PartitionCommit("t", 0, 7, expected=5),)
-    yield c.CommitOffsets(call_id=5, generation=5, partitions=partitions, atomic=True, **me)
+    yield q.SyncGroup(call_id=3, generation=5, assignments=(("c-1", b"all"),), **me)
+    yield q.Heartbeat(call_id=4, generation=5, **me)
+    partitions = (q.PartitionCommit("t", 0, 7, expected=5),)
+    yield q.CommitOffsets(call_id=5, generation=5, partitions=partitions, atomic=True, **me)
     yield FetchEntries(call_id=6, follower=2, offset=0, min_bytes=1, max_wait_ms=5)
     yield FollowersChanged((2, 3))
-    yield c.JoinGroup(call_id=8, member_id="", client_id="d", require_known_member_id=False, **join)
+    yield q.JoinGroup(call_id=8, member_id="", client_id="d", require_known_member_id=False, **join)
     yield c.CallCancelled(8)
-    leaving = (c.LeavingMember("c-1", None, "over"),)
-    yield c.LeaveGroup(call_id=7, group_id="g", members=leaving)
+    leaving = (q.LeavingMember("c-1", None, "over"),)
+    yield q.LeaveGroup(call_id=7, group_id="g", members=leaving)
     yield Stop(ErrorCode.NOT_COORDINATOR)

@@ -19,8 +19,8 @@ from coordinator.core.records import (
 from coordinator.runtime import codec
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
+from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Tick
-from coordinator.shard.replicas import AckPolicy
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from coordinator.core.commands import Request
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
+from coordinator.core.requests import Request
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service import wire_counts

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.commands import JoinGroup
+from coordinator.core.classic.group import Group
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import note_joined, reset_session
 from coordinator.core.events import StaticMemberReplaced
-from coordinator.core.group import Group
-from coordinator.core.member import Member
-from coordinator.core.membership import note_joined, reset_session
 from coordinator.core.outcome import MemberKey, Outcome
 from coordinator.core.records import MemberRecord
+from coordinator.core.requests import JoinGroup
 
 
 @dataclass(slots=True, eq=False)

@@ -16,18 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core import admission, rebalance
-from coordinator.core.commands import Heartbeat, SessionExpired
+from coordinator.core import admission
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.identity import check_generation, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import evict, reset_session
+from coordinator.core.commands import SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
-from coordinator.core.group import Group, GroupState
-from coordinator.core.identity import check_generation, identify
 from coordinator.core.ids import NO_TIME
-from coordinator.core.member import Member
-from coordinator.core.membership import evict, reset_session
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
 from coordinator.core.pauses import Pause, paused_since
 from coordinator.core.replies import HeartbeatReply
+from coordinator.core.requests import Heartbeat
 
 _ALIVE = HeartbeatReply()
 _REBALANCE = HeartbeatReply(

@@ -11,18 +11,19 @@ Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`
 
 from __future__ import annotations
 
-from coordinator.core import admission, journal, protocols, rebalance, static_members
-from coordinator.core.commands import JoinGroup
+from coordinator.core import admission
+from coordinator.core.classic import journal, protocols, rebalance, static_members
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.identity import check_settled, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
-from coordinator.core.group import Group, GroupState
-from coordinator.core.identity import check_settled, identify
 from coordinator.core.ids import IdSource
-from coordinator.core.member import Member
-from coordinator.core.membership import evict, fail_join, note_joined
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
 from coordinator.core.replies import JoinReply
+from coordinator.core.requests import JoinGroup
 from coordinator.core.written import JoinDurable
 
 

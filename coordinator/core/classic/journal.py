@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.core.commands import JoinGroup
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -34,10 +33,11 @@ from coordinator.core.records import (
     RebalanceRecord,
     RemovedMember,
 )
+from coordinator.core.requests import JoinGroup
 from coordinator.core.written import RebalanceWritten
 
 if TYPE_CHECKING:
-    from coordinator.core.group import Group
+    from coordinator.core.classic.group import Group
     from coordinator.core.outcome import Outcome
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.runtime import codec
 from coordinator.shard.effects import Warm
-from coordinator.shard.replicas import TailEntry
+from coordinator.shard.followers import TailEntry
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 from coordinator.storage.log import Damaged, Entry, Loaded

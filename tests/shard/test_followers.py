@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.core.errors import ErrorCode
 from coordinator.shard.effects import Stop
-from coordinator.shard.replicas import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
+from coordinator.shard.followers import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
 from tests.shard.desk import LEADER, Desk
 
 LAG_MS = 10_000

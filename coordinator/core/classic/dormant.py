@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from coordinator.core import rebalance, records
+from coordinator.core import records
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member, Protocols
+from coordinator.core.classic.membership import reset_session
+from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceCause
-from coordinator.core.group import Group, GroupState
-from coordinator.core.member import Member, Protocols
-from coordinator.core.membership import reset_session
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupMetadata
-from coordinator.core.subscriptions import TopicReader, subscribed_topics
 
 
 class DormantGroups:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.core.group import Group
-from coordinator.core.journal import AssignmentReader
+from coordinator.core.classic.group import Group
+from coordinator.core.classic.journal import AssignmentReader
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 READ_MAX = 50_000

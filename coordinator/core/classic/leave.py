@@ -5,16 +5,17 @@ Source: KIP-345, KIP-800; Kafka `GroupMetadataManager.classicGroupLeaveToClassic
 
 from __future__ import annotations
 
-from coordinator.core import admission, rebalance
-from coordinator.core.commands import LeaveGroup, LeavingMember
+from coordinator.core import admission
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group
+from coordinator.core.classic.identity import check_settled, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import remove
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import MemberLeft, RebalanceCause
-from coordinator.core.group import Group
-from coordinator.core.identity import check_settled, identify
-from coordinator.core.member import Member
-from coordinator.core.membership import remove
 from coordinator.core.outcome import JoinKey, MemberKey, Outcome
 from coordinator.core.replies import LeaveReply, LeaveResult
+from coordinator.core.requests import LeaveGroup, LeavingMember
 
 
 def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) -> None:

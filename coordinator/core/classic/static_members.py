@@ -21,18 +21,18 @@ from __future__ import annotations
 
 from dataclasses import replace as with_changes
 
-from coordinator.core import protocols, rebalance
-from coordinator.core.commands import JoinGroup
+from coordinator.core.classic import protocols, rebalance
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import fail_join, fail_sync, reset_session
+from coordinator.core.classic.replacement import Replacement, member_replaced, take_over, welcome
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
-from coordinator.core.group import Group, GroupState
-from coordinator.core.member import Member
-from coordinator.core.membership import fail_join, fail_sync, reset_session
 from coordinator.core.outcome import JoinKey, Outcome
 from coordinator.core.records import GroupMetadata, metadata_of
-from coordinator.core.replacement import Replacement, member_replaced, take_over, welcome
 from coordinator.core.replies import JoinReply
+from coordinator.core.requests import JoinGroup
 from coordinator.core.written import ReplacementOverdue, StaticMemberSettled, StaticMemberWritten
 
 

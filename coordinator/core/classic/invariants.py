@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from coordinator.core.classic.group import Group, GroupState
 from coordinator.core.errors import InvariantViolated
-from coordinator.core.group import Group, GroupState
 
 
 def check(group: Group, previous_generation: int = 0) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coordinator.core.classic.group import Group
+from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, MustWait, Refused
-from coordinator.core.group import Group
-from coordinator.core.member import Member
 
 
 def identify(group: Group, member_id: str, instance_id: str | None) -> Member:

@@ -28,10 +28,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, CallId
-from coordinator.core.member import Member, Protocols
 from coordinator.core.records import (
     GroupMetadata,
     MemberRecord,
@@ -41,8 +41,8 @@ from coordinator.core.records import (
 from coordinator.core.replies import LogEnd
 
 if TYPE_CHECKING:
-    from coordinator.core.journal import Trace
-    from coordinator.core.replacement import Replacement
+    from coordinator.core.classic.journal import Trace
+    from coordinator.core.classic.replacement import Replacement
 
 
 class GroupState(Enum):

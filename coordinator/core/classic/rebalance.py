@@ -20,7 +20,12 @@ Source: KIP-62, KIP-134, KIP-345; Kafka `GroupCoordinator.prepareRebalance`,
 
 from __future__ import annotations
 
-from coordinator.core import protocols
+from coordinator.core.classic import protocols
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import evict, fail_sync, reset_session
+from coordinator.core.classic.replacement import take_over_early
+from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
@@ -31,10 +36,7 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import CallId
-from coordinator.core.member import Member
-from coordinator.core.membership import evict, fail_sync, reset_session
 from coordinator.core.outcome import (
     DeferInitialJoin,
     DeferJoin,
@@ -44,9 +46,7 @@ from coordinator.core.outcome import (
     SyncKey,
 )
 from coordinator.core.records import GenerationFloor, metadata_of
-from coordinator.core.replacement import take_over_early
 from coordinator.core.replies import JoinedMember, JoinReply
-from coordinator.core.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.written import Unawaited
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined
-from coordinator.core.group import Group, GroupState
-from coordinator.core.member import Member
 from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 

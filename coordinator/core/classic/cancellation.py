@@ -5,12 +5,12 @@ Source: ours. Kafka answers into the void and waits for the session to end.
 
 from __future__ import annotations
 
-from coordinator.core import rebalance
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import evict, reset_session
 from coordinator.core.commands import CallCancelled
 from coordinator.core.events import EvictionCause, RebalanceCause
-from coordinator.core.group import Group
-from coordinator.core.member import Member
-from coordinator.core.membership import evict, reset_session
 from coordinator.core.outcome import Outcome
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from coordinator.core.classic.group import Group, GroupState
 from coordinator.core.errors import ErrorCode, InvariantViolated, Refused
-from coordinator.core.group import Group, GroupState
 
 
 def check_acceptable(group: Group, protocol_type: str, names: Iterable[str]) -> None:

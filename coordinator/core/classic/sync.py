@@ -13,8 +13,12 @@ Source: Kafka `GroupCoordinator.doSyncGroup`.
 
 from __future__ import annotations
 
-from coordinator.core import admission, rebalance
-from coordinator.core.commands import SyncGroup
+from coordinator.core import admission
+from coordinator.core.classic import rebalance
+from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.identity import check_generation, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import fail_sync, reset_session
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import (
     MemberSynced,
@@ -22,13 +26,10 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceFailed,
 )
-from coordinator.core.group import Group, GroupState
-from coordinator.core.identity import check_generation, identify
-from coordinator.core.member import Member
-from coordinator.core.membership import fail_sync, reset_session
 from coordinator.core.outcome import Outcome, SyncKey
 from coordinator.core.records import metadata_of
 from coordinator.core.replies import SyncReply
+from coordinator.core.requests import SyncGroup
 from coordinator.core.written import AssignmentWritten
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.core.commands import DescribeGroup, Heartbeat, ListGroups
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.core.requests import DescribeGroup, Heartbeat, ListGroups
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Revive, Tick
 from coordinator.shard.shard import REVIVE_SLICE, Shard

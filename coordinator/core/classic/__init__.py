@@ -1,0 +1,1 @@
+"""The classic protocol: members join, a leader assigns, everybody syncs."""

@@ -1,0 +1,245 @@
+"""What callers ask, as values. Each carries a `call_id`; what `refusal` returns is the answer
+when the protocol says no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.core.errors import Refused
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
+from coordinator.core.replies import (
+    CommitReply,
+    CommitResult,
+    DeleteReply,
+    DescribeReply,
+    FetchReply,
+    HeartbeatReply,
+    JoinReply,
+    LeaveReply,
+    ListLogEndsReply,
+    ListReply,
+    OffsetDeleteReply,
+    PhaseReply,
+    RebalancesReply,
+    ReportLogEndsReply,
+    SyncReply,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    """`protocols` is an ordered tuple of (name, metadata), best first."""
+
+    call_id: CallId
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    reason: str = ""
+    require_known_member_id: bool = True
+    supports_skip_assignment: bool = True
+
+    def refusal(self, refused: Refused) -> JoinReply:
+        member_id = self.member_id if refused.member_id is None else refused.member_id
+        return JoinReply(refused.error, refused.message, member_id=member_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    """`assignments` holds (member id, bytes) and counts only from the leader."""
+
+    call_id: CallId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+    def refusal(self, refused: Refused) -> SyncReply:
+        return SyncReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    call_id: CallId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+    def refusal(self, refused: Refused) -> HeartbeatReply:
+        return HeartbeatReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    member_id: str
+    instance_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    call_id: CallId
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+    def refusal(self, refused: Refused) -> LeaveReply:
+        return LeaveReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCommit:
+    """`expected` asks for compare-and-set; -1 expects that nothing is stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    call_id: CallId
+    group_id: str
+    partitions: tuple[PartitionCommit, ...]
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    atomic: bool = False
+    manifest: bytes = b""
+    retention_ms: int | None = None
+
+    def refusal(self, refused: Refused) -> CommitReply:
+        return CommitReply(
+            tuple(CommitResult(p.topic, p.partition, refused.error) for p in self.partitions),
+            refused.message,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOffsets:
+    """`partitions` None asks for everything stored."""
+
+    call_id: CallId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...] | None = None
+    require_stable: bool = False
+
+    def refusal(self, refused: Refused) -> FetchReply:
+        return FetchReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    call_id: CallId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+    def refusal(self, refused: Refused) -> OffsetDeleteReply:
+        return OffsetDeleteReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    """Filters hold names in any case; an empty one lets everything through. `limit` 0: all."""
+
+    call_id: CallId
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    contains: str = ""
+    limit: int = 0
+
+    def refusal(self, refused: Refused) -> ListReply:
+        return ListReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroup:
+    call_id: CallId
+    group_id: str
+    report_unknown: bool = False
+
+    def refusal(self, refused: Refused) -> DescribeReply:
+        return DescribeReply(self.group_id, refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> DeleteReply:
+        return DeleteReply(self.group_id, refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLogEnds:
+    """`ends` holds (topic, partition, the offset after the last row)."""
+
+    call_id: CallId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    ends: tuple[tuple[str, int, int], ...] = ()
+
+    def refusal(self, refused: Refused) -> ReportLogEndsReply:
+        return ReportLogEndsReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLogEnds:
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> ListLogEndsReply:
+        return ListLogEndsReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRebalances:
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> RebalancesReply:
+        return RebalancesReply(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribePhase:
+    """Whom the group waits for now."""
+
+    call_id: CallId
+    group_id: str
+
+    def refusal(self, refused: Refused) -> PhaseReply:
+        return PhaseReply(refused.error, refused.message)
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | ListGroups
+    | DescribeGroup
+    | DeleteGroup
+    | ReportLogEnds
+    | ListLogEnds
+    | ListRebalances
+    | DescribePhase
+)
