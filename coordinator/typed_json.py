@@ -1,7 +1,7 @@
 """Dataclasses from values that were read as JSON: every field is there, and of its type.
 
 For what this project writes and reads back. Whoever reads it does not have to trust it: after
-`made` a value is what its annotations say, and a mistake is one kind of error.
+`parse_dataclass` a value is what its annotations say, and a mistake is one kind of error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT_LIMIT = 2**63
 """What the log, the wire and every store can carry."""
 
 
-def made(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
+def parse_dataclass(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
     """A dataclass of the fields in a mapping; those with a default may be missing. JSON has lists
     for tuples.
 
@@ -33,7 +33,7 @@ def made(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
         value = _with_tuples(value)
         if field not in hints:
             raise ValueError(f"{name} has no field {field!r:.80}")
-        if not fits(value, hints[field]):
+        if not matches_type(value, hints[field]):
             raise ValueError(f"{field} of {name} cannot be {value!r:.80}")
         fields[field] = value
     try:
@@ -42,20 +42,20 @@ def made(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
         raise ValueError(f"{name} is not whole: {error}") from error
 
 
-def fits(value: Any, hint: Any) -> bool:  # Any: any value, and any annotation.
+def matches_type(value: Any, hint: Any) -> bool:  # Any: any value, and any annotation.
     """Whether a value is what an annotation says: a plain type, a tuple, a union, an Enum or a
     dataclass. Whole numbers have at most 64 bits."""
     while isinstance(hint, NewType):
         hint = hint.__supertype__
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(fits(value, part) for part in parts)
+        return any(matches_type(value, part) for part in parts)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
         if parts[-1] is Ellipsis:
-            return all(fits(each, parts[0]) for each in value)
-        return len(value) == len(parts) and all(map(fits, value, parts))
+            return all(matches_type(each, parts[0]) for each in value)
+        return len(value) == len(parts) and all(map(matches_type, value, parts))
     if hint is None or hint is NoneType:
         return value is None
     if hint is int:

@@ -11,7 +11,7 @@ from coordinator.observe.metrics import Metrics
 from coordinator.runtime.watchers import Watchers
 
 
-class Ears:
+class EventSinks:
     """Hand its methods to whoever has something to tell, and set `metrics` before the start.
 
     Args:

@@ -109,7 +109,7 @@ def _places(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, Any], Rec
             place = {
                 "shard": shard,
                 "sequence": entry.sequence,
-                "epoch": entry.epoch,
+                "epoch": entry.fence_epoch,
                 "log_offset": entry.base_offset + index,
             }
             yield place, codec.decode(data)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.cli.event_sinks import Ears
+from coordinator.cli.event_sinks import EventSinks
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.security_log import log_security
@@ -57,32 +57,32 @@ async def _serve(
 ) -> int:
     pauses.attach()
     log_security(security, settings, logger)
-    ears = Ears(logger)
+    sinks = EventSinks(logger)
     if settings.storage.shared_store is not None and settings.cluster.node_id == 0:
         settings = settings.changed(node_id=1 + secrets.randbelow(2**31 - 1))
     try:
         tracer, end_traces = _tracer(settings.observe, settings.serving.listen)
-        stores = await open_stores(settings.storage, ears.flushed)
+        stores = await open_stores(settings.storage, sinks.flushed)
     except (CannotOpen, CannotTrace, Damaged) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
     peers = Peers(settings.cluster.node_id, security.credentials())
     node = Node(
         settings,
-        watchers=ears.watchers(),
+        watchers=sinks.watchers(),
         log=stores.log,
         coordination=stores.coordination,
         fetch=peers.fetch,
     )
     server = CoordinatorServer(
         node,
-        on_malformed=ears.malformed,
-        on_heartbeat=ears.heartbeat,
-        on_deleted=ears.deleted,
+        on_malformed=sinks.malformed,
+        on_heartbeat=sinks.heartbeat,
+        on_deleted=sinks.deleted,
         security=security,
         tracer=tracer,
     )
-    ears.metrics = _metrics_of(server, pauses, security)
+    sinks.metrics = _metrics_of(server, pauses, security)
     stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
@@ -93,7 +93,7 @@ async def _serve(
             await server.stop()
             return 0
         asked_at = server.advertised if security.tls else address
-        pages = Pages(settings.serving, security, ears.metrics, asked_at)
+        pages = Pages(settings.serving, security, sinks.metrics, asked_at)
     except (OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()

@@ -29,7 +29,7 @@ ONE_BY_ONE = (
 )
 
 
-class Line(Protocol):
+class HeartbeatChannel(Protocol):
     """A member's way to its coordinator."""
 
     async def call(self, method: str, request: Any, timeout_s: float) -> Any:
@@ -37,10 +37,10 @@ class Line(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Beater:
+class BatchedMember:
     """A member, as those who beat with it know it. `wake` has it beat now."""
 
-    line: Line
+    channel: HeartbeatChannel
     interval_s: float
     wake: Callable[[], object]
     beaten_at_s: float = 0.0
@@ -48,26 +48,26 @@ class Beater:
 
 @dataclass(slots=True)
 class _Beat:
-    beater: Beater
+    batched: BatchedMember
     request: pb.HeartbeatRequest
     timeout_s: float
     answer: asyncio.Future[pb.HeartbeatResponse]
 
 
-class Circle:
+class HeartbeatBatcher:
     """Members that beat together, on one loop."""
 
     def __init__(self) -> None:
-        self._beaters: dict[Beater, None] = {}  # In order, which a set has not.
+        self._members: dict[BatchedMember, None] = {}  # In order, which a set has not.
         self._gathered: list[_Beat] = []
         self._sending: set[asyncio.Task[None]] = set()
 
-    def leave(self, beater: Beater) -> None:
+    def leave(self, batched: BatchedMember) -> None:
         """It beats here no more."""
-        self._beaters.pop(beater, None)
+        self._members.pop(batched, None)
 
     async def beat(
-        self, beater: Beater, request: pb.HeartbeatRequest, timeout_s: float
+        self, batched: BatchedMember, request: pb.HeartbeatRequest, timeout_s: float
     ) -> pb.HeartbeatResponse:
         """The answer to a member's heartbeat, alone or with others.
 
@@ -75,18 +75,20 @@ class Circle:
             grpc.aio.AioRpcError: as gRPC says.
         """
         loop = asyncio.get_running_loop()
-        now_s = beater.beaten_at_s = loop.time()
-        self._beaters[beater] = None
-        if len(self._beaters) == 1:
-            response: pb.HeartbeatResponse = await beater.line.call("Heartbeat", request, timeout_s)
+        now_s = batched.beaten_at_s = loop.time()
+        self._members[batched] = None
+        if len(self._members) == 1:
+            response: pb.HeartbeatResponse = await batched.channel.call(
+                "Heartbeat", request, timeout_s
+            )
             return response
         if not self._gathered:
             loop.call_later(GATHER_S, self._send)
-            for other in self._beaters:
+            for other in self._members:
                 if now_s - other.beaten_at_s >= other.interval_s / 2:
                     other.wake()
         answer: asyncio.Future[pb.HeartbeatResponse] = loop.create_future()
-        self._gathered.append(_Beat(beater, request, timeout_s, answer))
+        self._gathered.append(_Beat(batched, request, timeout_s, answer))
         if len(self._gathered) == BATCH_MAX:
             self._send()
         return await answer
@@ -116,7 +118,7 @@ async def _together(beats: list[_Beat]) -> None:
     request = pb.HeartbeatBatchRequest(heartbeats=[beat.request for beat in beats])
     timeout_s = min(beat.timeout_s for beat in beats)
     try:
-        batch = await beats[0].beater.line.call("HeartbeatBatch", request, timeout_s)
+        batch = await beats[0].batched.channel.call("HeartbeatBatch", request, timeout_s)
     except grpc.aio.AioRpcError as error:
         if error.code() not in ONE_BY_ONE:
             raise
@@ -129,7 +131,7 @@ async def _together(beats: list[_Beat]) -> None:
 async def _alone(beat: _Beat) -> None:
     """Its trouble is its own: the others of its batch are not to hear of it."""
     try:
-        _answer(beat, await beat.beater.line.call("Heartbeat", beat.request, beat.timeout_s))
+        _answer(beat, await beat.batched.channel.call("Heartbeat", beat.request, beat.timeout_s))
     except grpc.aio.AioRpcError as error:
         if not beat.answer.done():
             beat.answer.set_exception(error)
@@ -141,10 +143,12 @@ def _answer(beat: _Beat, response: pb.HeartbeatResponse) -> None:
 
 
 # Members do not know of each other; what they share is the loop, and it ends with that.
-_circles: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Circle]] = WeakKeyDictionary()
+_batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, HeartbeatBatcher]] = (
+    WeakKeyDictionary()
+)
 
 
-def circle(key: Hashable) -> Circle:
+def heartbeat_batcher(key: Hashable) -> HeartbeatBatcher:
     """Those on the running loop who have this in common: a coordinator, and credentials."""
-    circles = _circles.setdefault(asyncio.get_running_loop(), {})
-    return circles.setdefault(key, Circle())
+    batchers = _batchers.setdefault(asyncio.get_running_loop(), {})
+    return batchers.setdefault(key, HeartbeatBatcher())

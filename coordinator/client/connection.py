@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.beats import Beater, Circle, circle
+from coordinator.client.beats import BatchedMember, HeartbeatBatcher, heartbeat_batcher
 from coordinator.client.errors import CommitFailed, Unavailable
 from coordinator.client.retry import BackOff, room_after_s
 from coordinator.client.tracing import trace_context
@@ -88,8 +88,8 @@ class Connection:
         self._target = ""
         self._tls_trouble = ""
         self._is_looking = False
-        self._circle: Circle | None = None
-        self._beater: Beater | None = None
+        self._batcher: HeartbeatBatcher | None = None
+        self._batched: BatchedMember | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
@@ -130,7 +130,7 @@ class Connection:
             ) from None
 
     async def beat(
-        self, beater: Beater, request: pb.HeartbeatRequest, timeout_s: float
+        self, batched: BatchedMember, request: pb.HeartbeatRequest, timeout_s: float
     ) -> pb.HeartbeatResponse:
         """A heartbeat, in one call with those of others on this loop.
 
@@ -139,9 +139,9 @@ class Connection:
         """
         async with self._finding:
             await self._found()
-        self._circle = circle((self._target, self._credentials))
-        self._beater = beater
-        return await self._circle.beat(beater, request, timeout_s)
+        self._batcher = heartbeat_batcher((self._target, self._credentials))
+        self._batched = batched
+        return await self._batcher.beat(batched, request, timeout_s)
 
     async def _found(self) -> Any:
         if self._stub is not None:
@@ -191,8 +191,8 @@ class Connection:
 
     async def close(self) -> None:
         """Hang up; the next `stub` looks for the coordinator again."""
-        if self._circle is not None and self._beater is not None:
-            self._circle.leave(self._beater)
+        if self._batcher is not None and self._batched is not None:
+            self._batcher.leave(self._batched)
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()

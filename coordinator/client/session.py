@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition, by_name
-from coordinator.client.beats import Beater
+from coordinator.client.beats import BatchedMember
 from coordinator.client.connection import (
     CALL_TIMEOUT_S,
     DROPPED,
@@ -122,7 +122,7 @@ class GroupMember:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         interval_s = self._machine.config.heartbeat_interval_ms / 1000
-        self._beater = Beater(self._connection, interval_s, self._wake.set)
+        self._batched = BatchedMember(self._connection, interval_s, self._wake.set)
         self._told = asyncio.Event()
         self._turned = asyncio.Event()
         self._last_poll_ms = 0
@@ -386,7 +386,7 @@ class GroupMember:
     async def _run(self) -> None:
         try:
             while self._machine.phase is not Phase.STOPPED:
-                await self._turn()
+                await self._step_once()
                 self._tell()
                 self._turn_over()
         except asyncio.CancelledError:
@@ -397,7 +397,7 @@ class GroupMember:
             self._tell()
             self._turn_over()
 
-    async def _turn(self) -> None:
+    async def _step_once(self) -> None:
         try:
             match self._machine.phase:
                 case Phase.JOINING:
@@ -461,7 +461,7 @@ class GroupMember:
         # A node that was stopped answers never: leave time to find its successor.
         wait_s = self._machine.config.session_timeout_ms / 1000 / BEATS_A_SESSION
         response = await self._connection.beat(
-            self._beater, self._machine.heartbeat_request(), min(wait_s, CALL_TIMEOUT_S)
+            self._batched, self._machine.heartbeat_request(), min(wait_s, CALL_TIMEOUT_S)
         )
         return self._machine.beat_answered(response, sent_at_ms, self._clock())
 

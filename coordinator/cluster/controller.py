@@ -46,7 +46,7 @@ class InSyncChanged:
     """A leader says who is in sync with it. Said under an older epoch, it counts for nothing."""
 
     shard: ShardId
-    epoch: int
+    leader_epoch: int
     in_sync: frozenset[int]
 
 
@@ -174,7 +174,7 @@ class Controller:
 
     def _in_sync_changed(self, event: InSyncChanged) -> None:
         state = self.shards[event.shard]
-        if event.epoch != state.epoch:
+        if event.leader_epoch != state.leader_epoch:
             return
         # In the order of the replicas; a leader that is none of them any more comes last.
         order = (*state.replicas, state.leader)
@@ -246,7 +246,9 @@ class Controller:
             elected = strategy(state.replicas, state.in_sync, self.live)
             if elected is None and state.leader != NOBODY:
                 # Who was in sync is remembered: it may come back first.
-                self.shards[shard] = replace(state, leader=NOBODY, epoch=state.epoch + 1)
+                self.shards[shard] = replace(
+                    state, leader=NOBODY, leader_epoch=state.leader_epoch + 1
+                )
         return self._lead(shard, elected)
 
     def _lead(self, shard: ShardId, elected: Elected | None) -> bool:
@@ -255,6 +257,6 @@ class Controller:
             return False
         in_sync = elected.in_sync if self._standbys else (elected.leader,)
         self.shards[shard] = replace(
-            state, leader=elected.leader, in_sync=in_sync, epoch=state.epoch + 1
+            state, leader=elected.leader, in_sync=in_sync, leader_epoch=state.leader_epoch + 1
         )
         return True

@@ -51,7 +51,7 @@ class NotController(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
+class LeadershipCallbacks:
     """What a node is told to do; each is called on its loop.
 
     Args:
@@ -86,7 +86,7 @@ class ClusterRunner:
         coordination: Coordination,
         node: NodeInfo,
         shards: Iterable[ShardId],
-        duties: Duties,
+        callbacks: LeadershipCallbacks,
         *,
         replicas: int = 2,
     ) -> None:
@@ -94,7 +94,7 @@ class ClusterRunner:
         self.view = ClusterView()
         self._coordination = coordination
         self._all = tuple(shards)
-        self._duties = duties
+        self._callbacks = callbacks
         self._replicas = replicas
         self._session: Session | None = None
         self._mine: dict[ShardId, int] = {}
@@ -103,7 +103,7 @@ class ClusterRunner:
         self._announced = node
         self._requests: deque[tuple[Event, asyncio.Future[None]]] = deque()
         self._controller: Controller | None = None
-        self._term = 0
+        self._controller_epoch = 0
         self._balance_at = 0.0
         # Of the loop, as `Session.renewed_at`; threads that serve pages ask for it, too.
         self._now_s = asyncio.get_running_loop().time
@@ -163,7 +163,7 @@ class ClusterRunner:
     def keep_up(self, shard: ShardId, in_sync: Iterable[int]) -> None:
         """Tell the controller which nodes keep up with this one, which leads the shard."""
         if shard in self._mine:
-            others = {s: (s, epoch, nodes) for s, epoch, nodes in self.node.in_sync}
+            others = {s: (s, leader_epoch, nodes) for s, leader_epoch, nodes in self.node.in_sync}
             others[shard] = (shard, self._mine[shard], tuple(sorted(in_sync)))
             self.node = replace(self.node, in_sync=tuple(others.values()))
             self._wake.set()
@@ -238,7 +238,7 @@ class ClusterRunner:
             self._wake.set()
             return
         self._obey(view)
-        if (view.controller, view.controller_epoch) != (self.node.node_id, self._term):
+        if (view.controller, view.controller_epoch) != (self.node.node_id, self._controller_epoch):
             self._controller = None
         # Named and not deciding: the answer to a campaign was lost, or a decision's was.
         if self._controller is None and view.controller in (NOBODY, self.node.node_id):
@@ -259,7 +259,7 @@ class ClusterRunner:
         """Once, until a look succeeds."""
         if trouble not in self._told:
             self._told.add(trouble)
-            self._duties.report(trouble)
+            self._callbacks.report(trouble)
 
     async def _hand_over(self) -> None:
         """Until this node leads nothing, or there is nobody to lead it instead."""
@@ -304,7 +304,9 @@ class ClusterRunner:
         here = view.nodes.get(self.node.node_id)
         if here is None or here.incarnation != self.node.incarnation:
             return  # The session has ended; it is noticed in its time.
-        wanted = {s.shard: s.epoch for s in view.shards.values() if s.leader == self.node.node_id}
+        wanted = {
+            s.shard: s.leader_epoch for s in view.shards.values() if s.leader == self.node.node_id
+        }
         for shard in tuple(self._mine):
             if self._mine[shard] != wanted.get(shard):
                 self._give_up(shard)
@@ -313,11 +315,11 @@ class ClusterRunner:
             for s in view.shards.values()
             if self.node.node_id in s.replicas and s.shard not in wanted
         }
-        for shard, epoch in wanted.items():
+        for shard, leader_epoch in wanted.items():
             if shard not in self._mine and self.may_answer():
-                self._mine[shard] = epoch
+                self._mine[shard] = leader_epoch
                 self._followed.discard(shard)  # What it has gathered goes to who takes.
-                self._duties.take(shard, epoch)
+                self._callbacks.take(shard, leader_epoch)
         self._expect_followers(view)
         self._follow_only(standing_by)
 
@@ -328,30 +330,30 @@ class ClusterRunner:
             live = tuple(n for n in replicas if n in view.nodes and n != self.node.node_id)
             if self._followers.get(shard) != live:
                 self._followers[shard] = live
-                self._duties.expect(shard, live)
+                self._callbacks.expect(shard, live)
 
     def _follow_only(self, shards: set[ShardId]) -> None:
         for shard in self._followed - shards:
-            self._duties.unfollow(shard)
+            self._callbacks.unfollow(shard)
         self._followed = shards
         for shard in sorted(shards):
             state = self.view.shards[shard]
-            self._duties.follow(shard, self.view.nodes.get(state.leader), state.epoch)
+            self._callbacks.follow(shard, self.view.nodes.get(state.leader), state.leader_epoch)
 
     def _give_up(self, shard: ShardId) -> None:
         del self._mine[shard]
         self._followers.pop(shard, None)
         kept = tuple(said for said in self.node.in_sync if said[0] != shard)
         self.node = replace(self.node, in_sync=kept)
-        self._duties.release(shard)
+        self._callbacks.release(shard)
 
     async def _campaign(self) -> None:
         assert self._session is not None
-        term = await self._coordination.campaign(self._session)
-        if term is None:
+        controller_epoch = await self._coordination.campaign(self._session)
+        if controller_epoch is None:
             return  # Whatever the reason is, it changes, and that is told.
         self._wake.set()
-        self._term = term
+        self._controller_epoch = controller_epoch
         # A new controller knows only what is written.
         self.view = view = await self._coordination.read()
         states = [view.shards.get(shard, ShardState(shard)) for shard in self._all]
@@ -371,9 +373,9 @@ class ClusterRunner:
                 elif number in controller.stopping and not info.stopping:
                     await self._step(controller, ShutdownCancelled(number))
                     self._balance_at = self._now_s()
-                for shard, epoch, nodes in info.in_sync:
+                for shard, leader_epoch, nodes in info.in_sync:
                     if controller.shards[ShardId(shard)].leader == number:
-                        said = InSyncChanged(ShardId(shard), epoch, frozenset(nodes))
+                        said = InSyncChanged(ShardId(shard), leader_epoch, frozenset(nodes))
                         await self._step(controller, said)
             while self._requests:
                 event, done = self._requests[0]
@@ -402,7 +404,7 @@ class ClusterRunner:
     async def _step(self, controller: Controller, event: Event) -> bool:
         """Carry an event's decisions out; True if there were any."""
         changed = controller.step(event)
-        writes = (self._coordination.write(self._term, state) for state in changed)
+        writes = (self._coordination.write(self._controller_epoch, state) for state in changed)
         # All have an end before anything else is read or written.
         for written in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(written, BaseException):

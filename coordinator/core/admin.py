@@ -114,7 +114,7 @@ def describe_phase(group: Group, command: DescribePhase, out: Outcome) -> None:
     awaited: list[AwaitedMember] = []
     if group.state is GroupState.PREPARING_REBALANCE:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]
-        awaited += [AwaitedMember(member_id) for member_id in group.pending_joins]
+        awaited += [AwaitedMember(member_id) for member_id in group.pending_member_ids]
     elif group.state is GroupState.AWAITING_SYNC:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_sync is None]
     is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)

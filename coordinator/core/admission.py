@@ -70,7 +70,7 @@ def check_alive(group: Group, *, member_id: str | None = None) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=member_id)
 
 
-def has_seat(group: Group, command: JoinGroup, config: GroupConfig) -> bool:
+def admits(group: Group, command: JoinGroup, config: GroupConfig) -> bool:
     """True if the group's size limit lets this joiner in.
 
     In a join phase seats go to those who come first, so that a lowered limit takes

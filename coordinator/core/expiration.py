@@ -35,7 +35,7 @@ def expire_offsets(
 def _is_left_with_nothing(group: Group, expired: int) -> bool:
     return (
         group.state is GroupState.EMPTY
-        and not group.pending_joins
+        and not group.pending_member_ids
         and not group.pending_offsets
         and len(group.offsets) == expired
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from coordinator.core import records
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
-from coordinator.core.classic.group import Group, GroupState, Hosts, ParkedCalls
+from coordinator.core.classic.group import Group, GroupState, MembersByHost, ParkedCalls
 from coordinator.core.classic.subscriptions import TopicReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
@@ -21,9 +21,9 @@ class GroupTable:
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
         self.groups: dict[str, Group] = {}
         self.parked_calls: ParkedCalls = {}
-        self.hosts: Hosts = Counter()
+        self.members_by_host: MembersByHost = Counter()
         self._dormant = DormantGroups(config, read_topics)
-        self._asleep = self._dormant.by_id  # The same dict: every heartbeat asks it.
+        self._dormant_by_id = self._dormant.by_id  # The same dict: every heartbeat asks it.
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Make an acknowledged record true."""
@@ -50,9 +50,9 @@ class GroupTable:
         self._dormant.restore(self.groups.values())
 
     @property
-    def sleepers(self) -> int:
+    def dormant_groups(self) -> int:
         """Groups that were loaded and have not been brought to life yet."""
-        return len(self._asleep)
+        return len(self._dormant_by_id)
 
     def records(self) -> list[Record]:
         """The durable facts of all groups, as the records that bring them back."""
@@ -63,9 +63,9 @@ class GroupTable:
         for group in self.groups.values():
             membership.give_up(group, error, out)
         self.groups.clear()
-        self.hosts.clear()
-        self._asleep.clear()
+        self.members_by_host.clear()
+        self._dormant_by_id.clear()
 
     def _new_group(self, group_id: str, now_ms: int) -> Group:
         """A group that is in the table once somebody puts it there."""
-        return Group(group_id, self.parked_calls, self.hosts, now_ms)
+        return Group(group_id, self.parked_calls, self.members_by_host, now_ms)

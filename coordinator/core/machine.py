@@ -4,7 +4,7 @@
     apply(record, now_ms)               a record was acknowledged, or is read back
     drop(record)                        the log has refused a record
     restore()                           all records have been read back: serve
-    revive_some(count, now_ms, out)     bring so many of the restored groups to life
+    activate_some(count, now_ms, out)   activate so many of the restored groups
     records()                           what is durable, in as few records as there are facts
     unload(error, out)                  give every group up
 
@@ -146,7 +146,11 @@ class GroupMachine(GroupTable):
             ),
             c.CallCancelled: self._call_cancelled,
             c.ExpireOffsets: lambda _, now_ms, out: expiration.expire_offsets(
-                (group for group in self.groups.values() if group.group_id not in self._asleep),
+                (
+                    group
+                    for group in self.groups.values()
+                    if group.group_id not in self._dormant_by_id
+                ),
                 now_ms,
                 out,
                 config=self.config,
@@ -168,15 +172,15 @@ class GroupMachine(GroupTable):
         Args:
             now_ms: the shard's clock; epoch milliseconds that never go back.
         """
-        if self._asleep:
+        if self._dormant_by_id:
             self._dormant.wake(getattr(command, "group_id", ""), now_ms, out)
         self._dispatch(command, now_ms, out)
         if out.events:
             self._journal(now_ms, out)
 
-    def revive_some(self, count: int, now_ms: int, out: Outcome) -> None:
+    def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
         """Bring up to `count` more groups to life, with full session time-outs from now."""
-        self._dormant.wake_some(count, now_ms, out)
+        self._dormant.activate_some(count, now_ms, out)
         self._journal(now_ms, out)
 
     def beat(
@@ -184,7 +188,7 @@ class GroupMachine(GroupTable):
     ) -> int:
         """See `liveness.beat`: the hot path, beside `handle`."""
         group = self.groups.get(group_id)
-        if group is None or self._asleep:
+        if group is None or self._dormant_by_id:
             return NO_TIME
         return liveness.beat(group, member_id, instance_id, generation, now_ms)
 

@@ -6,7 +6,7 @@ shard, and nowhere else: dropping the record is the roll-back.
 
 What members hold follows from records alone: their assignments, and in a Stable group the ids
 under which static members have their places. At load there are no members while the log is read;
-`revival` makes them of the last `GroupMetadata` and applies it once more.
+`dormant` makes them of the last `GroupMetadata` and applies it once more.
 """
 
 from __future__ import annotations

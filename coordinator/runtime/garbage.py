@@ -4,7 +4,7 @@ A coordinator holds many objects that stay, and makes few cycles. A full collect
 over millions of them, holding everything up, and find nothing. Two rules keep it short:
 
 - While something is loaded no collection takes place, and what is there at the end is not looked
-  at again (`quiet`).
+  at again (`gc_paused`).
 - What a full collection has found in use is not looked at again either (`ShortPauses`). So each
   looks only at what has come since the one before, and the thresholds have it come after some
   7,000 new objects, which take it 2 to 4 ms. With ten times as many they took 20 to 50.
@@ -16,7 +16,7 @@ of that, and freezing its survivors keeps that cycle for ever: tens of MB a day.
 runs full collections before Python would (`ShortPauses.attach`), between two callbacks, when no
 such cycle is in use. Only if the loop has so much to do that it does not come to it, Python does.
 
-`forget` looks at everything, for the rare moments in which a lot has gone.
+`collect_and_freeze` looks at everything, for the rare moments in which a lot has gone.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PAUSE_BOUNDS_S: Final = (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 
 
 IS_SHARED: Final = contextvars.ContextVar("collector_is_shared", default=False)
 """Set where a process is simulated, beside others in one interpreter: it may be killed in the
-middle of `quiet`, and must not decide what is collected of the others."""
+middle of `gc_paused`, and must not decide what is collected of the others."""
 
 _loading = 0
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No collection meanwhile, and none of what is there at the end. May be nested."""
     global _loading  # noqa: PLW0603  # The collector is the process's.
     if IS_SHARED.get():
@@ -64,7 +64,7 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-def forget() -> None:
+def collect_and_freeze() -> None:
     """Look at everything again: a good deal is not used any more. It takes a while."""
     if IS_SHARED.get():
         return

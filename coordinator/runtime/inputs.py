@@ -13,7 +13,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
 from coordinator.shard import outbox as o
 from coordinator.shard.followers import FetchEntries, FollowersChanged
-from coordinator.typed_json import made
+from coordinator.typed_json import parse_dataclass
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -25,13 +25,16 @@ _KINDS: dict[str, Any] = {
         o.Tick,
         o.Appended,
         o.AppendFailed,
-        o.Revive,
         o.Unload,
         FetchEntries,
         Pause,
         FollowersChanged,
     )
 }
+_KINDS["Revive"] = o.Activate  # As recordings have it.
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_KINDS["Revive"] = o.Activate  # As recordings have it.
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 _ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}
 
 
@@ -40,8 +43,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Enum):
         return {"enum": [type(value).__name__, value.name]}
     if is_dataclass(value):
-        name = type(value).__name__
-        assert name in _KINDS, f"{name} is no input"
+        name = _NAMES[type(value)]
         return {name: {f.name: to_json(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
@@ -71,4 +73,6 @@ def from_json(value: Any) -> Any:
             raise ValueError(f"there is no {kind!r:.80} {member!r:.80}") from None
     if name not in _KINDS or not isinstance(content, dict):
         raise ValueError(f"there is no input {name!r:.80}")
-    return made(_KINDS[name], {field: from_json(each) for field, each in content.items()})
+    return parse_dataclass(
+        _KINDS[name], {field: from_json(each) for field, each in content.items()}
+    )

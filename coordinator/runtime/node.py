@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coordinator.cluster.runner import ClusterRunner, Duties
+from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Heartbeat, ListGroups, Request
 from coordinator.runtime.clock import AnchoredClock, RandomIds
-from coordinator.runtime.garbage import forget, quiet
+from coordinator.runtime.garbage import collect_and_freeze, gc_paused
 from coordinator.runtime.loop_probe import LoopProbe
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
@@ -32,7 +32,7 @@ from coordinator.runtime.standby import Fetch, Standby
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
-from coordinator.shard.effects import Warm
+from coordinator.shard.effects import StandbyShard
 from coordinator.shard.followers import (
     ANYBODY,
     TAIL_BYTES,
@@ -117,7 +117,7 @@ class Node:
         self._work: set[asyncio.Task[None]] = set()
         self._forgetting: asyncio.TimerHandle | None = None
         # Two loads at once would not be faster, and hold twice the bytes.
-        self._turn = asyncio.Semaphore(1)
+        self._load_slot = asyncio.Semaphore(1)
         self._fixed_view = ClusterView()
         if coordination is None:
             self._runners = {shard: self._new_runner(shard) for shard in self._fixed_share()}
@@ -134,11 +134,11 @@ class Node:
         self.probe.start()
         if self._coordination is None:
             self._fixed_view = self._view_of_shares(host, port)
-            loading = (runner.start(self._turn) for runner in self._runners.values())
-            with quiet():
+            loading = (runner.start(self._load_slot) for runner in self._runners.values())
+            with gc_paused():
                 await asyncio.gather(*loading)
             return
-        duties = Duties(
+        callbacks = LeadershipCallbacks(
             take=self._take,
             release=self._release,
             follow=self._follow,
@@ -150,7 +150,7 @@ class Node:
             self._coordination,
             NodeInfo(self.settings.cluster.node_id, host, port, self._incarnation),
             self._all_shards(),
-            duties,
+            callbacks,
             replicas=self.settings.cluster.replicas if self._has_followers else 1,
         )
         await self.cluster.start()
@@ -242,14 +242,14 @@ class Node:
             return [self._elsewhere(request) for request in requests]
         return replies
 
-    async def fetch(self, shard: ShardId, epoch: int, fetch: FetchEntries) -> FetchedEntries:
+    async def fetch(self, shard: ShardId, leader_epoch: int, fetch: FetchEntries) -> FetchedEntries:
         """The end of a shard's log, for one who follows it.
 
         Args:
-            epoch: in which this node leads the shard, as the follower knows it; -1: any.
+            leader_epoch: in which this node leads the shard, as the follower knows it; -1: any.
         """
         runner = self._runners.get(shard)
-        if runner is None or epoch not in (-1, runner.term):
+        if runner is None or leader_epoch not in (-1, runner.leader_epoch):
             return fetch.refusal(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if self.cluster is None or fetch.follower not in self.cluster.replicas_of(shard):
             fetch = replace(fetch, follower=ANYBODY)
@@ -273,10 +273,10 @@ class Node:
         runner = self._runners.get(self._shard_of(group_id))
         return runner is not None and runner.is_loaded
 
-    def epoch_of(self, group_id: str) -> int | None:
+    def leader_epoch_of(self, group_id: str) -> int | None:
         """The epoch in which this node leads the shard of a group; None: it does not."""
         runner = self._runners.get(self._shard_of(group_id))
-        return None if runner is None else runner.term
+        return None if runner is None else runner.leader_epoch
 
     def group_count(self) -> int:
         """Groups of all shards of this node."""
@@ -286,10 +286,10 @@ class Node:
         """Members of all groups of this node that come from a host."""
         return sum(runner.members_of(client_host) for runner in self._runners.values())
 
-    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+    def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group here."""
         runner = self._runners.get(self._shard_of(group_id))
-        return None if runner is None else runner.has_seat(group_id, instance_id)
+        return None if runner is None else runner.has_static_member(group_id, instance_id)
 
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
@@ -409,11 +409,11 @@ class Node:
             words = f"{words} ({found.host}:{found.port})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
 
-    def _take(self, shard: ShardId, term: int) -> None:
+    def _take(self, shard: ShardId, leader_epoch: int) -> None:
         standby = self._standbys.pop(shard, None)
-        warm = None if standby is None else standby.stop()
+        gathered = None if standby is None else standby.stop()
         runner = self._runners[shard] = self._new_runner(shard)
-        self._begin(self._load(runner, term, warm))
+        self._begin(self._load(runner, leader_epoch, gathered))
 
     def _release(self, shard: ShardId) -> None:
         self._begin(self._let_go(self._runners.pop(shard)))
@@ -433,9 +433,9 @@ class Node:
 
     def _forget(self) -> None:
         self._forgetting = None
-        forget()
+        collect_and_freeze()
 
-    def _follow(self, shard: ShardId, leader: NodeInfo | None, epoch: int) -> None:
+    def _follow(self, shard: ShardId, leader: NodeInfo | None, leader_epoch: int) -> None:
         standby = self._standbys.get(shard)
         if standby is None:
             assert self._fetch is not None, "without it there are no replicas"
@@ -446,17 +446,19 @@ class Node:
                 new_shard=partial(self._new_shard, shard),
                 fetch=self._fetch,
                 report=lambda what: self._watchers.failure(what, None),
-                turn=self._turn,
+                load_slot=self._load_slot,
             )
-        standby.follow(leader, epoch)
+        standby.follow(leader, leader_epoch)
 
     def _unfollow(self, shard: ShardId) -> None:
         self._standbys.pop(shard).stop()
 
-    async def _load(self, runner: ShardRunner, term: int, warm: Warm | None) -> None:
+    async def _load(
+        self, runner: ShardRunner, leader_epoch: int, gathered: StandbyShard | None
+    ) -> None:
         try:
-            with quiet():
-                await runner.start(self._turn, term=term, warm=warm)
+            with gc_paused():
+                await runner.start(self._load_slot, leader_epoch=leader_epoch, standby=gathered)
             # Calls to other shards have left garbage meanwhile, which was not looked for.
             self._forget_later(runner.group_count)
         except Damaged as error:

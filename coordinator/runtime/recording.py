@@ -133,8 +133,8 @@ def state_hash(shard: Shard) -> str:
             group.generation,
             group.leader_id,
             sorted(group.members),
-            sorted(group.pending_joins),
-            sorted(group.pending_syncs),
+            sorted(group.pending_member_ids),
+            sorted(group.awaited_syncs),
         )
         digest.update(repr(soft).encode())
     return digest.hexdigest()

@@ -21,7 +21,7 @@ from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Input
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
-from coordinator.typed_json import fits, made
+from coordinator.typed_json import matches_type, parse_dataclass
 
 Line = dict[str, Any]  # Any: JSON.
 _OURS = f"version {__version__}"
@@ -132,7 +132,7 @@ def _made_by(header: Line) -> str:
 
 
 def _number(value: Any) -> int:
-    if not fits(value, int) or value < 0:
+    if not matches_type(value, int) or value < 0:
         raise NoRecording(f"{value!r:.80} is no number of milliseconds, entries or records")
     number: int = value
     return number
@@ -182,6 +182,6 @@ def _new_shard(header: Line, ids: _NoIds, now_ms: int, made_by: str) -> Shard:
         raise NoRecording(
             f"{made_by} recorded in format {header['format']!r:.80}; {_OURS} reads format {FORMAT}"
         )
-    config = made(GroupConfig, header["config"])
-    acks = made(AckPolicy, header["acks"])
+    config = parse_dataclass(GroupConfig, header["config"])
+    acks = parse_dataclass(AckPolicy, header["acks"])
     return Shard(config, ids, PAYLOADS, now_ms=now_ms, acks=acks)

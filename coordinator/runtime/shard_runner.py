@@ -41,16 +41,16 @@ from coordinator.shard.effects import (
     Job,
     Load,
     Recovery,
+    StandbyShard,
     Start,
     Stop,
     TakeOver,
     Trouble,
-    Warm,
     WriteEntry,
     WriteSnapshot,
 )
 from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
-from coordinator.shard.outbox import Revive, Tick
+from coordinator.shard.outbox import Activate, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
 from coordinator.shard.stats import GroupStats, ShardStats
@@ -106,16 +106,16 @@ class ShardRunner:
         self._alarm: AsyncTimerDriver | None = None
         self._start_ended = asyncio.Event()
         self._may_load = asyncio.Event()
-        self._turn: AbstractAsyncContextManager[object] = nullcontext()
-        self._reviving: asyncio.Task[None] | None = None
+        self._load_slot: AbstractAsyncContextManager[object] = nullcontext()
+        self._activating: asyncio.Task[None] | None = None
         self._has_told_amiss = False
 
     async def start(
         self,
-        turn: AbstractAsyncContextManager[object] | None = None,
+        load_slot: AbstractAsyncContextManager[object] | None = None,
         *,
-        term: int = 0,
-        warm: Warm | None = None,
+        leader_epoch: int = 0,
+        standby: StandbyShard | None = None,
     ) -> None:
         """Take the shard over and load it. Until then requests hear that it is loading.
 
@@ -123,25 +123,25 @@ class ShardRunner:
         again later, and goes on saying that it is loading.
 
         Args:
-            turn: entered to load; shards that share one load one after the other.
-            term: in which the shard was granted; without a controller there is only term 0.
-            warm: what a standby has gathered; only what is missing is read.
+            load_slot: entered to load; shards that share one load one after the other.
+            leader_epoch: in which the shard was granted; without a controller there is only term 0.
+            standby: what a standby has gathered; only what is missing is read.
         Raises:
             Damaged: what the log holds is not what was written.
         """
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, self._wake)
-        self._turn = nullcontext() if turn is None else turn
+        self._load_slot = nullcontext() if load_slot is None else load_slot
         self._start_ended.clear()
-        self._drive(Start(term, warm))
+        self._drive(Start(leader_epoch, standby))
         # What is warm is there at once, and does not wait for what is not.
-        async with self._turn if warm is None else nullcontext():
+        async with self._load_slot if standby is None else nullcontext():
             self._may_load.set()
             await self._start_ended.wait()
         if self._driver.damage is not None:
             raise self._driver.damage
-        if self._reviving is not None:
-            await asyncio.wait([self._reviving])
+        if self._activating is not None:
+            await asyncio.wait([self._activating])
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
@@ -200,9 +200,9 @@ class ShardRunner:
                 await asyncio.wait(self._tasks)
 
     @property
-    def term(self) -> int:
+    def leader_epoch(self) -> int:
         """In which the shard was granted."""
-        return self._driver.term
+        return self._driver.leader_epoch
 
     @property
     def is_loaded(self) -> bool:
@@ -225,10 +225,10 @@ class ShardRunner:
         shard = self._driver.shard
         return 0 if shard is None else shard.members_of(client_host)
 
-    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+    def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group."""
         shard = self._driver.shard
-        return None if shard is None else shard.has_seat(group_id, instance_id)
+        return None if shard is None else shard.has_static_member(group_id, instance_id)
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups."""
@@ -274,9 +274,9 @@ class ShardRunner:
         if effects.told:
             told, effects.told = effects.told, ()
             self._report(told)
-        if effects.has_sleepers:
-            effects.has_sleepers = False
-            self._reviving = self._begin(self._revive())
+        if effects.has_dormant_groups:
+            effects.has_dormant_groups = False
+            self._activating = self._begin(self._activate())
         if self._alarm is not None:
             self._alarm.wake_at(effects.wake_at_ms)
 
@@ -342,14 +342,14 @@ class ShardRunner:
                 self._has_told_amiss = True
                 self._watchers.failure("those who watch did not hear of all events", error)
 
-    async def _revive(self) -> None:
+    async def _activate(self) -> None:
         """Bring the groups of a shard that was loaded to life, in between everything else."""
         shard, loop = self._driver.shard, asyncio.get_running_loop()
         await asyncio.sleep(SETTLE_AFTER_S)
-        while shard is not None and self._driver.shard is shard and not shard.is_settled:
-            async with self._turn:
+        while shard is not None and self._driver.shard is shard and not shard.is_active:
+            async with self._load_slot:
                 began = loop.time()
-                self._drive(Revive())
+                self._drive(Activate())
                 # As much time again for everything else.
                 await asyncio.sleep(loop.time() - began)
 
@@ -367,7 +367,7 @@ class ShardRunner:
         match job:
             case TakeOver():
                 await self._may_load.wait()
-                return await self._log.fence(job.shard_id, job.term)
+                return await self._log.fence(job.shard_id, job.leader_epoch)
             case Load():
                 return await self._log.load(job.fence, job.after)
             case Build():
@@ -380,24 +380,24 @@ class ShardRunner:
                 await self._log.write_snapshot(job.fence, snapshot)
                 return encoded.size_bytes
 
-    async def _build(self, job: Build) -> Warm:
+    async def _build(self, job: Build) -> StandbyShard:
         now_ms = self._clock.now_ms()
         try:
-            if job.warm is None:
+            if job.standby is None:
                 # In a thread: a hundred thousand groups take seconds, and other shards serve.
                 return await asyncio.to_thread(build, self._new_shard(), job.loaded, now_ms)
             for entry in job.loaded.entries:
-                add_entry(job.warm, entry, now_ms)
+                add_entry(job.standby, entry, now_ms)
         except Damaged as error:
             raise Damaged(f"shard {self.shard_id}: {error}") from error
-        return job.warm
+        return job.standby
 
     async def _write(self, job: WriteEntry) -> tuple[bytes, ...]:
         append, loop = job.append, asyncio.get_running_loop()
         records = await in_slices(_encoded(append.records))
         if self._driver.is_wanted(job):
             began = loop.time()
-            entry = Entry(append.sequence, job.fence.epoch, append.base_offset, records)
+            entry = Entry(append.sequence, job.fence.fence_epoch, append.base_offset, records)
             await self._log.append(job.fence, entry)
             self._watchers.append(loop.time() - began, len(records))
         return records

@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
-from coordinator.runtime.garbage import quiet
+from coordinator.runtime.garbage import gc_paused
 from coordinator.runtime.loading import add_entry, build
-from coordinator.shard.effects import Warm
+from coordinator.shard.effects import StandbyShard
 from coordinator.shard.followers import FetchedEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
@@ -46,7 +46,7 @@ class Standby:
         new_shard: an empty one.
         fetch: asks a leader.
         report: told in words what does not work.
-        turn: entered to load; shards that share one load one after the other.
+        load_slot: entered to load; shards that share one load one after the other.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Standby:
         new_shard: Callable[[], Shard],
         fetch: Fetch,
         report: Callable[[str], None],
-        turn: AbstractAsyncContextManager[object] | None = None,
+        load_slot: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.shard_id = shard_id
         self._log = log
@@ -66,26 +66,26 @@ class Standby:
         self._new_shard = new_shard
         self._fetch = fetch
         self._report = report
-        self._turn = turn or nullcontext()
+        self._load_slot = load_slot or nullcontext()
         self._followed: tuple[str | None, int] = (None, 0)
-        self._warm: Warm | None = None
+        self._gathered: StandbyShard | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def follow(self, leader: NodeInfo | None, epoch: int) -> None:
+    def follow(self, leader: NodeInfo | None, leader_epoch: int) -> None:
         """Follow a leader from now on; None: wait for the next one."""
-        followed = (None if leader is None else leader.incarnation, epoch)
+        followed = (None if leader is None else leader.incarnation, leader_epoch)
         if followed == self._followed:
             return
         self._followed = followed
         self._cancel()
         if leader is not None:
-            self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
+            self._task = asyncio.get_running_loop().create_task(self._follow(leader, leader_epoch))
 
-    def stop(self) -> Warm | None:
+    def stop(self) -> StandbyShard | None:
         """No longer follow; what has been gathered is the caller's."""
         self._cancel()
-        warm, self._warm = self._warm, None
-        return warm
+        gathered, self._gathered = self._gathered, None
+        return gathered
 
     # --- Inside ---
 
@@ -94,45 +94,50 @@ class Standby:
             self._task.cancel()
             self._task = None
 
-    async def _follow(self, leader: NodeInfo, epoch: int) -> None:
+    async def _follow(self, leader: NodeInfo, leader_epoch: int) -> None:
         failures = 0
         while True:
             try:
-                if self._warm is None:
-                    self._warm = await self._load()
+                if self._gathered is None:
+                    self._gathered = await self._load()
                 found = await self._fetch(
-                    leader, self.shard_id, epoch, self._warm.next_offset, MIN_BYTES, MAX_WAIT_MS
+                    leader,
+                    self.shard_id,
+                    leader_epoch,
+                    self._gathered.next_offset,
+                    MIN_BYTES,
+                    MAX_WAIT_MS,
                 )
                 if found.error is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
                 elif found.is_gone:
-                    await self._catch_up(self._warm)
+                    await self._catch_up(self._gathered)
                 for entry in found.entries:
-                    add_entry(self._warm, entry, self._clock.now_ms())
+                    add_entry(self._gathered, entry, self._clock.now_ms())
                 failures = 0
             except Unreachable:
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.
                 words = str(error) if isinstance(error, Damaged | LogError) else repr(error)
                 self._report(f"shard {self.shard_id} cannot be followed, it begins anew: {words}")
-                self._warm = None
+                self._gathered = None
                 await asyncio.sleep(min(RETRY_S * 2.0**failures, RETRY_S_MAX))
                 failures = min(failures + 1, 10)
 
-    async def _load(self) -> Warm:
-        async with self._turn:
-            with quiet():
+    async def _load(self) -> StandbyShard:
+        async with self._load_slot:
+            with gc_paused():
                 return await self._read_all()
 
-    async def _read_all(self) -> Warm:
+    async def _read_all(self) -> StandbyShard:
         loaded = await self._log.read(self.shard_id)
         return await asyncio.to_thread(build, self._new_shard(), loaded, self._clock.now_ms())
 
-    async def _catch_up(self, warm: Warm) -> None:
+    async def _catch_up(self, gathered: StandbyShard) -> None:
         """From the store, for the leader has not kept it in memory."""
-        loaded = await self._log.read(self.shard_id, warm.sequence)
+        loaded = await self._log.read(self.shard_id, gathered.sequence)
         if loaded.snapshot is not None:
-            self._warm = await self._load()
+            self._gathered = await self._load()
             return
         for entry in loaded.entries:
-            add_entry(warm, entry, self._clock.now_ms())
+            add_entry(gathered, entry, self._clock.now_ms())

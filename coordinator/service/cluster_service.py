@@ -46,7 +46,7 @@ class ClusterService(cluster_pb2_grpc.ClusterAdminServicer):
                 pb.DescribeClusterResponse.Shard(
                     shard=shard,
                     leader=state.leader,
-                    epoch=state.epoch,
+                    epoch=state.leader_epoch,
                     replicas=state.replicas,
                     in_sync=state.in_sync,
                 )

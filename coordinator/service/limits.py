@@ -27,12 +27,12 @@ class Exhausted(Exception):
         self.retry_after_s = retry_after_s
 
 
-class Room(Protocol):
+class NodeUsage(Protocol):
     """What a node has already."""
 
     @property
     def memory_bytes(self) -> int: ...
-    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None: ...
+    def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None: ...
     def group_count(self) -> int: ...
     def members_of(self, client_host: str) -> int: ...
 
@@ -42,7 +42,7 @@ class Limits:
     """Says no. `parked` and `streams` are those under way."""
 
     config: LimitsConfig
-    room: Room
+    usage: NodeUsage
     parked: int = 0
     streams: int = 0
 
@@ -62,7 +62,7 @@ class Limits:
                     raise Exhausted(
                         f"an assignment of {longest} bytes; max_assignment_bytes is {most}", 0
                     )
-            case CommitOffsets() if self.room.has_seat(request.group_id, None) is None:
+            case CommitOffsets() if self.usage.has_static_member(request.group_id, None) is None:
                 self._check_new_group()
             case _:
                 pass
@@ -108,26 +108,26 @@ class Limits:
         size, most = sum(len(m) for _, m in request.protocols), config.max_member_metadata_bytes
         if size > most:
             raise Exhausted(f"metadata of {size} bytes; max_member_metadata_bytes is {most}", 0)
-        seat = self.room.has_seat(request.group_id, request.instance_id)
+        seat = self.usage.has_static_member(request.group_id, request.instance_id)
         if request.member_id or seat:
             return
         if seat is None:
             self._check_new_group()
         self._check_memory()
         most = config.max_members_per_host
-        if most and self.room.members_of(request.client_host) >= most:
+        if most and self.usage.members_of(request.client_host) >= most:
             raise Exhausted(
                 f"{most} members come from {request.client_host} already (max_members_per_host)"
             )
 
     def _check_new_group(self) -> None:
         most = self.config.max_groups
-        if most and self.room.group_count() >= most:
+        if most and self.usage.group_count() >= most:
             raise Exhausted(f"there are {most} groups already (max_groups)")
 
     def _check_memory(self) -> None:
         most = self.config.max_memory_mib
-        if most and self.room.memory_bytes > most * MIB:
+        if most and self.usage.memory_bytes > most * MIB:
             raise Exhausted(
-                f"the node uses {self.room.memory_bytes // MIB} MiB; max_memory_mib is {most}"
+                f"the node uses {self.usage.memory_bytes // MIB} MiB; max_memory_mib is {most}"
             )

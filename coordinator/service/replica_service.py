@@ -68,7 +68,7 @@ class Peers:
         self,
         leader: NodeInfo,
         shard: ShardId,
-        epoch: int,
+        leader_epoch: int,
         offset: int,
         min_bytes: int,
         max_wait_ms: int,
@@ -81,7 +81,7 @@ class Peers:
         request = pb.FetchRequest(
             node_id=self._node_id,
             shard=shard,
-            leader_epoch=epoch,
+            leader_epoch=leader_epoch,
             offset=offset,
             min_bytes=min_bytes,
             max_wait_ms=max_wait_ms,

@@ -112,13 +112,13 @@ class Rpc:
         if self._throttle is None:
             return
         caller = CALLER.get() or client_host(context)
-        turn = self._throttle.take(caller)
-        if turn.wait_s:
-            await asyncio.sleep(turn.wait_s)
-        if turn.is_refused:
+        admission = self._throttle.take(caller)
+        if admission.wait_s:
+            await asyncio.sleep(admission.wait_s)
+        if admission.is_refused:
             most = self.node.settings.limits.max_requests_per_second
             message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
-            await self.turn_away(name, context, Exhausted(message, turn.retry_after_s))
+            await self.turn_away(name, context, Exhausted(message, admission.retry_after_s))
 
     async def _take_turn(self, name: str, context: Context, *, is_awaited: bool) -> None:
         """Wait until it is the caller's turn; the call may end here."""

@@ -20,7 +20,7 @@ FORGET_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Admission:
     """What becomes of a call: it waits, and then it is served or refused.
 
     retry_after_s: when it is refused, after which it would be served; else 0.
@@ -35,7 +35,7 @@ class Turn:
         return self.retry_after_s > 0
 
 
-GO = Turn(0.0)
+GO = Admission(0.0)
 
 
 class Throttle:
@@ -52,7 +52,7 @@ class Throttle:
         self._free_at: dict[str, float] = {}
         """When a caller's line is empty."""
 
-    def take(self, caller: str) -> Turn:
+    def take(self, caller: str) -> Admission:
         """A place in the caller's line, or none."""
         now = self._clock()
         free_at = self._free_at.get(caller, 0.0)
@@ -62,9 +62,9 @@ class Throttle:
                 self._forget(now)
         wait_s = free_at + self._interval_s - now
         if wait_s > HOLD_S:
-            return Turn(HOLD_S, retry_after_s=wait_s - HOLD_S)
+            return Admission(HOLD_S, retry_after_s=wait_s - HOLD_S)
         self._free_at[caller] = free_at + self._interval_s
-        return GO if wait_s <= 0 else Turn(wait_s)
+        return GO if wait_s <= 0 else Admission(wait_s)
 
     def _forget(self, now: float) -> None:
         self._free_at = {c: at for c, at in self._free_at.items() if at > now - BURST_S}

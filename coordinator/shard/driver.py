@@ -41,11 +41,11 @@ from coordinator.shard.effects import (
     Load,
     LogFailed,
     Recovery,
+    StandbyShard,
     Start,
     Stop,
     TakeOver,
     Trouble,
-    Warm,
     WriteEntry,
     WriteSnapshot,
 )
@@ -91,7 +91,7 @@ class ShardDriver:
     def __init__(self, shard_id: ShardId, patience: Patience = Patience()) -> None:
         self.shard_id = shard_id
         self.shard: Shard | None = None
-        self.term = 0
+        self.leader_epoch = 0
         """In which the shard was granted."""
         self.is_starting = False
         """The first load is under way: it has neither ended nor been given up."""
@@ -108,7 +108,7 @@ class ShardDriver:
         self._snapshot: WriteSnapshot | None = None
         self._later: tuple[int, Job] | None = None  # When to begin which job.
         self._deadline_ms: int | None = None  # The shard's next one.
-        self._warm: Warm | None = None
+        self._standby: StandbyShard | None = None
         self._policy = SnapshotPolicy(0, 0, 0)
         self._followers: tuple[int, ...] | None = None
         self._serves_since_ms = 0
@@ -166,13 +166,13 @@ class ShardDriver:
     def _start(self, start: Start) -> None:
         if not self._has_ended:
             self._has_started = self.is_starting = True
-            self.term, self._warm = start.term, start.warm
+            self.leader_epoch, self._standby = start.leader_epoch, start.standby
             self._take_over()
 
     def _stop(self, stop: Stop) -> None:
         self._has_ended = True
         self.is_starting = False
-        self._warm = None
+        self._standby = None
         self._step(Unload(stop.error))
         self._let_go(stop.error)
 
@@ -213,9 +213,9 @@ class ShardDriver:
         match job:
             case TakeOver():
                 self._fence = result
-                self._begin(Load(result, 0 if self._warm is None else self._warm.sequence))
+                self._begin(Load(result, 0 if self._standby is None else self._standby.sequence))
             case Load():
-                self._begin(Build(result, None if result.snapshot is not None else self._warm))
+                self._begin(Build(result, None if result.snapshot is not None else self._standby))
             case Build():
                 self._serve(result)
             case WriteEntry():
@@ -250,10 +250,10 @@ class ShardDriver:
         if found.job is not self._job:
             return
         self._job = None
-        if isinstance(found.job, Build) and found.job.warm is not None:
+        if isinstance(found.job, Build) and found.job.standby is not None:
             # What a standby was told is no matter: the log itself says what is durable.
             self._report(f"shard {self.shard_id} is read anew: {found.error}")
-            self._warm = None
+            self._standby = None
             self._take_over()
         elif self.is_starting:
             self.damage, self.is_starting = found.error, False
@@ -271,21 +271,21 @@ class ShardDriver:
     # --- Loading ---
 
     def _take_over(self, after_ms: int = 0) -> None:
-        self._begin(TakeOver(self.shard_id, self.term), after_ms)
+        self._begin(TakeOver(self.shard_id, self.leader_epoch), after_ms)
 
-    def _serve(self, warm: Warm) -> None:
-        outbox = warm.shard.restore(
-            self._now_ms, sequence=warm.sequence, next_offset=warm.next_offset
+    def _serve(self, standby: StandbyShard) -> None:
+        outbox = standby.shard.restore(
+            self._now_ms, sequence=standby.sequence, next_offset=standby.next_offset
         )
-        self._warm = None
+        self._standby = None
         self._recovered()
-        self.shard, self._policy = warm.shard, warm.policy
+        self.shard, self._policy = standby.shard, standby.policy
         self._serves_since_ms = self._now_ms
         self.is_starting = False
         self._take(outbox)
         if self._followers is not None:
             self._step(FollowersChanged(self._followers))
-        self._effects.has_sleepers = not warm.shard.is_settled
+        self._effects.has_dormant_groups = not standby.shard.is_active
 
     # --- Serving ---
 
@@ -371,7 +371,7 @@ class ShardDriver:
             self._bugs.forgive(self._now_ms - self._serves_since_ms)
         self._tell(self._bugs.add(error))
         self.is_starting = False
-        self._warm = None
+        self._standby = None
         self._effects.jobs = ()
         self._let_go(
             ErrorCode.NOT_COORDINATOR if self._has_ended else ErrorCode.UNKNOWN_SERVER_ERROR

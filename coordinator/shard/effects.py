@@ -25,7 +25,7 @@ Loaded = Any  # What the log has read, as the log has it.
 
 
 @dataclass(slots=True)
-class Warm:
+class StandbyShard:
     """A shard with everything up to an entry applied, not stepped yet."""
 
     shard: Shard
@@ -42,7 +42,7 @@ class TakeOver:
     """Fence the shard in the log, in the term in which it was granted. Result: the fence."""
 
     shard_id: ShardId
-    term: int
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +55,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Build:
-    """Apply what was read to `warm`; None: to an empty shard, anew. Result: a `Warm`."""
+    """Apply what was read to `standby`, or (None) to an empty shard. Result: a `StandbyShard`."""
 
     loaded: Loaded
-    warm: Warm | None
+    standby: StandbyShard | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,12 +93,12 @@ class Start:
     """The shard has been granted: take it over, load it, serve.
 
     Args:
-        term: in which it was granted; without a controller there is only term 0.
-        warm: what a standby has gathered; only what is missing is read.
+        leader_epoch: in which it was granted; without a controller there is only term 0.
+        standby: what a standby has gathered; only what is missing is read.
     """
 
-    term: int = 0
-    warm: Warm | None = None
+    leader_epoch: int = 0
+    standby: StandbyShard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ class Effects:
     1. `jobs` are begun. 2. `replies` go to their callers, each call once, and 3. `fetched` to
     followers. 4. Who is `in_sync` is told to the controller; 5. `events`, and 6. `told`, go to
     those who watch. 7. The driver is given a Tick at `wake_at_ms` (None: there is nothing to wake
-    for). 8. If it `has_sleepers`, it is given Revive again and again, in between everything else,
-    until its shard is settled.
+    for). 8. If it `has_dormant_groups`, it is given Activate again and again, in between everything
+    else, until its shard is active.
     """
 
     jobs: Sequence[Job] = ()
@@ -184,4 +184,4 @@ class Effects:
     events: Sequence[Event] = ()
     told: Sequence[Trouble | Recovery] = ()
     wake_at_ms: int | None = None
-    has_sleepers: bool = False
+    has_dormant_groups: bool = False

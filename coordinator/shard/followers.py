@@ -159,7 +159,7 @@ class _Follower:
     """Where the leader's log ended then: to have come so far by the next time is to keep up."""
 
 
-class Replicas:
+class Followers:
     """The followers of one shard, as its leader knows them.
 
     Args:

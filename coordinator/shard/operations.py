@@ -31,7 +31,7 @@ from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
 
 
-class Host:
+class OperationContext:
     """What the operations of a shard have in common: whom they ask, and whom they tell.
 
     Args:
@@ -48,21 +48,21 @@ class Host:
 class DelayedJoin(Wait):
     """Ends an ordinary join phase when all have joined, or when its time is over."""
 
-    __slots__ = ("_defer", "_host")
+    __slots__ = ("_context", "_defer")
 
-    def __init__(self, defer: DeferJoin, host: Host, waits: Waits) -> None:
+    def __init__(self, defer: DeferJoin, context: OperationContext, waits: Waits) -> None:
         super().__init__(waits)
         self._defer = defer
-        self._host = host
+        self._context = context
 
     def try_complete(self) -> bool:
-        group = self._host.machine.groups.get(self._defer.group_id)
+        group = self._context.machine.groups.get(self._defer.group_id)
         if self._is_moot(group) or (group and rebalance.join_phase_is_complete(group)):
             return self.force_complete()
         return False
 
     def on_complete(self) -> None:
-        self._host.post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
+        self._context.post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
 
     def _is_moot(self, group: Group | None) -> bool:
         return (
@@ -75,19 +75,19 @@ class DelayedJoin(Wait):
 class InitialDelayedJoin(DelayedOperation):
     """Ends a slice of the initial delay: by time alone, never early, so nobody counts its wait."""
 
-    __slots__ = ("_defer", "_host")
+    __slots__ = ("_context", "_defer")
 
-    def __init__(self, defer: DeferInitialJoin, host: Host) -> None:
+    def __init__(self, defer: DeferInitialJoin, context: OperationContext) -> None:
         super().__init__()
         self._defer = defer
-        self._host = host
+        self._context = context
 
     def try_complete(self) -> bool:
         return False
 
     def on_complete(self) -> None:
         defer = self._defer
-        self._host.post(
+        self._context.post(
             InitialDelayElapsed(
                 defer.group_id, defer.generation, defer.delay_ms, defer.remaining_ms
             )
@@ -97,15 +97,15 @@ class InitialDelayedJoin(DelayedOperation):
 class DelayedSync(Wait):
     """Ends silently when everyone has synced; else its expiry removes those who have not."""
 
-    __slots__ = ("_defer", "_host")
+    __slots__ = ("_context", "_defer")
 
-    def __init__(self, defer: DeferSync, host: Host, waits: Waits) -> None:
+    def __init__(self, defer: DeferSync, context: OperationContext, waits: Waits) -> None:
         super().__init__(waits)
         self._defer = defer
-        self._host = host
+        self._context = context
 
     def try_complete(self) -> bool:
-        group = self._host.machine.groups.get(self._defer.group_id)
+        group = self._context.machine.groups.get(self._defer.group_id)
         if rebalance.sync_phase_is_complete(group, self._defer.generation):
             return self.force_complete()
         return False
@@ -115,7 +115,7 @@ class DelayedSync(Wait):
 
     def on_expiration(self) -> None:
         super().on_expiration()
-        self._host.post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
+        self._context.post(SyncPhaseExpired(self._defer.group_id, self._defer.generation))
 
 
 class DelayedHeartbeat(DelayedOperation):
@@ -125,19 +125,21 @@ class DelayedHeartbeat(DelayedOperation):
     is one for every member, so it holds as little as can be.
     """
 
-    __slots__ = ("_group_id", "_host", "_member_id")
+    __slots__ = ("_context", "_group_id", "_member_id")
 
-    def __init__(self, group_id: str, member_id: str, host: Host) -> None:
+    def __init__(self, group_id: str, member_id: str, context: OperationContext) -> None:
         super().__init__()
         self._group_id = group_id
         self._member_id = member_id
-        self._host = host
+        self._context = context
 
     def try_complete(self) -> bool:
         """Asked when the member may have gone; being heard of moves the deadline instead."""
-        group = self._host.machine.groups.get(self._group_id)
+        group = self._context.machine.groups.get(self._group_id)
         member_id = self._member_id
-        if group is None or not (member_id in group.members or member_id in group.pending_joins):
+        if group is None or not (
+            member_id in group.members or member_id in group.pending_member_ids
+        ):
             return self.force_complete()
         return False
 
@@ -145,7 +147,7 @@ class DelayedHeartbeat(DelayedOperation):
         pass  # It has gone: nothing follows.
 
     def on_expiration(self) -> None:
-        self._host.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
+        self._context.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
 
 
 class DelayedProduce(Wait):

@@ -57,7 +57,7 @@ class AppendFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Revive:
+class Activate:
     """Bring some more of the groups that were loaded to life: some milliseconds of work."""
 
 
@@ -68,7 +68,9 @@ class Unload:
     error: ErrorCode = ErrorCode.NOT_COORDINATOR
 
 
-Input = Command | FetchEntries | FollowersChanged | Tick | Appended | AppendFailed | Revive | Unload
+Input = (
+    Command | FetchEntries | FollowersChanged | Tick | Appended | AppendFailed | Activate | Unload
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ from coordinator.shard.followers import (
     AckPolicy,
     FetchedEntries,
     FetchEntries,
+    Followers,
     FollowersChanged,
-    Replicas,
     TailEntry,
 )
 from coordinator.shard.operations import (
@@ -63,10 +63,10 @@ from coordinator.shard.operations import (
     DelayedHeartbeat,
     DelayedJoin,
     DelayedSync,
-    Host,
     InitialDelayedJoin,
+    OperationContext,
 )
-from coordinator.shard.outbox import Appended, AppendFailed, Input, Outbox, Revive, Tick, Unload
+from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import Waits
 from coordinator.shard.writes import SHARD_KEY, WriteQueue
@@ -74,7 +74,7 @@ from timer.purgatory import Purgatory
 from timer.task import TimerTask
 from timer.timer import Timer
 
-REVIVE_SLICE = 50
+ACTIVATE_SLICE = 50
 """Loaded groups brought to life in one step: a millisecond or two, in which heartbeats wait."""
 
 ADVANCE_SLICE = 200
@@ -117,8 +117,8 @@ class Shard:
         self._sessions: Purgatory[str] = Purgatory(self.timer)
         self._inner: deque[Command] = deque()
         self._held: list[Command] = []  # Ends of phases, until the timer is no longer behind.
-        self._host = Host(self.machine, self._inner.append)
-        self.replicas = Replicas(acks, tail_bytes)
+        self._context = OperationContext(self.machine, self._inner.append)
+        self.followers = Followers(acks, tail_bytes)
         self._fetches: Purgatory[str] = Purgatory(self.timer)
         self._fetched: deque[FetchEntries] = deque()
         self._waits = {
@@ -131,7 +131,7 @@ class Shard:
             apply=lambda record: self.machine.apply(record, self._now_ms),
             drop=self.machine.drop,
             post=self._inner.append,
-            are_enough=lambda: self.replicas.are_enough,
+            are_enough=lambda: self.followers.are_enough,
             timeout_ms=config.offset_commit_timeout_ms,
             waits=self._waits["produce"],
         )
@@ -149,7 +149,7 @@ class Shard:
             self.machine.apply(record, now_ms)
 
     def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        """Load, second half: serve. Groups come to life when they are asked for, or with `Revive`,
+        """Load, second half: serve. Groups are activated when they are asked for, or by `Activate`,
         with full session time-outs from then.
 
         Args:
@@ -158,16 +158,16 @@ class Shard:
         """
         self._now_ms = now_ms
         self._writes.start_at(sequence, next_offset)
-        self.replicas.tail.start_at(next_offset)
+        self.followers.tail.start_at(next_offset)
         outbox = Outbox()
         self.machine.restore()
-        self._revive_some(outbox)
+        self._activate_some(outbox)
         return self._finish(outbox)
 
     @property
-    def is_settled(self) -> bool:
+    def is_active(self) -> bool:
         """True if all groups that were loaded have come to life."""
-        return not self.machine.sleepers
+        return not self.machine.dormant_groups
 
     def records(self) -> list[Record]:
         """What is durable, as the records that bring it back; for a snapshot.
@@ -190,14 +190,14 @@ class Shard:
                 self._timer_lag_ms = 0 if due_ms is None else max(0, now_ms - due_ms)
                 self.timer.advance_to(now_ms, ADVANCE_SLICE)
                 self._let_sessions_go_first()
-            case Revive():
-                self._revive_some(outbox)
+            case Activate():
+                self._activate_some(outbox)
             case Appended():
                 self._appended(event)
             case FetchEntries():
                 self._fetch(event)
             case FollowersChanged():
-                self.replicas.expect(event.nodes)
+                self.followers.expect(event.nodes)
                 self._look_at_followers()
             case AppendFailed():
                 if self._writes.append_failed(event):
@@ -254,7 +254,7 @@ class Shard:
             pending_appends=self._writes.pending,
             high_watermark=self._writes.high_watermark,
             end_offset=self._writes.end_offset,
-            in_sync=len(self.replicas.in_sync),
+            in_sync=len(self.followers.in_sync),
         )
 
     @property
@@ -264,9 +264,9 @@ class Shard:
 
     def members_of(self, client_host: str) -> int:
         """How many members come from a host."""
-        return self.machine.hosts[client_host]
+        return self.machine.members_by_host[client_host]
 
-    def has_seat(self, group_id: str, instance_id: str | None) -> bool | None:
+    def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group."""
         group = self.machine.groups.get(group_id)
         return None if group is None else instance_id in group.static_members
@@ -291,10 +291,10 @@ class Shard:
         self.machine.handle(command, self._now_ms, out)
         self._carry_out(out, outbox)
 
-    def _revive_some(self, outbox: Outbox) -> None:
-        if self.machine.sleepers:
+    def _activate_some(self, outbox: Outbox) -> None:
+        if self.machine.dormant_groups:
             out = Outcome()
-            self.machine.revive_some(REVIVE_SLICE, self._now_ms, out)
+            self.machine.activate_some(ACTIVATE_SLICE, self._now_ms, out)
             self._carry_out(out, outbox)
 
     def _drain(self, outbox: Outbox) -> None:
@@ -331,7 +331,7 @@ class Shard:
                 check.arm(self.timer, self._now_ms)
         if self._in_sync_changed:
             self._in_sync_changed = False
-            outbox.in_sync = self.replicas.in_sync
+            outbox.in_sync = self.followers.in_sync
         outbox.next_deadline_ms = self.timer.next_expiration_ms()
         return outbox
 
@@ -349,17 +349,17 @@ class Shard:
         base_offset = self._writes.end_offset
         self._writes.appended(event.sequence)
         if event.encoded:
-            self.replicas.tail.add(TailEntry(event.sequence, base_offset, event.encoded))
+            self.followers.tail.add(TailEntry(event.sequence, base_offset, event.encoded))
         self._advance()
         self._fetches.check_and_complete(SHARD_KEY)
 
     def _fetch(self, fetch: FetchEntries) -> None:
         end_offset = self._writes.end_offset
-        self.replicas.fetched(fetch.follower, fetch.offset, end_offset, self._now_ms)
+        self.followers.fetched(fetch.follower, fetch.offset, end_offset, self._now_ms)
         self._look_at_followers()
         if not self._lag_check.is_pending:
             self._lag_check.arm(self.timer, self._now_ms)
-        tail = self.replicas.tail
+        tail = self.followers.tail
         if not tail.has(fetch.offset):
             self._fetched.append(fetch)
             return
@@ -369,15 +369,15 @@ class Shard:
         self._fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 
     def _look_at_followers(self) -> None:
-        if self.replicas.look(self._writes.high_watermark, self._now_ms):
+        if self.followers.look(self._writes.high_watermark, self._now_ms):
             self._in_sync_changed = True
         self._advance()
 
     def _advance(self) -> None:
-        self._writes.advance(self.replicas.high_watermark(self._writes.end_offset))
+        self._writes.advance(self.followers.high_watermark(self._writes.end_offset))
 
     def _answer_fetches(self, outbox: Outbox) -> None:
-        tail, end_offset = self.replicas.tail, self._writes.end_offset
+        tail, end_offset = self.followers.tail, self._writes.end_offset
         while self._fetched:
             fetch = self._fetched.popleft()
             if tail.has(fetch.offset):
@@ -393,7 +393,7 @@ class Shard:
         member_id = defer.member_id
         operation = self._sessions.find(member_id)
         if operation is None:
-            operation = DelayedHeartbeat(defer.group_id, member_id, self._host)
+            operation = DelayedHeartbeat(defer.group_id, member_id, self._context)
             self._sessions.try_complete_else_watch(operation, (member_id,), defer.deadline_ms)
         else:
             self.timer.rearm(operation, defer.deadline_ms)
@@ -402,19 +402,19 @@ class Shard:
         match defer:
             case DeferJoin():
                 self._joins.try_complete_else_watch(
-                    DelayedJoin(defer, self._host, self._waits["join"]),
+                    DelayedJoin(defer, self._context, self._waits["join"]),
                     (JoinKey(defer.group_id),),
                     defer.deadline_ms,
                 )
             case DeferInitialJoin():
                 self._joins.try_complete_else_watch(
-                    InitialDelayedJoin(defer, self._host),
+                    InitialDelayedJoin(defer, self._context),
                     (JoinKey(defer.group_id),),
                     defer.deadline_ms,
                 )
             case DeferSync():
                 self._syncs.try_complete_else_watch(
-                    DelayedSync(defer, self._host, self._waits["sync"]),
+                    DelayedSync(defer, self._context, self._waits["sync"]),
                     (SyncKey(defer.group_id),),
                     defer.deadline_ms,
                 )

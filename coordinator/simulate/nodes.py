@@ -239,11 +239,11 @@ class SimulatedNode:
                 self._story.count("follower fetch")
             return
         for group in served_groups(request, response):
-            epoch = None if self.node is None else self.node.epoch_of(group)
-            if epoch is not None:
+            leader_epoch = None if self.node is None else self.node.leader_epoch_of(group)
+            if leader_epoch is not None:
                 self._tell(
                     {"op": "served", "at": self._store.network.now(), "node": self.name,
-                     "group": group, "epoch": epoch, "method": method,
+                     "group": group, "epoch": leader_epoch, "method": method,
                      "in_session": self._store.has_session(self.settings.cluster.node_id)}
                 )  # fmt: skip
 

@@ -158,7 +158,7 @@ class Recorder:
         for entry in loaded.entries:
             for index, data in enumerate(entry.records):
                 yield {
-                    "shard": shard, "sequence": entry.sequence, "epoch": entry.epoch,
+                    "shard": shard, "sequence": entry.sequence, "epoch": entry.fence_epoch,
                     "log_offset": entry.base_offset + index, **self._fields(codec.decode(data)),
                 }  # fmt: skip
 

@@ -191,8 +191,8 @@ class SimulatedLog:
         self._client = StoreClient(store, process, host)
         self._broken = broken
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
-        return await self._call(lambda: self._store.log.fence(shard, term))
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
+        return await self._call(lambda: self._store.log.fence(shard, leader_epoch))
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         if self._broken("append"):
@@ -263,11 +263,11 @@ class SimulatedCoordination:
 
         async def campaign(known: Session) -> int | None:
             before = (await store.coordination.read()).controller_epoch
-            epoch = await store.coordination.campaign(known)
-            if epoch is not None and epoch != before:
+            controller_epoch = await store.coordination.campaign(known)
+            if controller_epoch is not None and controller_epoch != before:
                 store.story.count("controller elected")
-                store.story.tell(self._host, f"is the controller, epoch {epoch}")
-            return epoch
+                store.story.tell(self._host, f"is the controller, epoch {controller_epoch}")
+            return controller_epoch
 
         return await self._of(session, campaign)
 
@@ -277,12 +277,12 @@ class SimulatedCoordination:
     async def read(self) -> ClusterView:
         return await self._call(self._store.coordination.read)
 
-    async def write(self, term: int, state: ShardState) -> ShardState:
-        written = await self._call(lambda: self._store.coordination.write(term, state))
+    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
+        written = await self._call(lambda: self._store.coordination.write(controller_epoch, state))
         self._store.story.tell(
             self._host,
-            f"decides: shard {written.shard} is led by n{written.leader}, epoch {written.epoch}, "
-            f"in sync {list(written.in_sync)}",
+            f"decides: shard {written.shard} is led by n{written.leader}, "
+            f"epoch {written.leader_epoch}, in sync {list(written.in_sync)}",
         )
         return written
 

@@ -344,7 +344,7 @@ class World:
         self.store.log.forget_failures()
         found: list[Line] = []
         for shard in map(ShardId, range(SHARDS)):
-            fence = self.store.log.fence_now(shard, term=1 << 20)
+            fence = self.store.log.fence_now(shard, leader_epoch=1 << 20)
             found += self.recorder.dump(shard, self.store.log.load_now(fence))
         return found
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.log import Damaged
-from coordinator.typed_json import made
+from coordinator.typed_json import parse_dataclass
 
 T = TypeVar("T")
 NOBODY = -1
@@ -36,9 +37,12 @@ class Conflict(Exception):
     """The shard's state is not the one that was thought: read again."""
 
 
-def _read(kind: type[T], data: bytes) -> T:
+def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyType({})) -> T:
     try:
-        return made(kind, json.loads(data))
+        found = json.loads(data)
+        if isinstance(found, dict):
+            found = {fields.get(name, name): value for name, value in found.items()}
+        return parse_dataclass(kind, found)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"the store does not hold a {kind.__name__}: {error}") from error
 
@@ -76,21 +80,21 @@ class NodeInfo:
 class ShardState:
     """A shard as the controller has decided it.
 
-    `leader` is `NOBODY` while no replica is live. `epoch` grows with each leader, and is the
-    one the leader fences the shard's log with. `version` is the store's, of this very state:
-    the next one is written only over it; 0: it was never written.
+    `leader` is `NOBODY` while no replica is live. `leader_epoch` grows with each leader, who
+    fences the shard's log with it. `version` is the store's, of this very state: the
+    next one is written only over it; 0: it was never written.
     """
 
     shard: ShardId
     leader: int = NOBODY
-    epoch: int = 0
+    leader_epoch: int = 0
     in_sync: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
     version: int = 0
 
     def to_bytes(self) -> bytes:
         """As stores keep it; the version is the store's own."""
-        kept = asdict(self)
+        kept = {"epoch" if name == "leader_epoch" else name: v for name, v in asdict(self).items()}
         del kept["version"]
         return json.dumps(kept).encode()
 
@@ -101,7 +105,7 @@ class ShardState:
         Raises:
             Damaged: it is not that.
         """
-        return replace(_read(cls, data), version=version)
+        return replace(_read(cls, data, {"epoch": "leader_epoch"}), version=version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ class Coordination(Protocol):
         """Linearizable."""
         ...
 
-    async def write(self, term: int, state: ShardState) -> ShardState:
+    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
         """Write a shard's state over `state.version`; the state with its new version.
 
         Raises:

@@ -31,7 +31,7 @@ def encode(shard: ShardId, entry: Entry) -> bytes:
             VERSION,
             shard,
             entry.sequence,
-            entry.epoch,
+            entry.fence_epoch,
             entry.base_offset,
             len(entry.records),
         )
@@ -55,7 +55,9 @@ def decode(data: bytes, shard: ShardId, sequence: int) -> Entry:
     found = google_crc32c.value(data[: -_UINT32.size])
     if found != checksum:
         raise Damaged(f"{where}: the checksum is {found:08x} and should be {checksum:08x}")
-    magic, version, its_shard, its_sequence, epoch, base_offset, count = _HEADER.unpack_from(data)
+    magic, version, its_shard, its_sequence, fence_epoch, base_offset, count = _HEADER.unpack_from(
+        data
+    )
     if magic != MAGIC or version != VERSION:
         raise Damaged(
             f"{where}: it begins with {magic!r} {version}, which this version cannot read"
@@ -74,4 +76,4 @@ def decode(data: bytes, shard: ShardId, sequence: int) -> Entry:
         raise Damaged(f"{where}: its {count} records do not fit into {end} bytes") from beyond
     if position != end:
         raise Damaged(f"{where}: its records end at byte {position} of {end}")
-    return Entry(sequence, epoch, base_offset, tuple(records))
+    return Entry(sequence, fence_epoch, base_offset, tuple(records))

@@ -37,7 +37,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
-    next_epoch,
+    next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
 from coordinator.storage.slices import slices
@@ -97,18 +97,18 @@ class EtcdLog:
         log._housekeeping = asyncio.create_task(log._keep_house_for_ever())
         return log
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         key = self._key("fence", shard)
         for attempt in count(1):
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-            epoch = next_epoch(int(found[0].value) if found else 0, term)
+            fence_epoch = next_fence_epoch(int(found[0].value) if found else 0, leader_epoch)
             request = pb.TxnRequest(
                 compare=[unchanged(key, found[0].mod_revision if found else 0)],
-                success=[put(key, b"%d" % epoch)],
+                success=[put(key, b"%d" % fence_epoch)],
             )
             try:
                 if (await self._client.txn(request)).succeeded:
-                    return Fence(shard, epoch)
+                    return Fence(shard, fence_epoch)
             except Ambiguous:
                 # The next round takes the epoch after it: one that nobody holds does no harm.
                 if attempt == RESOLVE_ATTEMPTS:
@@ -142,7 +142,7 @@ class EtcdLog:
         parts = slices(snapshot.records)
         count = 0
         while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(sequence, fence.epoch, count, records)
+            chunk = Entry(sequence, fence.fence_epoch, count, records)
             key_of_chunk = self._key("chunk", shard, sequence, count)
             await self._fenced(fence, [], [put(key_of_chunk, frames.encode(shard, chunk))])
             count += 1
@@ -231,7 +231,7 @@ class EtcdLog:
         )
 
     def _holds(self, fence: Fence) -> pb.Compare:
-        return equal(self._key("fence", fence.shard), b"%d" % fence.epoch)
+        return equal(self._key("fence", fence.shard), b"%d" % fence.fence_epoch)
 
     async def _fenced(
         self, fence: Fence, more: list[pb.Compare], operations: list[pb.RequestOp]
@@ -344,6 +344,6 @@ def _judge(response: pb.TxnResponse, fence: Fence, sequence: int, frame: bytes) 
 
 
 def _check_epoch(values: list[bytes], fence: Fence) -> None:
-    epoch = int(values[0]) if values else 0
-    if epoch != fence.epoch:
-        raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+    fence_epoch = int(values[0]) if values else 0
+    if fence_epoch != fence.fence_epoch:
+        raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")

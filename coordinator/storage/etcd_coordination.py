@@ -109,7 +109,7 @@ class EtcdCoordination:
             session.lost.set()
             return None
         if known.is_held_by(session):
-            return known.epoch
+            return known.controller_epoch
         if known.controller != NOBODY:
             return None
         replaced = [unchanged(self._key("controller"), known.named_revision)]
@@ -119,16 +119,16 @@ class EtcdCoordination:
             pb.TxnRequest(
                 compare=[
                     self._holds(session),
-                    unchanged(self._key("epoch"), known.epoch_revision),
+                    unchanged(self._key("epoch"), known.controller_epoch_revision),
                     *replaced,
                 ],
                 success=[
                     put(self._key("controller"), _signature(session)),
-                    put(self._key("epoch"), b"%d" % (known.epoch + 1)),
+                    put(self._key("epoch"), b"%d" % (known.controller_epoch + 1)),
                 ],
             )
         )
-        return known.epoch + 1 if response.succeeded else None
+        return known.controller_epoch + 1 if response.succeeded else None
 
     async def resign(self, session: Session) -> None:
         held = equal(self._key("controller"), _signature(session))
@@ -137,11 +137,11 @@ class EtcdCoordination:
 
     async def read(self) -> ClusterView:
         known = await self._read_keys()
-        return ClusterView(known.nodes, known.controller, known.epoch, known.shards)
+        return ClusterView(known.nodes, known.controller, known.controller_epoch, known.shards)
 
-    async def write(self, term: int, state: ShardState) -> ShardState:
+    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
         key = self._key("shard", state.shard)
-        newest = equal(self._key("epoch"), b"%d" % term)
+        newest = equal(self._key("epoch"), b"%d" % controller_epoch)
         response = await self._client.txn(
             pb.TxnRequest(
                 compare=[newest, unchanged(key, state.version)],
@@ -152,8 +152,8 @@ class EtcdCoordination:
         if response.succeeded:
             return replace(state, version=response.header.revision)
         epochs = response.responses[0].response_range.kvs
-        if not epochs or int(epochs[0].value) != term:
-            raise Deposed(f"term {term} has been followed by another")
+        if not epochs or int(epochs[0].value) != controller_epoch:
+            raise Deposed(f"controller epoch {controller_epoch} has been followed by another")
         raise Conflict(f"shard {state.shard} was written meanwhile")
 
     async def changes(self) -> AsyncIterator[None]:
@@ -222,7 +222,10 @@ class EtcdCoordination:
                 case "controller":
                     known.named, known.named_revision = _named(kv.value), kv.mod_revision
                 case "epoch":
-                    known.epoch, known.epoch_revision = int(kv.value), kv.mod_revision
+                    known.controller_epoch, known.controller_epoch_revision = (
+                        int(kv.value),
+                        kv.mod_revision,
+                    )
         return known
 
     async def _renew(self, session: Session) -> None:
@@ -307,8 +310,8 @@ class _Keys:
     named: tuple[int, bytes] | None = None
     """The node and the session that the controller's key names."""
     named_revision: int = 0
-    epoch: int = 0
-    epoch_revision: int = 0
+    controller_epoch: int = 0
+    controller_epoch_revision: int = 0
 
     @property
     def controller(self) -> int:
@@ -317,7 +320,7 @@ class _Keys:
             return NOBODY
         number, token = self.named
         # A campaign writes both keys at once. Any other pair was not made by one.
-        made_together = self.named_revision == self.epoch_revision
+        made_together = self.named_revision == self.controller_epoch_revision
         return number if made_together and self.alive.get(number) == token else NOBODY
 
     def is_held_by(self, session: Session) -> bool:

@@ -45,20 +45,22 @@ class TooLarge(LogError):
     """Nothing was written, and an entry of this size never will be. Split it."""
 
 
-EPOCHS_A_TERM = 1 << 20
+FENCES_PER_LEADER_EPOCH = 1 << 20
 """Epochs of a later term are above all those of an earlier one."""
 
 
-def next_epoch(stored: int, term: int) -> int:
+def next_fence_epoch(stored: int, leader_epoch: int) -> int:
     """The epoch that follows the one a store holds, within a term.
 
     Raises:
         Fenced: a later term has begun, or this one has run out of epochs.
     """
-    epoch = max(stored, term * EPOCHS_A_TERM) + 1
-    if epoch // EPOCHS_A_TERM != term:
-        raise Fenced(f"term {term} has been followed by {stored // EPOCHS_A_TERM}")
-    return epoch
+    fence_epoch = max(stored, leader_epoch * FENCES_PER_LEADER_EPOCH) + 1
+    if fence_epoch // FENCES_PER_LEADER_EPOCH != leader_epoch:
+        raise Fenced(
+            f"leader epoch {leader_epoch} has been followed by {stored // FENCES_PER_LEADER_EPOCH}"
+        )
+    return fence_epoch
 
 
 class CannotOpen(Exception):
@@ -77,7 +79,7 @@ class Fence:
     """
 
     shard: ShardId
-    epoch: int
+    fence_epoch: int
     token: int = 0
 
 
@@ -89,7 +91,7 @@ class Entry:
     """
 
     sequence: int
-    epoch: int
+    fence_epoch: int
     base_offset: int
     records: tuple[bytes, ...]
 
@@ -141,11 +143,11 @@ class GroupLog(Protocol):
     Every method may raise any of the four `LogError`s.
     """
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         """Take the shard over under an epoch higher than every one before.
 
         Args:
-            term: of whoever granted the shard; without a controller there is only term 0.
+            leader_epoch: of whoever granted the shard; without a controller there is only term 0.
         Raises:
             Fenced: somebody has taken it over in a later term.
         """

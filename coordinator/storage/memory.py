@@ -25,7 +25,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
-    next_epoch,
+    next_fence_epoch,
 )
 
 FAILURES: dict[str, Callable[[], LogError]] = {
@@ -50,7 +50,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self._frames: dict[ShardId, dict[int, bytes]] = {}
         self._snapshots: dict[ShardId, Snapshot] = {}
-        self._epochs: dict[ShardId, int] = {}
+        self._fence_epochs: dict[ShardId, int] = {}
         self._last: dict[ShardId, int] = {}
         self._failures: dict[str, deque[str]] = {}
 
@@ -71,14 +71,14 @@ class MemoryLog:
         """Nothing fails from here on."""
         self._failures.clear()
 
-    def fence_now(self, shard: ShardId, term: int = 0) -> Fence:
+    def fence_now(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         """See `GroupLog.fence`."""
         ambiguous = self._failure("fence")
-        epoch = next_epoch(self._epochs.get(shard, 0), term)
-        self._epochs[shard] = epoch
+        fence_epoch = next_fence_epoch(self._fence_epochs.get(shard, 0), leader_epoch)
+        self._fence_epochs[shard] = fence_epoch
         if ambiguous:
             raise Ambiguous
-        return Fence(shard, epoch)
+        return Fence(shard, fence_epoch)
 
     def append_now(self, fence: Fence, entry: Entry) -> None:
         """See `GroupLog.append`."""
@@ -116,8 +116,8 @@ class MemoryLog:
         if ambiguous:
             raise Ambiguous
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
-        return self.fence_now(shard, term)
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
+        return self.fence_now(shard, leader_epoch)
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         self.append_now(fence, entry)
@@ -160,6 +160,6 @@ class MemoryLog:
         return True
 
     def _check(self, fence: Fence) -> None:
-        epoch = self._epochs.get(fence.shard, 0)
-        if epoch != fence.epoch:
-            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+        fence_epoch = self._fence_epochs.get(fence.shard, 0)
+        if fence_epoch != fence.fence_epoch:
+            raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")

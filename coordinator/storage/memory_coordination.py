@@ -26,7 +26,7 @@ class MemoryCoordination:
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
         self._controller: Session | None = None  # It may have ended: see `_holder`.
-        self._epoch = 0
+        self._controller_epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
         self._listeners: dict[asyncio.Event, None] = {}  # In order, which a set has not.
@@ -53,11 +53,11 @@ class MemoryCoordination:
             return None
         holder = self._holder()
         if holder is not None:
-            return self._epoch if holder is session else None
+            return self._controller_epoch if holder is session else None
         self._controller = session
-        self._epoch += 1
+        self._controller_epoch += 1
         self._tell()
-        return self._epoch
+        return self._controller_epoch
 
     async def resign(self, session: Session) -> None:
         if self._controller is session:
@@ -69,13 +69,15 @@ class MemoryCoordination:
         return ClusterView(
             {number: session.node for number, session in self._sessions.items()},
             NOBODY if holder is None else holder.node.node_id,
-            self._epoch,
+            self._controller_epoch,
             dict(self._shards),
         )
 
-    async def write(self, term: int, state: ShardState) -> ShardState:
-        if term != self._epoch:
-            raise Deposed(f"term {term} has been followed by {self._epoch}")
+    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
+        if controller_epoch != self._controller_epoch:
+            raise Deposed(
+                f"controller epoch {controller_epoch} has been followed by {self._controller_epoch}"
+            )
         stored = self._shards.get(state.shard)
         if state.version != (0 if stored is None else stored.version):
             raise Conflict(f"shard {state.shard} was written meanwhile")

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from coordinator.storage.log import CannotOpen
-from coordinator.typed_json import made
+from coordinator.typed_json import parse_dataclass
 
 FORMAT = 1
 
@@ -35,7 +35,7 @@ def shards_of(meta: bytes | None, wanted: int | None) -> int:
         raise CannotOpen("there is no store of this name")
     try:
         said = json.loads(meta)  # A newer version may say more.
-        found = made(_Meta, {name: said[name] for name in ("format", "shards")})
+        found = parse_dataclass(_Meta, {name: said[name] for name in ("format", "shards")})
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotOpen(f"what the store says of itself cannot be read: {error}") from error
     if found.format > FORMAT:

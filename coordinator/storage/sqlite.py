@@ -35,7 +35,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
-    next_epoch,
+    next_fence_epoch,
 )
 from coordinator.storage.marker import (
     Marker,
@@ -92,15 +92,15 @@ class SqliteLog:
             raise
         self._writer = Writer(self._open, _append_all, self._cut, on_commit, self._acknowledge)
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
             stored, _ = _fence_row(connection, shard)
-            epoch = next_epoch(stored, term)
+            fence_epoch = next_fence_epoch(stored, leader_epoch)
             connection.execute(
                 "INSERT INTO fence VALUES (?1, ?2, 0) ON CONFLICT DO UPDATE SET epoch = ?2",
-                (shard, epoch),
+                (shard, fence_epoch),
             )
-            return epoch
+            return fence_epoch
 
         return Fence(shard, await self._writer.run(job))
 
@@ -108,12 +108,12 @@ class SqliteLog:
         frame = frames.encode(fence.shard, entry)
         if len(frame) > FRAME_BYTES_MAX:
             raise TooLarge(f"an entry of {len(frame)} bytes")
-        await self._writer.add((fence.shard, fence.epoch, entry.sequence, frame))
+        await self._writer.add((fence.shard, fence.fence_epoch, entry.sequence, frame))
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
-        epoch, found = await asyncio.to_thread(self._read, fence.shard, after)
-        if epoch != fence.epoch:
-            raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+        fence_epoch, found = await asyncio.to_thread(self._read, fence.shard, after)
+        if fence_epoch != fence.fence_epoch:
+            raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
         return found
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
@@ -125,7 +125,7 @@ class SqliteLog:
         parts = slices(snapshot.records)
         count = 0
         while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(snapshot.sequence, fence.epoch, count, records)
+            chunk = Entry(snapshot.sequence, fence.fence_epoch, count, records)
             frame = frames.encode(fence.shard, chunk)
             await self._writer.run(partial(_add_chunk, fence, snapshot.sequence, frame))
             count += 1
@@ -188,14 +188,14 @@ class SqliteLog:
         try:
             with contextlib.closing(open_to_read(path, self._vfs)) as connection:
                 found = read_shard(connection, shard, after)
-                epoch, _ = _fence_row(connection, shard)
+                fence_epoch, _ = _fence_row(connection, shard)
         except Damaged as error:
             raise Damaged(f"{path}: {error}; {ADVICE}") from error
         except apsw.Error as error:
             if is_damage(error):
                 raise Damaged(f"{path}: {error}; {ADVICE}") from error
             raise Unavailable(f"{path}: {error}") from error
-        return epoch, found
+        return fence_epoch, found
 
 
 def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -226,7 +226,7 @@ def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> L
         Damaged: an entry is not what was written, or is missing.
         apsw.Error: the file cannot be read.
     """
-    epoch, last = _fence_row(connection, shard)
+    fence_epoch, last = _fence_row(connection, shard)
     chain = Chain(f"shard {shard}", _read_snapshot(connection, shard), after)
     # One at a time: the frames together are as large as all that is made of them.
     for sequence, frame in connection.execute(
@@ -239,10 +239,10 @@ def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> L
     if chain.last != last:
         raise Damaged(f"shard {shard}: it ends with entry {chain.last}, and {last} was written")
     found = chain.loaded()
-    if found.entries and found.entries[-1].epoch > epoch:
+    if found.entries and found.entries[-1].fence_epoch > fence_epoch:
         raise Damaged(
-            f"shard {shard}: entry {last} is of epoch {found.entries[-1].epoch}, and the shard has "
-            f"only come to {epoch}"
+            f"shard {shard}: entry {last} is of epoch {found.entries[-1].fence_epoch}, "
+            f"and the shard has only come to {fence_epoch}"
         )
     return found
 
@@ -292,12 +292,12 @@ def _append_all(
 
 
 def _refusal(
-    connection: apsw.Connection, shard: ShardId, epoch: int, sequence: int, frame: bytes
+    connection: apsw.Connection, shard: ShardId, fence_epoch: int, sequence: int, frame: bytes
 ) -> LogError | None:
     """Why an entry is not there; None: it is, from now or from an earlier attempt."""
     current, last = _fence_row(connection, shard)
-    if current != epoch:
-        return Fenced(f"epoch {epoch} has been followed by {current}")
+    if current != fence_epoch:
+        return Fenced(f"epoch {fence_epoch} has been followed by {current}")
     stored = rows(
         connection, "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", shard, sequence
     )
@@ -312,9 +312,9 @@ def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
     Raises:
         Fenced: the shard has a newer epoch.
     """
-    epoch, last = _fence_row(connection, fence.shard)
-    if epoch != fence.epoch:
-        raise Fenced(f"epoch {fence.epoch} has been followed by {epoch}")
+    fence_epoch, last = _fence_row(connection, fence.shard)
+    if fence_epoch != fence.fence_epoch:
+        raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
     return last
 
 

@@ -46,7 +46,7 @@ from coordinator.storage.log import (
     Snapshot,
     TooLarge,
     Unavailable,
-    next_epoch,
+    next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
 from coordinator.storage.slices import slices
@@ -88,13 +88,15 @@ class ZooKeeperLog:
         await log._client.start(lambda kazoo: log._find_or_make(kazoo, shards))
         return log
 
-    async def fence(self, shard: ShardId, term: int = 0) -> Fence:
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         path = self._path("fence", shard)
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
             data, stat = await self._client.read(path)
-            epoch = next_epoch(int(data or b"0"), term)
+            fence_epoch = next_fence_epoch(int(data or b"0"), leader_epoch)
             try:
-                stat = await self._client.ask("set", path, b"%d" % epoch, version=stat.version)
+                stat = await self._client.ask(
+                    "set", path, b"%d" % fence_epoch, version=stat.version
+                )
             except BadVersionError:
                 continue  # Somebody else was faster: take the epoch after theirs.
             except Ambiguous:
@@ -103,7 +105,7 @@ class ZooKeeperLog:
                     raise
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
             else:
-                return Fence(shard, epoch, stat.version)
+                return Fence(shard, fence_epoch, stat.version)
         raise Unavailable(f"ZooKeeper: others keep taking shard {shard} over")
 
     async def append(self, fence: Fence, entry: Entry) -> None:
@@ -150,7 +152,7 @@ class ZooKeeperLog:
         parts = slices(snapshot.records)
         count = 0
         while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(sequence, fence.epoch, count, records)
+            chunk = Entry(sequence, fence.fence_epoch, count, records)
             await self._write_chunk(fence, sequence, count, frames.encode(shard, chunk))
             count += 1
         row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
@@ -224,7 +226,7 @@ class ZooKeeperLog:
                     raise Ambiguous(str(error)) from error
                 raise
             if isinstance(fenced, BadVersionError | NoNodeError):
-                raise Fenced(f"epoch {fence.epoch} has been followed by another")
+                raise Fenced(f"epoch {fence.fence_epoch} has been followed by another")
             reasons = [r for r in (fenced, *others) if isinstance(r, KazooException)]
             # The one that failed; the rest were rolled back with it.
             return next((r for r in reasons if not isinstance(r, _NOT_DONE)), None)
@@ -233,7 +235,7 @@ class ZooKeeperLog:
     async def _check_fence(self, fence: Fence) -> None:
         data, stat = await self._client.read(self._path("fence", fence.shard))
         if stat.version != fence.token:
-            raise Fenced(f"epoch {fence.epoch} has been followed by {data.decode()}")
+            raise Fenced(f"epoch {fence.fence_epoch} has been followed by {data.decode()}")
 
     async def _read(self, shard: ShardId, after: int) -> Loaded:
         folder = self._path("entry", shard)

@@ -75,7 +75,7 @@ class ZooKeeperCoordination:
         self._client = ZooKeeperClient(access, timeout_s)
         self._root = "/" + prefix.strip("/") + "/cluster"
         self._controller = f"{self._root}/controller"
-        self._epoch = f"{self._root}/epoch"
+        self._controller_epoch = f"{self._root}/epoch"
         self._starting: asyncio.Task[None] | None = None
         self._listeners: set[asyncio.Event] = set()
         self._renewing: dict[Session, asyncio.Task[None]] = {}
@@ -116,7 +116,7 @@ class ZooKeeperCoordination:
     async def campaign(self, session: Session) -> int | None:
         await self._start()
         # First of all: whoever campaigns meanwhile changes it, and the transaction fails.
-        _, epoch = await self._client.read(self._epoch)
+        _, controller_epoch = await self._client.read(self._controller_epoch)
         named = await self._named()
         if not await self._is_seen(session):
             session.lost.set()
@@ -124,15 +124,15 @@ class ZooKeeperCoordination:
         transaction = self._client.kazoo.transaction()
         if named is not None:
             # A campaign writes both at once. Any other pair was not made by one.
-            if self._is_ours(named.stat) and named.stat.czxid == epoch.mzxid:
-                return int(epoch.version)
+            if self._is_ours(named.stat) and named.stat.czxid == controller_epoch.mzxid:
+                return int(controller_epoch.version)
             if not self._is_ours(named.stat) and await self._is_living(named):
                 return None
             transaction.delete(self._controller)
         transaction.create(self._controller, b"%d" % session.node.node_id, ephemeral=True)
-        transaction.set_data(self._epoch, b"", version=epoch.version)
+        transaction.set_data(self._controller_epoch, b"", version=controller_epoch.version)
         won = _succeeded(await self._client.commit(transaction))
-        return int(epoch.version) + 1 if won else None
+        return int(controller_epoch.version) + 1 if won else None
 
     async def resign(self, session: Session) -> None:
         if session.lost.is_set():
@@ -149,29 +149,29 @@ class ZooKeeperCoordination:
         named = await self._named(watch=self._tell)
         is_living = named is not None and await self._is_living(named)
         controller = named.number if named is not None and is_living else NOBODY
-        epoch = (await self._client.ask("get", self._epoch))[1].version
+        controller_epoch = (await self._client.ask("get", self._controller_epoch))[1].version
         return ClusterView(
             {int(name): NodeInfo.from_bytes(data) for name, data, _ in nodes},
             controller,
-            epoch,
+            controller_epoch,
             {
                 ShardId(int(name)): ShardState.from_bytes(data, version + 1)
                 for name, data, version in shards
             },
         )
 
-    async def write(self, term: int, state: ShardState) -> ShardState:
+    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
         await self._start()
         path = f"{self._root}/shard/{state.shard}"
         transaction = self._client.kazoo.transaction()
-        transaction.check(self._epoch, term)
+        transaction.check(self._controller_epoch, controller_epoch)
         if state.version == 0:
             transaction.create(path, state.to_bytes())
         else:
             transaction.set_data(path, state.to_bytes(), version=state.version - 1)
         newest, written = await self._client.commit(transaction)
         if isinstance(newest, BadVersionError):
-            raise Deposed(f"term {term} has been followed by another")
+            raise Deposed(f"controller epoch {controller_epoch} has been followed by another")
         if isinstance(written, KazooException):
             raise Conflict(f"shard {state.shard} was written meanwhile")
         return replace(state, version=state.version + 1)

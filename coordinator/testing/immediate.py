@@ -117,14 +117,14 @@ class ImmediateHost:
     def _result_of(self, job: Job) -> object:
         match job:
             case TakeOver():
-                self._fence = self._log.fence_now(job.shard_id, job.term)
+                self._fence = self._log.fence_now(job.shard_id, job.leader_epoch)
                 return self._fence
             case Load():
                 return self._log.load_now(job.fence, job.after)
             case Build():
-                warm = build(self._new_shard(), job.loaded, self._clock.now_ms())
-                self._sequence, self._next_offset = warm.sequence, warm.next_offset
-                return warm
+                standby = build(self._new_shard(), job.loaded, self._clock.now_ms())
+                self._sequence, self._next_offset = standby.sequence, standby.next_offset
+                return standby
             case WriteEntry():
                 return self._write(job)
             case WriteSnapshot():
@@ -136,7 +136,7 @@ class ImmediateHost:
     def _write(self, job: WriteEntry) -> tuple[bytes, ...]:
         append = job.append
         records = tuple(map(codec.encode, append.records))
-        entry = Entry(append.sequence, job.fence.epoch, append.base_offset, records)
+        entry = Entry(append.sequence, job.fence.fence_epoch, append.base_offset, records)
         self._log.append_now(job.fence, entry)
         self._sequence, self._next_offset = append.sequence, append.base_offset + len(records)
         return records

@@ -23,7 +23,7 @@ from coordinator.service.message_limits import MessageLimits
 from coordinator.settings import Settings
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import DriverInput, Effects, Start, Trouble
-from coordinator.shard.outbox import Revive
+from coordinator.shard.outbox import Activate
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Loaded
 from coordinator.storage.memory import MemoryLog
@@ -204,8 +204,8 @@ class VirtualCoordinator:
         self._step(Start())
         assert self._host.driver.shard is not None, "the log does not let itself be loaded"
         self._shard = self._host.driver.shard
-        while not self._shard.is_settled:
-            self._step(Revive())
+        while not self._shard.is_active:
+            self._step(Activate())
 
     def _step(self, event: DriverInput) -> None:
         self._host.handle(event)

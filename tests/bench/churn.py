@@ -50,10 +50,10 @@ async def _churn(server: Server, seconds: float) -> Figures:
         for _ in range(SAMPLES):
             await asyncio.sleep(seconds / SAMPLES)
             samples.append(await asyncio.to_thread(_sample, server))
-    warm, later = samples[SAMPLES // 4 : SAMPLES // 2], samples[-SAMPLES // 4 :]
-    blocks = [min(sample.blocks for sample in part) for part in (warm, later)]
-    resident = [min(sample.resident_bytes for sample in part) / MIB for part in (warm, later)]
-    series = [min(sample.series for sample in part) for part in (warm, later)]
+    standby, later = samples[SAMPLES // 4 : SAMPLES // 2], samples[-SAMPLES // 4 :]
+    blocks = [min(sample.blocks for sample in part) for part in (standby, later)]
+    resident = [min(sample.resident_bytes for sample in part) / MIB for part in (standby, later)]
+    series = [min(sample.series for sample in part) for part in (standby, later)]
     return {
         "groups that came and went": next(numbers),
         "blocks of memory in the second quarter": blocks[0],

@@ -132,7 +132,7 @@ async def _our_appends(log: GroupLog) -> float:
             if time.monotonic() >= until:
                 return
             base = (sequence - 1) * RECORDS_AN_ENTRY
-            await log.append(fence, Entry(sequence, fence.epoch, base, records))
+            await log.append(fence, Entry(sequence, fence.fence_epoch, base, records))
             written += RECORDS_AN_ENTRY
 
     await asyncio.gather(*map(write, range(WRITERS)))

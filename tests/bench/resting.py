@@ -98,4 +98,4 @@ async def write(log: GroupLog, groups: Iterable[GroupMetadata], owned: Collectio
         fence = await log.fence(shard)
         for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):
             part = tuple(records[start : start + GROUPS_AN_ENTRY])
-            await log.append(fence, Entry(sequence, fence.epoch, start, part))
+            await log.append(fence, Entry(sequence, fence.fence_epoch, start, part))

@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.runtime.garbage import quiet
+from coordinator.runtime.garbage import gc_paused
 from coordinator.shard.shard import ADVANCE_SLICE
 from tests.bench.figures import Figures, Goal, median_of
 from tests.bench.timer_rivals import LazyHeap, LoopTimers, Rival, SortedTimers
@@ -258,7 +258,7 @@ def _bench_advance(many: int, together: int, *, rounds: int) -> Figures:
 def _advance(deadlines_ms: list[int], size: int, limit: int | None) -> tuple[float, float]:
     """The longest advance and all of them together, in ms."""
     timer = Timer(0, wheel_size=size)
-    with quiet():
+    with gc_paused():
         for deadline_ms in deadlines_ms:
             timer.add(_Task(), deadline_ms)
     longest = whole = 0

@@ -34,8 +34,8 @@ def of(*states: ShardState, live=(0, 1, 2), **more) -> Controller:
     return controller
 
 
-def shard(leader, in_sync, replicas, epoch=5) -> ShardState:
-    return ShardState(S0, leader, epoch, tuple(in_sync), tuple(replicas))
+def shard(leader, in_sync, replicas, leader_epoch=5) -> ShardState:
+    return ShardState(S0, leader, leader_epoch, tuple(in_sync), tuple(replicas))
 
 
 def test_a_new_store_is_shared_out_evenly():
@@ -44,7 +44,7 @@ def test_a_new_store_is_shared_out_evenly():
     assert len(states) == 16
     assert Counter(state.leader for state in states) == {0: 4, 1: 4, 2: 4, 3: 4}
     for state in states:
-        assert (state.leader, state.epoch) == (state.replicas[0], 1)
+        assert (state.leader, state.leader_epoch) == (state.replicas[0], 1)
         assert state.in_sync == (state.leader,)
         assert len(state.replicas) == 2
 
@@ -53,34 +53,34 @@ def test_the_worked_example():
     """Replicas [1, 2, 0], in sync [2, 0], node 1 leads and goes: 2 leads."""
     controller = of(shard(1, [1, 2, 0], [1, 2, 0]))
     (state,) = controller.step(nodes(0, 2))
-    assert (state.leader, state.in_sync, state.epoch) == (2, (2, 0), 6)
+    assert (state.leader, state.in_sync, state.leader_epoch) == (2, (2, 0), 6)
 
 
 def test_a_standby_that_goes_costs_no_election():
     controller = of(shard(1, [1, 2], [1, 2]), factor=2, live=(1, 2))
     (state,) = controller.step(nodes(1))
-    assert (state.leader, state.in_sync, state.epoch) == (1, (1,), 5)
+    assert (state.leader, state.in_sync, state.leader_epoch) == (1, (1,), 5)
 
 
 def test_with_all_replicas_gone_another_node_loads_the_shard():
     controller = of(shard(1, [1], [1]), factor=1)
     (state,) = controller.step(nodes(0, 2))
-    assert (state.leader, state.in_sync, state.epoch) == (0, (0,), 6)
+    assert (state.leader, state.in_sync, state.leader_epoch) == (0, (0,), 6)
 
 
 def test_without_nodes_nobody_leads_and_the_first_to_come_does():
     controller = of(shard(1, [1, 2], [1, 2]))
     (state,) = controller.step(nodes())
-    assert (state.leader, state.epoch) == (NOBODY, 6)
+    assert (state.leader, state.leader_epoch) == (NOBODY, 6)
     assert state.in_sync == (1, 2)
     (state,) = controller.step(nodes(2))
-    assert (state.leader, state.in_sync, state.epoch) == (2, (2,), 7)
+    assert (state.leader, state.in_sync, state.leader_epoch) == (2, (2,), 7)
 
 
 def test_a_node_that_stops_hands_its_shards_over_first():
     controller = of(shard(1, [1, 2], [1, 2]))
     (state,) = controller.step(ShutdownRequested(1))
-    assert (state.leader, state.epoch) == (2, 6)
+    assert (state.leader, state.leader_epoch) == (2, 6)
     assert controller.led_by(1) == []
     controller.step(nodes(0, 2))
     assert controller.shards[S0].leader == 2
@@ -96,21 +96,21 @@ def test_who_is_in_sync_is_said_by_the_leader_of_the_day():
     controller = of(shard(1, [1], [1, 2]))
     assert controller.step(InSyncChanged(S0, 4, frozenset({1, 2}))) == []
     (state,) = controller.step(InSyncChanged(S0, 5, frozenset({1, 2, 9})))
-    assert (state.in_sync, state.epoch) == ((1, 2), 5)
+    assert (state.in_sync, state.leader_epoch) == ((1, 2), 5)
 
 
 def test_a_moved_shard_changes_hands_once_its_new_replica_is_in_sync():
     controller = of(shard(1, [1], [1]))
     (state,) = controller.step(MoveRequested(S0, (2,)))
-    assert (state.leader, state.replicas, state.epoch) == (1, (2,), 5)
+    assert (state.leader, state.replicas, state.leader_epoch) == (1, (2,), 5)
     (state,) = controller.step(InSyncChanged(S0, 5, frozenset({1, 2})))
-    assert (state.leader, state.in_sync, state.epoch) == (2, (2,), 6)
+    assert (state.leader, state.in_sync, state.leader_epoch) == (2, (2,), 6)
 
 
 def test_the_preferred_leader_is_asked_for():
     controller = of(shard(2, [1, 2], [1, 2]))
     (state,) = controller.step(ElectRequested(S0))
-    assert (state.leader, state.epoch) == (1, 6)
+    assert (state.leader, state.leader_epoch) == (1, 6)
     assert controller.step(ElectRequested(S0)) == []
     behind = of(shard(2, [2], [1, 2]))
     assert behind.step(ElectRequested(S0)) == []
@@ -162,8 +162,8 @@ class AnyEvents(RuleBasedStateMachine):
             old = before[state.shard]
             assert state != old
             # A new leader has a new epoch, and an old leader keeps its own.
-            assert (state.leader != old.leader) == (state.epoch == old.epoch + 1)
-            assert state.epoch in (old.epoch, old.epoch + 1)
+            assert (state.leader != old.leader) == (state.leader_epoch == old.leader_epoch + 1)
+            assert state.leader_epoch in (old.leader_epoch, old.leader_epoch + 1)
 
     @rule(live=st.frozensets(st.integers(0, 4)))
     def nodes_change(self, live):
@@ -176,8 +176,8 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), late=st.booleans(), in_sync=st.frozensets(st.integers(0, 4)))
     def leader_reports(self, number, late, in_sync):
-        epoch = self.controller.shards[ShardId(number)].epoch - late
-        self.step(InSyncChanged(ShardId(number), epoch, in_sync))
+        leader_epoch = self.controller.shards[ShardId(number)].leader_epoch - late
+        self.step(InSyncChanged(ShardId(number), leader_epoch, in_sync))
 
     @precondition(lambda self: self.controller.live)
     @rule(number=st.integers(0, 5), data=st.data())

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.cluster import runner as runner_module
 from coordinator.cluster.controller import MoveRequested
-from coordinator.cluster.runner import ClusterRunner, Duties, NotController
+from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks, NotController
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeInfo, ShardState, loop_time_s
 from coordinator.storage.memory_coordination import MemoryCoordination
@@ -31,7 +31,7 @@ class Place:
             coordination,
             NodeInfo(number, "h", number, f"start of {number}"),
             [ShardId(n) for n in range(SHARDS)],
-            Duties(
+            LeadershipCallbacks(
                 take=self.take,
                 release=self.release,
                 follow=self.follow,
@@ -41,17 +41,17 @@ class Place:
             replicas=replicas,
         )
 
-    def take(self, shard, term):
+    def take(self, shard, leader_epoch):
         assert shard not in self.leads
-        self.leads[shard] = term
-        self.history.append(("take", shard, term))
+        self.leads[shard] = leader_epoch
+        self.history.append(("take", shard, leader_epoch))
 
     def release(self, shard):
         self.history.append(("release", shard, self.leads.pop(shard)))
 
-    def follow(self, shard, leader, epoch):
+    def follow(self, shard, leader, leader_epoch):
         assert shard not in self.leads
-        self.follows[shard] = (None if leader is None else leader.node_id, epoch)
+        self.follows[shard] = (None if leader is None else leader.node_id, leader_epoch)
 
     def unfollow(self, shard):
         del self.follows[shard]
@@ -108,9 +108,9 @@ async def test_a_node_that_falls_silent_is_succeeded_in_a_later_term():
         coordination.expire(one.runner._session)
         await until(lambda: all_led_once(two, three))
         assert not one.runner.may_answer()
-        for shard, term in before.items():
+        for shard, leader_epoch in before.items():
             heir = two if shard in two.leads else three
-            assert heir.leads[shard] > term
+            assert heir.leads[shard] > leader_epoch
 
 
 async def test_a_node_that_stops_hands_its_shards_over_before_it_goes():
@@ -149,12 +149,12 @@ async def test_a_controller_whose_view_is_old_gives_way_to_what_is_written():
         state = (await coordination.read()).shards[ShardId(0)]
         # Somebody repairs by hand, under the same term.
         await coordination.write(
-            1, ShardState(ShardId(0), 1, state.epoch + 5, (1,), (1,), state.version)
+            1, ShardState(ShardId(0), 1, state.leader_epoch + 5, (1,), (1,), state.version)
         )
         two = Place(coordination, 2, 1)
         await two.runner.start()
         await until(lambda: two.leads and all_led_once(one, two))
-        assert (one.leads | two.leads)[0] >= state.epoch + 5
+        assert (one.leads | two.leads)[0] >= state.leader_epoch + 5
         await two.runner.stop(1.0)
 
 

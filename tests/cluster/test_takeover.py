@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinator.cluster.runner import ClusterRunner, Duties
+from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.ids import ShardId
 from coordinator.simulate.loop import SimulatedLoop
 from coordinator.storage.coordination import NOBODY, NodeInfo, Session
@@ -56,8 +56,8 @@ class Wire:
     async def read(self):
         return await self._call("read")
 
-    async def write(self, term, state):
-        return await self._call("write", term, state)
+    async def write(self, controller_epoch, state):
+        return await self._call("write", controller_epoch, state)
 
     async def _call(self, name, *arguments):
         trouble = self.troubles.popleft() if self.troubles else "none"
@@ -85,7 +85,9 @@ class Process:
             self.wire,
             NodeInfo(number, "h", number, f"start {start}"),
             [ShardId(n) for n in range(SHARDS)],
-            Duties(nothing, nothing, nothing, nothing, nothing, self.followers.__setitem__),
+            LeadershipCallbacks(
+                nothing, nothing, nothing, nothing, nothing, self.followers.__setitem__
+            ),
             replicas=replicas,
         )
         self.has_joined = False
@@ -139,11 +141,11 @@ class Cluster:
     def sessions(self) -> dict[int, Session]:
         return self.store._sessions
 
-    def written(self, term: int, process: Process) -> None:
-        assert term >= self._newest, "a term that was followed by another wrote"
-        self._newest = term
-        self._writers[term].add(process)
-        assert len(self._writers[term]) == 1, "two decide in one term"
+    def written(self, controller_epoch: int, process: Process) -> None:
+        assert controller_epoch >= self._newest, "a term that was followed by another wrote"
+        self._newest = controller_epoch
+        self._writers[controller_epoch].add(process)
+        assert len(self._writers[controller_epoch]) == 1, "two decide in one term"
 
     async def overtake(self, process: Process) -> None:
         """It stands still; the others find that, take it out, and decide."""

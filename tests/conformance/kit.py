@@ -233,8 +233,8 @@ class Scenario:
     def _check(self) -> None:
         machine = self.c.shard.machine
         groups = machine.groups.values()
-        hosts = Counter(m.client_host for group in groups for m in group.members.values())
-        assert machine.hosts == hosts
+        members_by_host = Counter(m.client_host for group in groups for m in group.members.values())
+        assert machine.members_by_host == members_by_host
         for group_id, group in machine.groups.items():
             invariants.check(group, self._generations.get(group_id, 0))
             self._generations[group_id] = group.generation

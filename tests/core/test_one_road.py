@@ -80,7 +80,7 @@ def test_a_record_gives_a_restarted_process_its_place_in_a_stable_group():
     member = group.members["new"]
     assert (member.assignment, member.client_id, member.client_host) == (b"x", "d", "/new")
     assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (900, 800)
-    assert group.hosts == {"/new": 1, "/old": 1}
+    assert group.members_by_host == {"/new": 1, "/old": 1}
 
 
 @pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC])

@@ -128,7 +128,7 @@ class Deployment:
         while True:
             with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
                 shards = (await self.view()).shards.values()
-                return sum(state.epoch - 1 for state in shards)
+                return sum(state.leader_epoch - 1 for state in shards)
             await asyncio.sleep(LOOK_S)
 
     def dump(self, path: Path) -> None:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from coordinator.client import BlockingMember, FatalError, GroupMember
-from coordinator.client.beats import Beater, Circle
+from coordinator.client.beats import BatchedMember, HeartbeatBatcher
 from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import group_pb2 as pb
@@ -134,13 +134,13 @@ class TokenGone:
 
 
 async def test_whatever_stops_a_batch_everybody_in_it_hears():
-    circle = Circle()
-    beaters = [Beater(TokenGone(), 1.0, lambda: None) for _ in range(3)]
+    heartbeat_batcher = HeartbeatBatcher()
+    beaters = [BatchedMember(TokenGone(), 1.0, lambda: None) for _ in range(3)]
     with pytest.raises(CannotDial):
-        await circle.beat(beaters[0], pb.HeartbeatRequest(), 1.0)
+        await heartbeat_batcher.beat(beaters[0], pb.HeartbeatRequest(), 1.0)
     async with asyncio.timeout(HANG_S):
         heard = await asyncio.gather(
-            *(circle.beat(beater, pb.HeartbeatRequest(), 1.0) for beater in beaters),
+            *(heartbeat_batcher.beat(batched, pb.HeartbeatRequest(), 1.0) for batched in beaters),
             return_exceptions=True,
         )
     assert [type(error) for error in heard] == [CannotDial] * 3

@@ -8,7 +8,14 @@ import weakref
 
 import pytest
 
-from coordinator.runtime.garbage import MIDDLE, OLDEST, THRESHOLDS, ShortPauses, forget, quiet
+from coordinator.runtime.garbage import (
+    MIDDLE,
+    OLDEST,
+    THRESHOLDS,
+    ShortPauses,
+    collect_and_freeze,
+    gc_paused,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +34,9 @@ class Ring:
 
 def test_nothing_is_collected_in_a_load_and_what_it_made_is_not_looked_at_again():
     before = gc.get_freeze_count()
-    with quiet():
+    with gc_paused():
         assert not gc.isenabled()
-        with quiet():
+        with gc_paused():
             made = [[] for _ in range(10_000)]
         assert not gc.isenabled(), "the outer load goes on"
     assert gc.isenabled()
@@ -37,24 +44,24 @@ def test_nothing_is_collected_in_a_load_and_what_it_made_is_not_looked_at_again(
 
 
 def test_a_load_that_fails_lets_the_collector_back_in():
-    with pytest.raises(ValueError, match="damaged"), quiet():
+    with pytest.raises(ValueError, match="damaged"), gc_paused():
         raise ValueError("damaged")
     assert gc.isenabled()
 
 
 def test_what_was_loaded_and_let_go_of_is_found():
-    with quiet():
+    with gc_paused():
         ring = Ring()
     gone = weakref.ref(ring)
     del ring
     gc.collect()
     assert gone() is not None, "it is not looked at"
-    forget()
+    collect_and_freeze()
     assert gone() is None
 
 
 def test_what_is_frozen_is_freed_when_nobody_refers_to_it():
-    with quiet():
+    with gc_paused():
         ring = Ring()
     gone = weakref.ref(ring)
     ring.itself = None

@@ -263,12 +263,12 @@ def test_a_stop_does_not_wait_for_a_load_that_hangs():
 
 def test_a_shard_that_waits_for_its_turn_says_that_it_is_loading():
     async def play(bench: Bench) -> None:
-        turn = asyncio.Semaphore(0)  # Of another shard, which loads.
-        starting = asyncio.ensure_future(bench.runner.start(turn))
+        load_slot = asyncio.Semaphore(0)  # Of another shard, which loads.
+        starting = asyncio.ensure_future(bench.runner.start(load_slot))
         await asyncio.sleep(1)
         assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert not bench.log._epochs, "nothing is asked of the log before its turn"
-        turn.release()
+        assert not bench.log._fence_epochs, "nothing is asked of the log before its turn"
+        load_slot.release()
         await starting
         assert bench.runner.is_loaded
 

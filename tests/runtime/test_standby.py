@@ -66,7 +66,7 @@ class Pair:
             ),
         )
 
-    async def fetch(self, leader, shard, epoch, offset, min_bytes, max_wait_ms):
+    async def fetch(self, leader, shard, leader_epoch, offset, min_bytes, max_wait_ms):
         self.asked.append(leader)
         if self.is_cut:
             raise Unreachable("cut")
@@ -99,16 +99,16 @@ class Pair:
     async def has(self, sequence: int) -> None:
         async with asyncio.timeout(10):
             while True:
-                warm = self.standby._warm
-                if warm is not None and warm.sequence >= sequence:
+                gathered = self.standby._gathered
+                if gathered is not None and gathered.sequence >= sequence:
                     return
                 await asyncio.sleep(0.01)
 
     async def promote(self) -> set[int]:
         """Make the standby the leader; the partitions with offsets there."""
-        warm = self.standby.stop()
+        gathered = self.standby.stop()
         heir = self.new_runner()
-        await heir.start(term=2, warm=warm)
+        await heir.start(leader_epoch=2, standby=gathered)
         reply = heir.submit(FetchOffsets(call_id=CallId(1), group_id="g", partitions=None))
         found = {o.partition for o in reply.offsets}
         await heir.stop(ErrorCode.NOT_COORDINATOR)
@@ -118,7 +118,7 @@ class Pair:
 @pytest.fixture
 async def pair():
     it = Pair()
-    await it.leader.start(term=1)
+    await it.leader.start(leader_epoch=1)
     yield it
     it.standby.stop()
     await it.leader.stop(ErrorCode.NOT_COORDINATOR)
@@ -142,7 +142,7 @@ async def test_a_standby_that_hears_nothing_reads_the_rest_from_the_store(pair):
     await asyncio.sleep(0.7)  # The fetch that is parked ends.
     await pair.commit(2)
     await pair.commit(3)
-    assert pair.standby._warm.sequence == 1
+    assert pair.standby._gathered.sequence == 1
     assert await pair.promote() == {1, 2, 3}
 
 

@@ -22,7 +22,7 @@ class Node:
     hosts: dict[str, int] = field(default_factory=dict)
     memory_bytes: int = 0
 
-    def has_seat(self, group_id, instance_id):
+    def has_static_member(self, group_id, instance_id):
         group = self.groups.get(group_id)
         return None if group is None else instance_id in group
 

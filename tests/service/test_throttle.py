@@ -29,18 +29,18 @@ def calls(throttle, number: int, caller: str = "a"):
 
 
 def test_a_caller_that_was_quiet_may_call_a_second_s_worth_at_once(throttle):
-    assert [turn.wait_s for turn in calls(throttle, 100)] == [0.0] * 100
+    assert [call.wait_s for call in calls(throttle, 100)] == [0.0] * 100
     assert calls(throttle, 1)[0].wait_s == pytest.approx(0.01)
 
 
 def test_those_beyond_wait_for_their_turn_and_those_far_beyond_are_refused(throttle):
-    turns = calls(throttle, 400)
-    waits = [turn.wait_s for turn in turns]
+    made = calls(throttle, 400)
+    waits = [call.wait_s for call in made]
     assert waits == sorted(waits)
-    assert sum(turn.is_refused for turn in turns) == 200
-    assert not any(turn.is_refused for turn in turns[:200])
+    assert sum(call.is_refused for call in made) == 200
+    assert not any(call.is_refused for call in made[:200])
     assert max(waits) == HOLD_S, "who is refused is held first"
-    assert turns[-1].retry_after_s == pytest.approx(0.01, abs=0.001)
+    assert made[-1].retry_after_s == pytest.approx(0.01, abs=0.001)
 
 
 def test_over_a_long_time_a_caller_gets_its_rate_and_no_more(throttle, clock):
@@ -53,7 +53,7 @@ def test_over_a_long_time_a_caller_gets_its_rate_and_no_more(throttle, clock):
 
 def test_one_caller_s_storm_costs_another_nothing(throttle):
     calls(throttle, 10_000, "stormy")
-    assert [turn.wait_s for turn in calls(throttle, 100, "calm")] == [0.0] * 100
+    assert [call.wait_s for call in calls(throttle, 100, "calm")] == [0.0] * 100
 
 
 def test_who_is_quiet_is_forgotten_and_who_is_not_stays_in_line(throttle, clock):

@@ -7,12 +7,12 @@ from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
 from coordinator.core.requests import DescribeGroup, Heartbeat, ListGroups
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Revive, Tick
-from coordinator.shard.shard import REVIVE_SLICE, Shard
+from coordinator.shard.outbox import Activate, Tick
+from coordinator.shard.shard import ACTIVATE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
 
 SESSION_MS = 10_000
-GROUPS = 3 * REVIVE_SLICE
+GROUPS = 3 * ACTIVATE_SLICE
 LAST = f"g{GROUPS - 1}"
 
 
@@ -34,7 +34,7 @@ def beat(n: int) -> Heartbeat:
 
 def test_a_group_that_sleeps_yet_answers_as_if_it_did_not():
     shard, _ = loaded()
-    assert not shard.is_settled
+    assert not shard.is_active
     ((_, reply),) = shard.step(beat(GROUPS - 1), 1_001).replies
     assert reply.error.name == "NONE"
     asked = DescribeGroup(call_id=CallId(1), group_id=f"g{GROUPS - 2}")
@@ -54,9 +54,9 @@ def test_all_come_to_life_and_every_session_begins_in_full():
     shard, _ = loaded()
     now_ms = 1_000
     shard.step(Tick(), now_ms)
-    assert shard.stats().members == REVIVE_SLICE, "time alone brings nobody to life"
-    while not shard.is_settled:
-        shard.step(Revive(), now_ms)
+    assert shard.stats().members == ACTIVATE_SLICE, "time alone brings nobody to life"
+    while not shard.is_active:
+        shard.step(Activate(), now_ms)
     assert shard.stats().members == GROUPS
     assert shard.stats().delayed["heartbeat"] == GROUPS
     now_ms += SESSION_MS - 1
@@ -69,6 +69,6 @@ def test_all_come_to_life_and_every_session_begins_in_full():
 def test_what_is_durable_is_the_same_asleep_and_awake():
     shard, _ = loaded()
     asleep = shard.records()
-    while not shard.is_settled:
-        shard.step(Revive(), 1_000)
+    while not shard.is_active:
+        shard.step(Activate(), 1_000)
     assert shard.records() == asleep

@@ -31,7 +31,7 @@ from coordinator.shard.effects import (
     WriteSnapshot,
 )
 from coordinator.shard.followers import FetchEntries
-from coordinator.shard.outbox import AppendFailure, Revive, Tick
+from coordinator.shard.outbox import Activate, AppendFailure, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import ENTRIES
 from coordinator.storage.log import Damaged, Entry, Fence, Loaded
@@ -153,7 +153,7 @@ CAUSES = {
     "Appended": lambda bench: bench.commit(8),
     "AppendFailed": lambda bench: (bench.log.fail_next_append("too_large"), bench.commit(8)),
     "Tick": lambda bench: bench.pass_time(bench.host.next_expiration_ms() - bench.clock.now_ms()),
-    "Revive": lambda bench: bench.host.handle(Revive()),
+    "Activate": lambda bench: bench.host.handle(Activate()),
     "CallCancelled": lambda bench: bench.host.handle(CallCancelled(parked(bench))),
     "FetchEntries": lambda bench: bench.host.handle(
         FetchEntries(call_id=bench.new_call(), follower=2, offset=1, min_bytes=1, max_wait_ms=5)
@@ -191,30 +191,30 @@ def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step
 @pytest.mark.parametrize("step", ["replay", "restore"])
 @pytest.mark.parametrize("times", [1, 5])
 def test_a_bug_in_a_load_serves_nobody_before_the_load_has_ended(bench, step, times):
-    bench.plan |= {"Revive": 1, step: times}
-    bench.host.handle(Revive())
+    bench.plan |= {"Activate": 1, step: times}
+    bench.host.handle(Activate())
     for backoff_ms in (1_000, 2_000, 4_000, 8_000, 16_000)[:times]:
         bench.pass_time(backoff_ms)
         assert not bench.is_serving
         assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     bench.pass_time(32_000)
     assert bench.is_well()
-    assert bench.tracebacks() == ["Revive", step], "each is told once with its traceback"
+    assert bench.tracebacks() == ["Activate", step], "each is told once with its traceback"
 
 
 def test_a_bug_that_comes_back_is_met_by_a_back_off_that_grows(bench):
-    bench.plan |= {"Revive": 1, "restore": 9}
+    bench.plan |= {"Activate": 1, "restore": 9}
     began_ms = bench.clock.now_ms()
     bench.jobs.clear()
-    bench.host.handle(Revive())
+    bench.host.handle(Activate())
     bench.pass_time(400_000)
     times = [began_ms, *(at_ms for at_ms, job in bench.jobs if isinstance(job, TakeOver))]
     backoffs = [(later - sooner) // 1_000 for sooner, later in itertools.pairwise(times)]
     assert backoffs == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
     assert bench.is_well()
     bench.pass_time(60_000)
-    bench.plan["Revive"] = 1
-    bench.host.handle(Revive())
+    bench.plan["Activate"] = 1
+    bench.host.handle(Activate())
     bench.pass_time(999)
     assert not bench.is_serving
     bench.pass_time(1)
@@ -269,8 +269,8 @@ def test_a_bug_while_it_stops_answers_everybody(bench):
 
 
 def test_a_stop_while_it_waits_to_load_again_ends_the_wait(bench):
-    bench.plan |= {"Revive": 1}
-    bench.host.handle(Revive())
+    bench.plan |= {"Activate": 1}
+    bench.host.handle(Activate())
     bench.host.handle(Stop(ErrorCode.NOT_COORDINATOR))
     assert bench.fetch().error is ErrorCode.NOT_COORDINATOR
     assert bench.host.next_expiration_ms() is None
@@ -296,8 +296,8 @@ def only_job(effects: Effects):
 def loading() -> tuple[ShardDriver, Build]:
     """A driver whose log has been read, and nothing applied."""
     driver = ShardDriver(SHARD)
-    take_over = only_job(driver.handle(Start(term=3), 0))
-    assert take_over.term == 3
+    take_over = only_job(driver.handle(Start(leader_epoch=3), 0))
+    assert take_over.leader_epoch == 3
     load = only_job(driver.handle(Done(take_over, FENCE), 0))
     return driver, only_job(driver.handle(Done(load, NOTHING), 0))
 
@@ -351,7 +351,7 @@ def test_what_comes_of_a_job_of_an_earlier_life_is_not_heard():
 
 def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
     driver = ShardDriver(SHARD)
-    job = only_job(driver.handle(Start(term=5), 0))
+    job = only_job(driver.handle(Start(leader_epoch=5), 0))
     load = only_job(driver.handle(Done(job, FENCE), 0))
     again = driver.handle(LogFailed(load, AppendFailure.FENCED), 0)
     assert isinstance(only_job(again), TakeOver)
@@ -360,7 +360,7 @@ def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
 
 def test_a_later_term_does():
     driver = ShardDriver(SHARD)
-    job = only_job(driver.handle(Start(term=5), 0))
+    job = only_job(driver.handle(Start(leader_epoch=5), 0))
     effects = driver.handle(LogFailed(job, AppendFailure.FENCED, words="term 6"), 0)
     assert effects.told == [Trouble("shard 0 is led elsewhere: term 6")]
     assert not driver.is_starting
@@ -410,13 +410,13 @@ def test_damage_ends_the_first_load_and_is_looked_at_again_by_later_ones():
 @pytest.mark.parametrize("how", ["damage", "bug"])
 def test_what_a_standby_has_gathered_and_does_not_fit_is_read_anew(how):
     driver = ShardDriver(SHARD)
-    warm = build(new_shard(), NOTHING, 0)
-    warm.sequence = 4
-    take_over = only_job(driver.handle(Start(warm=warm), 0))
+    standby = build(new_shard(), NOTHING, 0)
+    standby.sequence = 4
+    take_over = only_job(driver.handle(Start(standby=standby), 0))
     load = only_job(driver.handle(Done(take_over, FENCE), 0))
     assert load.after == 4
     job = only_job(driver.handle(Done(load, NOTHING), 0))
-    assert job.warm is warm
+    assert job.standby is standby
     if how == "damage":
         effects = driver.handle(FoundDamage(job, Damaged("entry 9 follows entry 4")), 0)
     else:
@@ -424,7 +424,7 @@ def test_what_a_standby_has_gathered_and_does_not_fit_is_read_anew(how):
         effects = driver.handle(Tick(), effects.wake_at_ms)
     load = only_job(driver.handle(Done(only_job(effects), FENCE), 0))
     assert load.after == 0
-    assert only_job(driver.handle(Done(load, NOTHING), 0)).warm is None
+    assert only_job(driver.handle(Done(load, NOTHING), 0)).standby is None
 
 
 def committing(driver: ShardDriver, call: int = 5) -> WriteEntry:

@@ -65,7 +65,7 @@ def test_who_is_further_behind_than_the_tail_reads_the_store():
     desk = Desk()
     desk.commit(1)
     desk.store()
-    desk.shard.replicas.tail = tail
+    desk.shard.followers.tail = tail
     assert desk.answers[desk.fetch(2, 0)].is_gone
 
 
@@ -76,7 +76,7 @@ def test_a_shard_that_cannot_be_followed_keeps_no_records_and_sends_readers_to_t
     desk.store()
     assert desk.answers[call].is_gone, "woken by the append, before its time is over"
     assert desk.answers[call].end_offset == 1
-    assert desk.shard.replicas.tail.entries_from(0) == ()
+    assert desk.shard.followers.tail.entries_from(0) == ()
     at_end = desk.fetch(ANYBODY, 1)
     assert at_end not in desk.answers
 

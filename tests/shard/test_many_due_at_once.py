@@ -14,7 +14,7 @@ from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import replay
 from coordinator.shard import shard as shards
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Revive, Tick, Unload
+from coordinator.shard.outbox import Activate, Tick, Unload
 from coordinator.shard.shard import ADVANCE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
 
@@ -39,8 +39,8 @@ class World:
         self.shard = shard or Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
         self.shard.replay([group(*item) for item in groups.items()], 0)
         self.shard.restore(START_MS, sequence=1, next_offset=len(groups))
-        while not self.shard.is_settled:
-            self.shard.step(Revive(), START_MS)
+        while not self.shard.is_active:
+            self.shard.step(Activate(), START_MS)
         self.calls = 0
         self.events = []
         self.replies = {}

@@ -372,11 +372,11 @@ def test_an_abandoned_asynchronous_generator_is_closed_in_its_process(loop):
 
 def test_a_process_killed_while_it_keeps_the_collector_quiet_leaves_it_to_the_others(loop):
     async def load() -> None:
-        with garbage.quiet():
+        with garbage.gc_paused():
             await asyncio.sleep(1)
-            garbage.forget()
+            garbage.collect_and_freeze()
         frozen.append(gc.get_freeze_count())
-        with garbage.quiet():
+        with garbage.gc_paused():
             await asyncio.sleep(100)
 
     frozen = [gc.get_freeze_count()]

@@ -59,7 +59,7 @@ async def fill(log: SqliteLog, first: int, last: int) -> None:
     for n in range(SHARDS):
         fence = await log.fence(ShardId(n))
         for number in range(first, last + 1):
-            entry = Entry(number, fence.epoch, number - 1, (record(n, number),))
+            entry = Entry(number, fence.fence_epoch, number - 1, (record(n, number),))
             await log.append(fence, entry)
         if n == 1:
             sums = [record(n, number) for number in range(1, last - 2)]

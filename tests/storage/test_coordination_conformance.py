@@ -82,11 +82,11 @@ async def test_a_node_that_starts_anew_takes_its_own_place(meeting):
 async def test_one_is_the_controller_and_terms_are_numbered(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
-    terms = await asyncio.gather(one.campaign(first), two.campaign(second))
-    assert sorted(terms, key=str) == [1, None]
+    epochs = await asyncio.gather(one.campaign(first), two.campaign(second))
+    assert sorted(epochs, key=str) == [1, None]
     view = await one.read()
     assert view.controller_epoch == 1
-    winner, loser = (one, two) if terms[0] == 1 else (two, one)
+    winner, loser = (one, two) if epochs[0] == 1 else (two, one)
     session, other = (first, second) if winner is one else (second, first)
     assert view.controller == session.node.node_id
     await winner.resign(session)
@@ -108,21 +108,21 @@ async def test_the_term_ends_with_the_session(meeting):
 async def test_a_shard_is_written_under_the_newest_term_and_over_the_version_it_had(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
-    term = await one.campaign(first)
-    written = await one.write(term, LED_BY_1)
+    controller_epoch = await one.campaign(first)
+    written = await one.write(controller_epoch, LED_BY_1)
     assert written.version > 0
     assert (await two.read()).shards == {S0: written}
     with pytest.raises(Conflict):
-        await one.write(term, replace(LED_BY_1, leader=2))
-    again = await one.write(term, replace(written, leader=2, epoch=2))
+        await one.write(controller_epoch, replace(LED_BY_1, leader=2))
+    again = await one.write(controller_epoch, replace(written, leader=2, leader_epoch=2))
     assert again.version > written.version
     await one.resign(first)
     newer = await two.campaign(second)
     with pytest.raises(Deposed):
-        await one.write(term, replace(again, leader=1, epoch=3))
+        await one.write(controller_epoch, replace(again, leader=1, leader_epoch=3))
     view = await two.read()
-    assert (view.shards[S0].leader, view.shards[S0].epoch) == (2, 2)
-    await two.write(newer, replace(view.shards[S0], leader=1, epoch=3))
+    assert (view.shards[S0].leader, view.shards[S0].leader_epoch) == (2, 2)
+    await two.write(newer, replace(view.shards[S0], leader=1, leader_epoch=3))
 
 
 async def test_a_deposed_controller_cannot_write_even_what_was_never_written(meeting):
@@ -139,15 +139,17 @@ async def test_a_deposed_controller_cannot_write_even_what_was_never_written(mee
 async def test_every_change_is_told(meeting):
     one, two = meeting(), meeting()
     session = await one.join(node(1))
-    term = await one.campaign(session)
+    controller_epoch = await one.campaign(session)
     await until(two, lambda view: view.controller == 1)
     state = LED_BY_1
     for epoch in range(1, 6):
         watching = asyncio.create_task(
-            until(two, lambda view, e=epoch: S0 in view.shards and view.shards[S0].epoch == e)
+            until(
+                two, lambda view, e=epoch: S0 in view.shards and view.shards[S0].leader_epoch == e
+            )
         )
         await asyncio.sleep(0)
-        state = await one.write(term, replace(state, epoch=epoch))
+        state = await one.write(controller_epoch, replace(state, leader_epoch=epoch))
         view = await watching
         assert view.shards[S0] == state
 
@@ -186,10 +188,10 @@ async def test_a_node_that_joins_again_has_lost_its_term(meeting):
     new = await one.join(node(1))
     assert (await two.read()).controller == NOBODY
     assert await one.campaign(session) is None
-    terms = await asyncio.gather(one.campaign(new), two.campaign(other))
-    assert sorted(terms, key=str) == [2, None]
+    epochs = await asyncio.gather(one.campaign(new), two.campaign(other))
+    assert sorted(epochs, key=str) == [2, None]
     view = await two.read()
-    assert (view.controller, view.controller_epoch) == (1 if terms[0] else 2, 2)
+    assert (view.controller, view.controller_epoch) == (1 if epochs[0] else 2, 2)
     with pytest.raises(Deposed):
         await one.write(1, LED_BY_1)
     await one.resign(session)  # It has nothing to give up.
@@ -203,10 +205,10 @@ async def test_a_controller_key_left_by_a_dead_session_is_taken_over(meeting, nu
     assert await two.campaign(second) == 1
     await meeting.name_controller(number)
     assert (await one.read()).controller == NOBODY
-    terms = await asyncio.gather(one.campaign(first), two.campaign(second))
-    assert sorted(terms, key=str) == [2, None]
+    epochs = await asyncio.gather(one.campaign(first), two.campaign(second))
+    assert sorted(epochs, key=str) == [2, None]
     view = await one.read()
-    assert (view.controller, view.controller_epoch) == (1 if terms[0] else 2, 2)
+    assert (view.controller, view.controller_epoch) == (1 if epochs[0] else 2, 2)
 
 
 async def test_a_controller_key_deleted_by_hand_starts_a_new_term(meeting):
@@ -248,5 +250,5 @@ async def test_many_who_find_a_dead_controller_make_one(meeting):
     for epoch in range(1, 6):
         await meeting.name_controller(epoch % 5)
         campaigns = (one.campaign(session) for one, session in zip(some, sessions, strict=True))
-        terms = await asyncio.gather(*campaigns)
-        assert sorted(terms, key=str) == [epoch, None, None, None]
+        epochs = await asyncio.gather(*campaigns)
+        assert sorted(epochs, key=str) == [epoch, None, None, None]

@@ -31,7 +31,7 @@ def disk():
 
 
 def entry(sequence: int, fence, size: int = 10) -> Entry:
-    return Entry(sequence, fence.epoch, sequence - 1, (b"%d" % sequence * size,))
+    return Entry(sequence, fence.fence_epoch, sequence - 1, (b"%d" % sequence * size,))
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

@@ -20,7 +20,7 @@ def entry(sequence: int, *records: bytes, epoch: int = 1, base_offset: int | Non
 
 async def write(log, fence, *sequences: int) -> None:
     for sequence in sequences:
-        await log.append(fence, entry(sequence, epoch=fence.epoch))
+        await log.append(fence, entry(sequence, epoch=fence.fence_epoch))
 
 
 async def test_a_new_shard_is_empty(log):
@@ -53,22 +53,22 @@ async def test_shards_know_nothing_of_each_other(log):
 
 
 async def test_epochs_grow(log):
-    assert [(await log.fence(S0)).epoch for _ in range(3)] == [1, 2, 3]
-    assert (await log.fence(S1)).epoch == 1
+    assert [(await log.fence(S0)).fence_epoch for _ in range(3)] == [1, 2, 3]
+    assert (await log.fence(S1)).fence_epoch == 1
 
 
 async def test_a_later_term_is_above_all_of_an_earlier_one(log):
-    first = await log.fence(S0, term=1)
-    again = await log.fence(S0, term=1)
-    later = await log.fence(S0, term=7)
-    assert first.epoch < again.epoch < later.epoch
-    for term in (0, 1, 6):
-        with pytest.raises(Fenced, match=f"term {term} has been followed by 7"):
-            await log.fence(S0, term=term)
+    first = await log.fence(S0, leader_epoch=1)
+    again = await log.fence(S0, leader_epoch=1)
+    later = await log.fence(S0, leader_epoch=7)
+    assert first.fence_epoch < again.fence_epoch < later.fence_epoch
+    for leader_epoch in (0, 1, 6):
+        with pytest.raises(Fenced, match=f"leader epoch {leader_epoch} has been followed by 7"):
+            await log.fence(S0, leader_epoch=leader_epoch)
     await write(log, later, 1)
     with pytest.raises(Fenced):
-        await log.append(again, entry(2, epoch=again.epoch))
-    assert (await log.fence(S0, term=7)).epoch == later.epoch + 1
+        await log.append(again, entry(2, epoch=again.fence_epoch))
+    assert (await log.fence(S0, leader_epoch=7)).fence_epoch == later.fence_epoch + 1
 
 
 async def test_an_old_owner_can_neither_write_nor_read(log):
@@ -84,7 +84,7 @@ async def test_an_old_owner_can_neither_write_nor_read(log):
         with pytest.raises(Fenced):
             await attempt
     await write(log, new, 2)
-    assert [e.epoch for e in (await log.load(new)).entries] == [1, 2]
+    assert [e.fence_epoch for e in (await log.load(new)).entries] == [1, 2]
 
 
 async def test_the_same_entry_twice_is_written_once(log):

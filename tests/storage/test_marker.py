@@ -30,7 +30,7 @@ def record(number: int) -> bytes:
 async def write(log, *sequences: int, shard: ShardId = S0) -> None:
     fence = await log.fence(shard)
     for n in sequences:
-        await log.append(fence, Entry(n, fence.epoch, n - 1, (record(n),)))
+        await log.append(fence, Entry(n, fence.fence_epoch, n - 1, (record(n),)))
 
 
 async def records(log, shard: ShardId = S0) -> list[int]:
@@ -67,10 +67,10 @@ async def test_the_marker_knows_of_an_entry_before_who_wrote_it_does(tmp_path):
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         for n in range(1, 20):
-            await log.append(fence, Entry(n, fence.epoch, n - 1, (b"x",)))
+            await log.append(fence, Entry(n, fence.fence_epoch, n - 1, (b"x",)))
             assert read_marker(tmp_path).entries == n
         # Refused, or written before: nothing is counted twice.
-        await log.append(fence, Entry(19, fence.epoch, 18, (b"x",)))
+        await log.append(fence, Entry(19, fence.fence_epoch, 18, (b"x",)))
         assert read_marker(tmp_path).entries == 19
 
 

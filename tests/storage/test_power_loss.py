@@ -41,7 +41,7 @@ async def work(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
     async def write(fence, sequence: int) -> None:
         record = b"%d/%d " % (fence.shard, sequence) * (1 + sequence % 3 * 300)
         asked[fence.shard, sequence] = record
-        await log.append(fence, Entry(sequence, fence.epoch, sequence - 1, (record,)))
+        await log.append(fence, Entry(sequence, fence.fence_epoch, sequence - 1, (record,)))
         disk.note(("appended", fence.shard, sequence))
 
     sequence = 0
@@ -165,7 +165,7 @@ async def work_on_a_bad_disk(folder: Path, disk: Disk) -> dict[tuple[int, int], 
     for sequence in range(1, 40):
         record = b"%d " % sequence * (1 + sequence % 3 * 800)
         asked[0, sequence] = record
-        entry = Entry(sequence, fence.epoch, sequence - 1, (record,))
+        entry = Entry(sequence, fence.fence_epoch, sequence - 1, (record,))
         if sequence % 3 == 0:
             disk.break_("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
             with pytest.raises((Ambiguous, Unavailable)):

@@ -153,7 +153,7 @@ async def test_it_is_all_there_for_the_next_owner(kind, cluster, prefix):
         await log.append(old, entry(1))
         async with kind.opened(cluster.endpoints, prefix) as other:
             new = await other.fence(S0)
-            assert new.epoch == 2
+            assert new.fence_epoch == 2
             for attempt in (
                 log.append(old, entry(2)),
                 log.load(old),
@@ -170,10 +170,10 @@ async def test_many_who_want_a_shard_get_epochs_of_their_own(kind, cluster, pref
         kind.opened(cluster.endpoints, prefix) as two,
     ):
         fences = await asyncio.gather(*(log.fence(S0) for log in (one, two) * 2))
-        epochs = [fence.epoch for fence in fences]
+        epochs = [fence.fence_epoch for fence in fences]
         assert len(set(epochs)) == 4
-        winner = max(fences, key=lambda fence: fence.epoch)
-        await two.append(winner, entry(1, winner.epoch))
+        winner = max(fences, key=lambda fence: fence.fence_epoch)
+        await two.append(winner, entry(1, winner.fence_epoch))
 
 
 async def test_a_store_of_another_size_is_refused(kind, cluster, prefix):
@@ -283,11 +283,11 @@ async def test_a_stopped_owner_cannot_write_once_another_has_taken_over(kind, cl
         sleeping = asyncio.create_task(persist(zombie, old, entry(2)))
         await asyncio.sleep(0.3)
         new = await heir.fence(S0)
-        await heir.append(new, entry(2, new.epoch, size=3))
+        await heir.append(new, entry(2, new.fence_epoch, size=3))
         proxy.mend()
         with pytest.raises(Fenced):
             await sleeping
-        assert [e.epoch for e in (await heir.load(new)).entries] == [1, 2]
+        assert [e.fence_epoch for e in (await heir.load(new)).entries] == [1, 2]
 
 
 @contextlib.asynccontextmanager
@@ -333,23 +333,25 @@ async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
     async with met(kind, own_cluster.endpoints, "p") as one:
         await answered(one.read)  # Once the store has a leader.
         session = await answered(lambda: one.join(NodeInfo(1, "h", 1, "a")))
-        term = await answered(lambda: one.campaign(session))
-        state = await write_or_find(one, term, ShardState(S0, 1, 1, (1,), (1,)))
+        controller_epoch = await answered(lambda: one.campaign(session))
+        state = await write_or_find(one, controller_epoch, ShardState(S0, 1, 1, (1,), (1,)))
         own_cluster.kill(1)
         for epoch in (2, 3, 4):
-            state = await write_or_find(one, term, dataclasses.replace(state, epoch=epoch))
-        assert state.epoch == 4
+            state = await write_or_find(
+                one, controller_epoch, dataclasses.replace(state, leader_epoch=epoch)
+            )
+        assert state.leader_epoch == 4
 
 
-async def write_or_find(one, term, wanted: ShardState) -> ShardState:
+async def write_or_find(one, controller_epoch, wanted: ShardState) -> ShardState:
     """As a controller does that has no answer: look what is there."""
     async with asyncio.timeout(HANG_S):
         while True:
             try:
-                return await one.write(term, wanted)
+                return await one.write(controller_epoch, wanted)
             except (Ambiguous, Unavailable, Conflict):
                 await asyncio.sleep(0.1)
                 with contextlib.suppress(Unavailable, Ambiguous):
                     found = (await one.read()).shards.get(wanted.shard)
-                    if found is not None and found.epoch == wanted.epoch:
+                    if found is not None and found.leader_epoch == wanted.leader_epoch:
                         return found

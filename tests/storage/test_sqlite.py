@@ -26,7 +26,7 @@ S0 = ShardId(0)
 
 async def write(log, fence, *sequences: int, size: int = 10) -> None:
     for n in sequences:
-        await log.append(fence, Entry(n, fence.epoch, n - 1, (b"%d" % n * size,)))
+        await log.append(fence, Entry(n, fence.fence_epoch, n - 1, (b"%d" % n * size,)))
 
 
 def change(folder, statement: str, *values) -> None:
@@ -43,7 +43,7 @@ async def test_it_is_all_there_when_the_log_is_opened_again(tmp_path):
         await log.write_snapshot(fence, Snapshot(2, 2, [b"sum"]))
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
-        assert fence.epoch == 2
+        assert fence.fence_epoch == 2
         loaded = await log.load(fence)
         assert list(loaded.records()) == [b"sum", b"3" * 10]
         await write(log, fence, 4)

@@ -2,7 +2,7 @@
 
 A hundred thousand groups are taken over at once. What a list of groups shows is set for all of
 them when the log has been read; their members cost more time, and wait for somebody to ask for
-the group, or for `wake_some`. Until then the group is dormant: its members are in `committed`.
+the group, or for `activate_some`. Until then the group is dormant: its members are in `committed`.
 
 Members begin with full session time-outs. What they hold, `records.apply` gives them.
 """
@@ -47,7 +47,7 @@ class DormantGroups:
         if not self.by_id:
             self._same = {}
 
-    def wake_some(self, count: int, now_ms: int, out: Outcome) -> None:
+    def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
         """Bring up to `count` more groups to life."""
         for group_id in list(islice(self.by_id, count)):
             self.wake(group_id, now_ms, out)

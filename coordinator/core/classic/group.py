@@ -76,7 +76,7 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 
 ParkedCalls = dict[CallId, "tuple[Group, Member]"]
 """Which group and member a parked call belongs to, over all groups of a machine."""
-Hosts = Counter[str]
+MembersByHost = Counter[str]
 """How many members of all groups come from each host."""
 
 
@@ -85,25 +85,25 @@ class Group:
 
     __slots__ = (
         "assigned_generation",
+        "awaited_syncs",
         "committed",
         "durable_generation",
         "generation",
         "generation_floor",
         "group_id",
-        "hosts",
         "initial_join",
         "journal",
         "leader_id",
         "log_ends",
         "manifest",
         "members",
+        "members_by_host",
         "new_member_added",
         "offsets",
         "parked_calls",
         "parked_joins",
-        "pending_joins",
+        "pending_member_ids",
         "pending_offsets",
-        "pending_syncs",
         "protocol_counts",
         "protocol_name",
         "protocol_type",
@@ -117,7 +117,9 @@ class Group:
         "unowned",
     )
 
-    def __init__(self, group_id: str, parked_calls: ParkedCalls, hosts: Hosts, now_ms: int) -> None:
+    def __init__(
+        self, group_id: str, parked_calls: ParkedCalls, members_by_host: MembersByHost, now_ms: int
+    ) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_at_ms = now_ms
@@ -132,8 +134,8 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         # Sets, as dicts: an empty one is a third of the size, and there is one for every group.
-        self.pending_joins: dict[str, None] = {}
-        self.pending_syncs: dict[str, None] = {}
+        self.pending_member_ids: dict[str, None] = {}
+        self.awaited_syncs: dict[str, None] = {}
         self.parked_joins = 0
         self.protocol_counts: dict[str, int] = {}
         # None: unknown, because the metadata is not ConsumerProtocol.
@@ -143,7 +145,7 @@ class Group:
         # One at a time: the first one's record is on its way. Empty but in Stable.
         self.replacements: tuple[Replacement, ...] = ()
         self.parked_calls = parked_calls
-        self.hosts = hosts
+        self.members_by_host = members_by_host
         # Commits on their way to the log, by partition: how many, and when the newest one's time
         # is over.
         self.pending_offsets: dict[tuple[str, int], tuple[int, int]] = {}
@@ -195,7 +197,7 @@ class Group:
     @property
     def is_vacant(self) -> bool:
         """Nothing is left that would be missed: no member, pending id, offset or commit."""
-        return not (self.members or self.pending_joins or self.offsets or self.pending_offsets)
+        return not (self.members or self.pending_member_ids or self.offsets or self.pending_offsets)
 
     # --- Members ---
 
@@ -212,8 +214,8 @@ class Group:
                 raise InvariantViolated(f"instance {member.instance_id!r} is there already")
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
-        self.hosts[member.client_host] += 1
-        self.pending_joins.pop(member.member_id, None)
+        self.members_by_host[member.client_host] += 1
+        self.pending_member_ids.pop(member.member_id, None)
         self._count_protocols(member.protocols, 1)
         if self.leader_id is None:
             self.leader_id = member.member_id
@@ -231,7 +233,7 @@ class Group:
             raise InvariantViolated(f"member {member_id!r} would leave a call unanswered")
         self._count_protocols(member.protocols, -1)
         self._leave_host(member)
-        self.pending_syncs.pop(member_id, None)
+        self.awaited_syncs.pop(member_id, None)
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
         if self.leader_id == member_id:
@@ -239,9 +241,9 @@ class Group:
         return member
 
     def _leave_host(self, member: Member) -> None:
-        self.hosts[member.client_host] -= 1
-        if not self.hosts[member.client_host]:
-            del self.hosts[member.client_host]
+        self.members_by_host[member.client_host] -= 1
+        if not self.members_by_host[member.client_host]:
+            del self.members_by_host[member.client_host]
 
     def rename_static_member(self, instance_id: str, new_member_id: str) -> Member:
         """Give a static member a new id; it keeps its assignment and its role.
@@ -262,9 +264,9 @@ class Group:
         self.static_members[instance_id] = new_member_id
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
-        if old_member_id in self.pending_syncs:
-            self.pending_syncs.pop(old_member_id, None)
-            self.pending_syncs[new_member_id] = None
+        if old_member_id in self.awaited_syncs:
+            self.awaited_syncs.pop(old_member_id, None)
+            self.awaited_syncs[new_member_id] = None
         return member
 
     def give_place(self, stored: MemberRecord) -> None:
@@ -282,7 +284,7 @@ class Group:
         member.client_id = stored.client_id
         self._leave_host(member)
         member.client_host = stored.client_host
-        self.hosts[stored.client_host] += 1
+        self.members_by_host[stored.client_host] += 1
 
     def elect_joined_leader(self) -> bool:
         """Let a member that has joined lead; keep the leader if it has. False: nobody has."""

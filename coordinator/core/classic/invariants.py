@@ -20,8 +20,8 @@ def check(group: Group, previous_generation: int = 0) -> None:
     members = group.members
     joins = sum(member.parked_join is not None for member in members.values())
     _expect(group, group.parked_joins == joins, "1: the counter of parked joins is wrong")
-    _expect(group, not (group.pending_joins.keys() & members.keys()), "2: a member is pending")
-    _expect(group, group.pending_syncs.keys() <= members.keys(), "2: a stranger is awaited in sync")
+    _expect(group, not (group.pending_member_ids.keys() & members.keys()), "2: a member is pending")
+    _expect(group, group.awaited_syncs.keys() <= members.keys(), "2: a stranger is awaited in sync")
     _expect(group, (group.leader_id is None) == (not members), "3: members and leader disagree")
     _expect(
         group, group.leader_id is None or group.leader_id in members, "3: the leader is a stranger"

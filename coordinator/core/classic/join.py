@@ -42,7 +42,7 @@ def join_group(
         Refused: before anything changed.
         MustWait: a restarted process may have taken the caller's place.
     """
-    if not admission.has_seat(group, command, config):
+    if not admission.admits(group, command, config):
         _refuse_seat(group, command, now_ms, out)
         return
     try:
@@ -104,7 +104,7 @@ def _hand_out_id(
     group: Group, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
 ) -> None:
     """Phase one: the id is good for one session timeout. The group's state does not change."""
-    group.pending_joins[member_id] = None
+    group.pending_member_ids[member_id] = None
     deadline_ms = now_ms + command.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
     error = ErrorCode.MEMBER_ID_REQUIRED
@@ -156,7 +156,7 @@ def _add_member(
 def _join_known(
     group: Group, command: JoinGroup, now_ms: int, out: Outcome, *, config: GroupConfig
 ) -> None:
-    if command.member_id in group.pending_joins:
+    if command.member_id in group.pending_member_ids:
         if command.instance_id is not None:
             raise Refused(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -217,7 +217,7 @@ def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) ->
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
     out.reply(command.call_id, JoinReply(error, advice(error)))
     journal.note_refused_join(group, command, error, now_ms)
-    group.pending_joins.pop(member_id, None)
+    group.pending_member_ids.pop(member_id, None)
     member = group.members.get(member_id)
     if member is not None:
         evict(group, member, EvictionCause.SIZE_LIMIT, out)

@@ -64,8 +64,8 @@ def _leave(group: Group, leaving: LeavingMember, out: Outcome) -> Member | None:
         Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     member_id = leaving.member_id
-    if member_id and member_id in group.pending_joins:
-        group.pending_joins.pop(member_id, None)
+    if member_id and member_id in group.pending_member_ids:
+        group.pending_member_ids.pop(member_id, None)
         out.check(MemberKey(group.group_id, member_id))
         return None
     if not member_id and leaving.instance_id is not None:

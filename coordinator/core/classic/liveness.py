@@ -95,8 +95,8 @@ def expire_session(
         pauses: times in which the node did not hear its members.
     """
     member_id = command.member_id
-    if member_id in group.pending_joins:
-        group.pending_joins.pop(member_id, None)
+    if member_id in group.pending_member_ids:
+        group.pending_member_ids.pop(member_id, None)
         out.check(JoinKey(group.group_id))
         return
     member = group.members.get(member_id)

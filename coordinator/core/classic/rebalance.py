@@ -95,7 +95,7 @@ def prepare(
             if waiting.parked_sync is not None:
                 fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, out)
                 reset_session(group, waiting, now_ms, out)
-    group.pending_syncs.clear()
+    group.awaited_syncs.clear()
     group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
     out.check(SyncKey(group.group_id))
     out.note(
@@ -148,7 +148,7 @@ def join_phase_is_complete(group: Group) -> bool:
     return (
         group.state is GroupState.PREPARING_REBALANCE
         and len(group.members) == group.parked_joins
-        and not group.pending_joins
+        and not group.pending_member_ids
     )
 
 
@@ -170,7 +170,7 @@ def sync_phase_is_complete(group: Group | None, generation: int) -> bool:
         group is None
         or group.generation != generation
         or group.state not in (GroupState.AWAITING_SYNC, GroupState.STABLE)
-        or not group.pending_syncs
+        or not group.awaited_syncs
     )
 
 
@@ -181,7 +181,7 @@ def expire_sync_phase(group: Group, command: SyncPhaseExpired, now_ms: int, out:
     """
     if sync_phase_is_complete(group, command.generation):
         return
-    silent = [member for id_, member in group.members.items() if id_ in group.pending_syncs]
+    silent = [member for id_, member in group.members.items() if id_ in group.awaited_syncs]
     for member in silent:
         evict(group, member, EvictionCause.SYNC_TIMED_OUT, out)
     request(group, RebalanceCause.SYNC_TIMED_OUT, now_ms, out, member=silent[0])
@@ -222,7 +222,7 @@ def _complete(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader)
         return
     group.initial_join = False
     group.new_member_added = False
-    group.pending_syncs.clear()
+    group.awaited_syncs.clear()
     group.generation = max(group.generation, group.generation_floor) + 1
     if group.members:
         _start_generation(group, now_ms, out, read_topics)
@@ -257,7 +257,7 @@ def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: Topi
     members = _member_list(group)
     for member in group.members.values():
         member.is_new = False
-        group.pending_syncs[member.member_id] = None
+        group.awaited_syncs[member.member_id] = None
         call_id = group.unpark_join(member)
         if call_id is not None:
             _answer_join(group, call_id, _join_reply(group, member, members), out)

@@ -46,7 +46,7 @@ def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> N
     if group.state is GroupState.PREPARING_REBALANCE:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     fail_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # A call it supersedes.
-    group.pending_syncs.pop(member.member_id, None)
+    group.awaited_syncs.pop(member.member_id, None)
     reset_session(group, member, now_ms, out)
     is_leader = member.member_id == group.leader_id
     out.note(MemberSynced(group.group_id, member.member_id, group.generation, is_leader))

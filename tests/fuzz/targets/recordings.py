@@ -17,7 +17,7 @@ from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import Start, Stop
 from coordinator.shard.followers import AckPolicy, FetchEntries, FollowersChanged
-from coordinator.shard.outbox import Revive
+from coordinator.shard.outbox import Activate
 from coordinator.storage.log import Entry
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
@@ -66,7 +66,7 @@ def _log() -> MemoryLog:
     log = MemoryLog()
     fence = log.fence_now(SHARD)
     records = (GenerationFloor("g", 3), OffsetCommitted("g", "t", 0, 5, -1, "", 1, None))
-    log.append_now(fence, Entry(1, fence.epoch, 0, tuple(map(codec.encode, records))))
+    log.append_now(fence, Entry(1, fence.fence_epoch, 0, tuple(map(codec.encode, records))))
     return log
 
 
@@ -90,8 +90,8 @@ def _life():
     me = {"group_id": "g", "member_id": "c-1"}
     yield q.JoinGroup(call_id=1, member_id="", client_id="c", **join)
     yield q.JoinGroup(call_id=2, member_id="c-1", client_id="c", **join)
-    yield Revive()
-    yield Revive()
+    yield Activate()
+    yield Activate()
     yield q.SyncGroup(call_id=3, generation=5, assignments=(("c-1", b"all"),), **me)
     yield q.Heartbeat(call_id=4, generation=5, **me)
     partitions = (q.PartitionCommit("t", 0, 7, expected=5),)
