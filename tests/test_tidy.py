@@ -122,7 +122,7 @@ IMPORTS = [
     ("coordinator/client/x.py", "import pyspark"),
     ("coordinator/client/x.py", "from timer import Timer"),
     ("coordinator/cli/groups.py", "from coordinator.v1 import admin_pb2"),
-    ("coordinator/storage/sqlite.py", "from coordinator.core.classic.group import Group"),
+    ("coordinator/storage/sqlite.py", "from coordinator.core.classic.group import ClassicGroup"),
     ("coordinator/observe/metrics.py", "from coordinator.core import group"),
     ("coordinator/cluster/controller.py", "from coordinator.v1 import group_pb2"),
     ("coordinator/runtime/node.py", "from coordinator.v1 import group_pb2"),

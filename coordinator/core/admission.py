@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.core.classic.group import Group, GroupState
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import Group, GroupState
 from coordinator.core.replies import HeartbeatReply, Reply
 from coordinator.core.requests import (
     CommitOffsets,
@@ -68,29 +68,6 @@ def check_alive(group: Group, *, member_id: str | None = None) -> None:
     """
     if group.state is GroupState.DEAD:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=member_id)
-
-
-def admits(group: Group, command: JoinGroup, config: GroupConfig) -> bool:
-    """True if the group's size limit lets this joiner in.
-
-    In a join phase seats go to those who come first, so that a lowered limit takes
-    effect. A restarted static member takes the seat its instance id has.
-
-    Source: KIP-389; Kafka `GroupCoordinator.acceptJoiningMember`.
-    """
-    member_id = command.member_id
-    if not member_id and command.instance_id is not None:
-        member_id = group.static_members.get(command.instance_id, "")
-    member = group.members.get(member_id)
-    match group.state:
-        case GroupState.EMPTY | GroupState.DEAD:
-            return True
-        case GroupState.PREPARING_REBALANCE:
-            if member is not None and member.parked_join is not None:
-                return True
-            return group.parked_joins < config.group_max_size
-        case GroupState.AWAITING_SYNC | GroupState.STABLE:
-            return member is not None or len(group.members) < config.group_max_size
 
 
 def answer_while_loading(request: Request) -> Reply:

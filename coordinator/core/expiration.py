@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.classic.group import Group, GroupState
-from coordinator.core.classic.subscriptions import CONSUMER_PROTOCOL_TYPE
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import GroupRemoved, OffsetsExpired
+from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.written import Unawaited
@@ -35,7 +34,7 @@ def expire_offsets(
 def _is_left_with_nothing(group: Group, expired: int) -> bool:
     return (
         group.state is GroupState.EMPTY
-        and not group.pending_member_ids
+        and group.is_deserted
         and not group.pending_offsets
         and len(group.offsets) == expired
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.core import records
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
-from coordinator.core.classic.group import Group, GroupState, MembersByHost, ParkedCalls
+from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCalls
 from coordinator.core.classic.subscriptions import TopicReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
 
@@ -19,7 +19,7 @@ class GroupTable:
     """What a machine has, apart from the rules."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup] = {}
         self.parked_calls: ParkedCalls = {}
         self.members_by_host: MembersByHost = Counter()
         self._dormant = DormantGroups(config, read_topics)
@@ -33,7 +33,7 @@ class GroupTable:
                 return
             group = self._new_group(record.group_id, now_ms)
             self.groups[record.group_id] = group
-        records.apply(record, group)
+        group.apply(record)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
             # A group that was joined while its deletion was on its way lives on.
             if group.is_vacant:
@@ -43,7 +43,7 @@ class GroupTable:
         """Forget a record that the log has refused."""
         group = self.groups.get(record.group_id)
         if group is not None:
-            records.drop(record, group)
+            group.drop(record)
 
     def restore(self) -> None:
         """Take the groups up where their durable facts leave them. They are dormant at first."""
@@ -56,7 +56,7 @@ class GroupTable:
 
     def records(self) -> list[Record]:
         """The durable facts of all groups, as the records that bring them back."""
-        return [record for group in self.groups.values() for record in records.records_of(group)]
+        return [record for group in self.groups.values() for record in group.records()]
 
     def unload(self, error: ErrorCode, out: Outcome) -> None:
         """Answer every parked call with `error` and forget all groups."""
@@ -66,6 +66,6 @@ class GroupTable:
         self.members_by_host.clear()
         self._dormant_by_id.clear()
 
-    def _new_group(self, group_id: str, now_ms: int) -> Group:
+    def _new_group(self, group_id: str, now_ms: int) -> ClassicGroup:
         """A group that is in the table once somebody puts it there."""
-        return Group(group_id, self.parked_calls, self.members_by_host, now_ms)
+        return ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)

@@ -8,24 +8,15 @@ Source: ours. Kafka's tools ask the brokers (ListOffsets).
 
 from __future__ import annotations
 
-from coordinator.core import admission
-from coordinator.core.classic.group import Group, GroupState
-from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
 from coordinator.core.requests import ListLogEnds, ReportLogEnds
 
 
-def report(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
-    """Take note of ends. It is no sign of life: that is what heartbeats are for.
-
-    Raises:
-        Refused: as a heartbeat is, but for the state of the group.
-    """
-    admission.check_alive(group)
-    identify(group, command.member_id, command.instance_id)
-    check_generation(group, command.generation)
+def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+    """Remember ends that a member reports. It is no sign of life, as a heartbeat is."""
     if group.log_ends is None:
         group.log_ends = {}
     for topic, partition, offset in command.ends:

@@ -27,19 +27,22 @@ from coordinator.core import requests as q
 from coordinator.core import written as w
 from coordinator.core.classic import (
     cancellation,
+    description,
     join,
     journal,
     leave,
     liveness,
+    progress,
     rebalance,
     static_members,
     sync,
 )
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
+from coordinator.core.group import GroupState
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.outcome import Outcome
@@ -71,20 +74,20 @@ TABLE: dict[type, Row | GivenRow] = {
     q.SyncGroup: Row(sync.sync_group, STRANGER),
     q.Heartbeat: Row(liveness.heartbeat, STRANGER),
     q.LeaveGroup: Row(leave.leave_group, Answer(leave.leave_no_group)),
-    q.ReportLogEnds: Row(log_ends.report, STRANGER),
+    q.ReportLogEnds: Row(progress.report_log_ends, STRANGER),
     q.CommitOffsets: GivenRow(
-        lambda m, group, command, now_ms, out: offsets.commit_offsets(
+        lambda m, group, command, now_ms, out: progress.commit_offsets(
             group, command, now_ms, out, config=m.config
         ),
         Create(offsets.check_first),
     ),
     q.FetchOffsets: Row(timeless(offsets.fetch_offsets), Answer(offsets.fetch_from_no_group)),
     q.DeleteOffsets: Row(timeless(offsets.delete_offsets), NOT_FOUND),
-    q.DescribeGroup: Row(timeless(admin.describe_group), Answer(admin.describe_no_group)),
+    q.DescribeGroup: Row(timeless(description.describe_group), Answer(admin.describe_no_group)),
     q.DeleteGroup: Row(timeless(admin.delete_group), NOT_FOUND),
     q.ListLogEnds: Row(timeless(log_ends.list_all), NOT_FOUND),
-    q.ListRebalances: Row(timeless(admin.list_rebalances), NOT_FOUND),
-    q.DescribePhase: Row(timeless(admin.describe_phase), NOT_FOUND),
+    q.ListRebalances: Row(timeless(description.list_rebalances), NOT_FOUND),
+    q.DescribePhase: Row(timeless(description.describe_phase), NOT_FOUND),
     # A delayed operation completed
     c.CompleteJoinPhase: GivenRow(
         lambda m, group, command, now_ms, out: rebalance.complete_join_phase(
@@ -239,7 +242,7 @@ class GroupMachine(GroupTable):
 
     def _do_without(
         self, if_missing: IfMissing, command: Any, now_ms: int, out: Outcome
-    ) -> Group | None:
+    ) -> ClassicGroup | None:
         """What a row says of a missing group; a new one, if that is to go on with it."""
         match if_missing:
             case Refuse(error):

@@ -1,6 +1,6 @@
 """Progress: committed offsets, fetched, deleted and expired.
 
-A commit becomes visible when its records are durable, through `records.apply`; until
+A commit becomes visible when its records are durable, through `Group.apply`; until
 then `pending_offsets` counts it, so that a compare-and-set and a stable fetch can wait
 for it and expiration leaves the partition alone.
 
@@ -16,15 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from coordinator.core import admission
-from coordinator.core.classic.group import Group, GroupState
-from coordinator.core.classic.identity import check_generation, check_settled, identify
-from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import reset_session
-from coordinator.core.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
+from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.ids import NO_OFFSET
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
@@ -50,16 +45,13 @@ TopicPartition = tuple[str, int]
 # --- Commit -----------------------------------------------------------------------------------
 
 
-def commit_offsets(
-    group: Group, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
-) -> None:
-    """Write offsets, and answer when they are durable.
+def check_commit(group: Group, command: CommitOffsets, config: GroupConfig) -> None:
+    """Refuse what a commit may not be, whoever commits.
 
     Raises:
-        Refused: before anything changed; the code then stands on every partition.
-        MustWait: what it is compared with, or who may commit, is on its way to the log.
+        Refused: the manifest is too long.
+        MustWait: what it is compared with is on its way to the log.
     """
-    member = _check_committer(group, command)
     if len(command.manifest) > config.offset_manifest_max_bytes:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -69,8 +61,13 @@ def commit_offsets(
     _wait_for_pending(
         group, ((p.topic, p.partition) for p in command.partitions if p.expected is not None)
     )
-    if member is not None:
-        reset_session(group, member, now_ms, out)
+
+
+def commit(
+    group: Group, command: CommitOffsets, now_ms: int, out: Outcome, config: GroupConfig
+) -> None:
+    """Write offsets, and answer when they are durable; after `check_commit`, and after the group's
+    protocol has said that the caller may."""
     results = [_judge(group, p, config) for p in command.partitions]
     failures = [r.error for r in results if r.error is not ErrorCode.NONE]
     if failures and command.atomic:
@@ -126,31 +123,6 @@ def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
             for r in results
         ]
     out.reply(command.call_id, _commit_reply(results))
-
-
-def _check_committer(group: Group, command: CommitOffsets) -> Member | None:
-    """The member that commits; None for an outsider.
-
-    Outsiders may while the group is Empty, and with an atomic compare-and-set of every partition
-    always: see decision 0008.
-
-    Raises:
-        Refused: in Kafka's order: identity, then generation, then the state.
-        MustWait: a restarted process may have taken its place.
-    """
-    admission.check_alive(group)
-    if command.generation < 0 and group.state is GroupState.EMPTY:
-        return None
-    if command.generation < 0 and not command.member_id and command.instance_id is None:
-        if command.atomic and all(p.expected is not None for p in command.partitions):
-            return None
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
-    member = identify(group, command.member_id, command.instance_id)
-    check_generation(group, command.generation)
-    check_settled(group, member)
-    if group.state is GroupState.AWAITING_SYNC:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-    return member
 
 
 def _judge(group: Group, commit: PartitionCommit, config: GroupConfig) -> CommitResult:
@@ -262,14 +234,14 @@ def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
     """
     if group.state is GroupState.DEAD:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.member_count and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     results = tuple(
         CommitResult(
             topic,
             partition,
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            if group.members and is_subscribed(group, topic)
+            if group.member_count and group.is_subscribed(topic)
             else ErrorCode.NONE,
         )
         for topic, partition in command.partitions

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import ErrorCode
 from coordinator.core.outcome import Outcome
 
 # Any: each handler takes the commands of its row.
-Handler = Callable[[Group, Any, int, Outcome], None]
-GivenHandler = Callable[[Any, Group, Any, int, Outcome], None]
+Handler = Callable[[ClassicGroup, Any, int, Outcome], None]
+GivenHandler = Callable[[Any, ClassicGroup, Any, int, Outcome], None]
 """Its first argument is the machine."""
 Timeless = Callable[[Any, Outcome], None]
 
@@ -67,6 +67,6 @@ class GivenRow:
     if_missing: IfMissing
 
 
-def timeless(handle: Callable[[Group, Any, Outcome], None]) -> Handler:
+def timeless(handle: Callable[[ClassicGroup, Any, Outcome], None]) -> Handler:
     """A handler that need not know the time."""
     return lambda group, command, _now_ms, out: handle(group, command, out)

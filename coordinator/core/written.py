@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, RebalanceRecord
 from coordinator.core.replies import CommitResult, JoinReply, OffsetDeleteReply
-
-if TYPE_CHECKING:
-    from coordinator.core.requests import Request
+from coordinator.core.requests import Request
 
 
 @dataclass(frozen=True, slots=True)

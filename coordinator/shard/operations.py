@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
@@ -23,6 +23,7 @@ from coordinator.core.commands import (
     SyncPhaseExpired,
 )
 from coordinator.core.errors import ErrorCode
+from coordinator.core.group import GroupState
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import DeferInitialJoin, DeferJoin, DeferSync, Write
 from coordinator.core.written import ReplacementOverdue, Resume
@@ -64,7 +65,7 @@ class DelayedJoin(Wait):
     def on_complete(self) -> None:
         self._context.post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
 
-    def _is_moot(self, group: Group | None) -> bool:
+    def _is_moot(self, group: ClassicGroup | None) -> bool:
         return (
             group is None
             or group.state is not GroupState.PREPARING_REBALANCE

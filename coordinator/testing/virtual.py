@@ -12,9 +12,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.core.classic.group import GroupState
 from coordinator.core.commands import CallCancelled
 from coordinator.core.events import Event
+from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
 from coordinator.runtime.payloads import PAYLOADS

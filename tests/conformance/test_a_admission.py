@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.core.classic.group import GroupState
+from coordinator.core.group import GroupState
 from coordinator.v1 import group_pb2 as pb
 from tests.conformance.kit import GROUP, Scenario, code
 
@@ -90,7 +90,7 @@ def test_010_all_hear_the_protocol_and_only_the_leader_hears_of_the_members(s):
 
 @pytest.mark.parametrize("member_id", ["", "known"])
 def test_011_a_dead_group_is_not_available(s, member_id):
-    from coordinator.core.classic.group import GroupState
+    from coordinator.core.group import GroupState
 
     s.f1()
     s.group().transition_to(GroupState.DEAD, s.c.now_ms)

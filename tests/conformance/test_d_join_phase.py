@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from coordinator.core.classic import protocols
-from coordinator.core.classic.group import TRANSITIONS, Group, GroupState, Member
+from coordinator.core.classic.group import TRANSITIONS, ClassicGroup, Member
 from coordinator.core.commands import CompleteJoinPhase
 from coordinator.core.errors import InvariantViolated, Refused
+from coordinator.core.group import GroupState
 from coordinator.shard.outbox import Tick
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code
 
@@ -132,8 +133,8 @@ def test_053_a_late_join_timer_does_nothing(state):
     assert s.generation == before
 
 
-def make_group(*member_protocols: tuple[str, ...]) -> Group:
-    group = Group("g", {}, Counter(), 0)
+def make_group(*member_protocols: tuple[str, ...]) -> ClassicGroup:
+    group = ClassicGroup("g", {}, Counter(), 0)
     group.protocol_type = "consumer"
     for number, names in enumerate(member_protocols):
         group.add_member(
@@ -177,7 +178,7 @@ def test_056_most_votes_win_and_a_tie_is_the_leaders(others, selected):
     assert protocols.select(group) == selected
 
 
-def accepts(group: Group, names: tuple[str, ...], protocol_type: str = "consumer") -> bool:
+def accepts(group: ClassicGroup, names: tuple[str, ...], protocol_type: str = "consumer") -> bool:
     try:
         protocols.check_acceptable(group, protocol_type, names)
     except Refused:
@@ -218,7 +219,7 @@ def test_059_only_the_legal_transitions_happen(before, after):
     }
     legal = before in legal_from[after]
     assert (after in TRANSITIONS[before]) == legal
-    group = Group("g", {}, Counter(), 0)
+    group = ClassicGroup("g", {}, Counter(), 0)
     group.state = before
     if legal:
         group.transition_to(after, 7)

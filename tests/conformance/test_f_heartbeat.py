@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.core.classic.group import GroupState
 from coordinator.core.commands import SessionExpired
+from coordinator.core.group import GroupState
 from tests.conformance.kit import GROUP, Scenario, code
 
 

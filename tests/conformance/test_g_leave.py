@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.core.classic.group import GroupState
+from coordinator.core.group import GroupState
 from tests.conformance.kit import Scenario, code
 
 

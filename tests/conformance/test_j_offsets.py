@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.assignors import Subscription
 from coordinator.assignors.consumer_protocol import encode_subscription
-from coordinator.core.classic.group import GroupState
+from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from tests.conformance.kit import GROUP, Scenario, code, partition_codes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.classic.group import GroupState
+from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
 from tests.conformance.kit import GROUP, Scenario, code, partition_codes
 

@@ -11,8 +11,9 @@ import pytest
 
 from coordinator.core import machine
 from coordinator.core.classic import group
-from coordinator.core.classic.group import TRANSITIONS, GroupState
+from coordinator.core.classic.group import TRANSITIONS
 from coordinator.core.errors import ADVICE, ErrorCode
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.shard import outbox
 from coordinator.v1 import errors_pb2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import MustWait
 from coordinator.core.offsets import fetch_offsets
 from coordinator.core.outcome import Outcome
@@ -21,7 +21,7 @@ class Unsearchable(tuple):
 
 
 def test_a_stable_fetch_looks_up_what_is_asked_for_among_what_is_pending():
-    group = Group("g", {}, {}, 0)
+    group = ClassicGroup("g", {}, {}, 0)
     for partition in range(100):
         group.await_offset(("t", partition), 5_000)
     absent = Unsearchable(("u", partition) for partition in range(100))

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from coordinator.core.classic import invariants
-from coordinator.core.classic.group import GroupState
+from coordinator.core.group import GroupState
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from coordinator.core import commands, machine
-from coordinator.core.classic.group import GroupState
 from coordinator.core.commands import SessionExpired
 from coordinator.core.config import GroupConfig
+from coordinator.core.group import GroupState
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import Outcome
 from coordinator.core.requests import (

@@ -6,7 +6,7 @@ Source: ours. Kafka answers into the void and waits for the session to end.
 from __future__ import annotations
 
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, reset_session
 from coordinator.core.commands import CallCancelled
@@ -15,7 +15,7 @@ from coordinator.core.outcome import Outcome
 
 
 def cancel_call(
-    group: Group, member: Member, command: CallCancelled, now_ms: int, out: Outcome
+    group: ClassicGroup, member: Member, command: CallCancelled, now_ms: int, out: Outcome
 ) -> None:
     """Take a parked call back.
 

@@ -4,7 +4,7 @@ A hundred thousand groups are taken over at once. What a list of groups shows is
 them when the log has been read; their members cost more time, and wait for somebody to ask for
 the group, or for `activate_some`. Until then the group is dormant: its members are in `committed`.
 
-Members begin with full session time-outs. What they hold, `records.apply` gives them.
+Members begin with full session time-outs. What they hold, `Group.apply` gives them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from coordinator.core import records
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.membership import reset_session
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceCause
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupMetadata
 
@@ -28,12 +28,12 @@ class DormantGroups:
     """The groups of a shard that were loaded and have not come to life yet."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
-        self.by_id: dict[str, Group] = {}
+        self.by_id: dict[str, ClassicGroup] = {}
         self._config = config
         self._read_topics = read_topics
         self._same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
 
-    def restore(self, groups: Iterable[Group]) -> None:
+    def restore(self, groups: Iterable[ClassicGroup]) -> None:
         """Take groups up where their durable facts leave them; they are dormant at first."""
         for group in groups:
             _recall(group)
@@ -53,7 +53,7 @@ class DormantGroups:
             self.wake(group_id, now_ms, out)
 
     def _add_members(
-        self, group: Group, committed: GroupMetadata, now_ms: int, out: Outcome
+        self, group: ClassicGroup, committed: GroupMetadata, now_ms: int, out: Outcome
     ) -> None:
         """Members are as the last durable generation had them."""
         name = committed.protocol_name
@@ -73,13 +73,13 @@ class DormantGroups:
             group.add_member(member)
             reset_session(group, member, now_ms, out)
         group.leader_id = committed.leader
-        records.apply(committed, group)
+        group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, self._read_topics)
         if len(group.members) > self._config.group_max_size:
             rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)
 
 
-def _recall(group: Group) -> None:
+def _recall(group: ClassicGroup) -> None:
     """What a list of groups shows, and the generation: a lost one is not used again."""
     group.generation_floor = group.durable_generation + 1
     committed = group.committed

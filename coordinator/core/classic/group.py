@@ -1,4 +1,5 @@
-"""A group and its members: the facts, and the small operations that keep them consistent.
+"""A group of the classic protocol and its members: the facts, and the small operations that keep
+them consistent.
 
 What each state answers (requests that pass identity and generation checks):
 
@@ -14,9 +15,12 @@ What each state answers (requests that pass identity and generation checks):
                        a join phase
     DEAD               COORDINATOR_NOT_AVAILABLE throughout
 
-Durable facts (`committed`, `offsets`, `manifest`, `journal`, `durable_generation`, and what
-members hold) are set by `records.apply` alone. Everything else is soft: it changes at once and is
-rebuilt from the durable facts at load.
+Durable facts (`committed`, `journal`, `durable_generation`, what members hold, and those of every
+group) are set by `Group.apply` alone. Everything else is soft: it changes at once and is rebuilt
+from the durable facts at load. What members hold follows from records alone: their assignments,
+and in a Stable group the ids under which static members have their places. At load there are no
+members while the log is read; `dormant` makes them of the last `GroupMetadata` and applies it
+once more.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; Kafka `ClassicGroup`, `ClassicGroupMember`.
 """
@@ -25,40 +29,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from enum import Enum
-from typing import TYPE_CHECKING
 
 from coordinator.core.classic.member import Member, Protocols
+from coordinator.core.classic.replacement import Replacement
+from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
+from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import NO_GENERATION, CallId
 from coordinator.core.records import (
+    JOURNAL_LENGTH,
+    GenerationFloor,
+    GroupDeleted,
     GroupMetadata,
+    ManifestStored,
     MemberRecord,
-    OffsetCommitted,
     RebalanceRecord,
+    Record,
 )
-from coordinator.core.replies import LogEnd
-
-if TYPE_CHECKING:
-    from coordinator.core.classic.journal import Trace
-    from coordinator.core.classic.replacement import Replacement
-
-
-class GroupState(Enum):
-    """The value is what people and tools read."""
-
-    EMPTY = "Empty"
-    """No members; offsets may remain."""
-    PREPARING_REBALANCE = "PreparingRebalance"
-    """Gathering members: the join phase."""
-    AWAITING_SYNC = "CompletingRebalance"
-    """A generation exists; its assignment is awaited from the leader, then from the log."""
-    STABLE = "Stable"
-    """The assignment is durable and in force."""
-    DEAD = "Dead"
-    """Given up, by deletion or because the shard was unloaded."""
-
 
 TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
@@ -74,15 +62,16 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 """From a state to those that may follow it. The diagram in ARCHITECTURE.md is drawn from here."""
 
 
-ParkedCalls = dict[CallId, "tuple[Group, Member]"]
+ParkedCalls = dict[CallId, "tuple[ClassicGroup, Member]"]
 """Which group and member a parked call belongs to, over all groups of a machine."""
 MembersByHost = Counter[str]
 """How many members of all groups come from each host."""
 
 
-class Group:
+class ClassicGroup(Group):
     """One group. Its methods keep the counters true; the rules are in the other files."""
 
+    kind = "classic"
     __slots__ = (
         "assigned_generation",
         "awaited_syncs",
@@ -90,29 +79,20 @@ class Group:
         "durable_generation",
         "generation",
         "generation_floor",
-        "group_id",
         "initial_join",
         "journal",
         "leader_id",
-        "log_ends",
-        "manifest",
         "members",
         "members_by_host",
         "new_member_added",
-        "offsets",
         "parked_calls",
         "parked_joins",
         "pending_member_ids",
-        "pending_offsets",
         "protocol_counts",
         "protocol_name",
-        "protocol_type",
         "refused_joins",
         "replacements",
-        "state",
-        "state_changed_at_ms",
         "static_members",
-        "subscribed_topics",
         "trace",
         "unowned",
     )
@@ -120,15 +100,12 @@ class Group:
     def __init__(
         self, group_id: str, parked_calls: ParkedCalls, members_by_host: MembersByHost, now_ms: int
     ) -> None:
-        self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.state_changed_at_ms = now_ms
+        super().__init__(group_id, now_ms)
         self.generation = 0
         # Never hand out a generation up to this one: an earlier owner of the shard may have.
         self.generation_floor = 0
         # Whose assignment the leader has handed in last. It is written once.
         self.assigned_generation = NO_GENERATION
-        self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
@@ -138,19 +115,12 @@ class Group:
         self.awaited_syncs: dict[str, None] = {}
         self.parked_joins = 0
         self.protocol_counts: dict[str, int] = {}
-        # None: unknown, because the metadata is not ConsumerProtocol.
-        self.subscribed_topics: frozenset[str] | None = frozenset()
         self.initial_join = False
         self.new_member_added = False
         # One at a time: the first one's record is on its way. Empty but in Stable.
         self.replacements: tuple[Replacement, ...] = ()
         self.parked_calls = parked_calls
         self.members_by_host = members_by_host
-        # Commits on their way to the log, by partition: how many, and when the newest one's time
-        # is over.
-        self.pending_offsets: dict[tuple[str, int], tuple[int, int]] = {}
-        # As members have told, by partition; None: nobody has.
-        self.log_ends: dict[tuple[str, int], LogEnd] | None = None
         # Who was turned away lately, the newest last.
         self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
         # The rebalance that is running, and since when partitions have had no owner.
@@ -160,8 +130,6 @@ class Group:
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None
         self.durable_generation = NO_GENERATION
-        self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
-        self.manifest = b""
 
     # --- State ---
 
@@ -189,15 +157,15 @@ class Group:
 
     @property
     def member_count(self) -> int:
-        """Of a group that was loaded and sleeps yet, the members it will have."""
+        """See `Group`."""
         if self.members or self.state is not GroupState.STABLE or self.committed is None:
             return len(self.members)
         return len(self.committed.members)
 
     @property
-    def is_vacant(self) -> bool:
-        """Nothing is left that would be missed: no member, pending id, offset or commit."""
-        return not (self.members or self.pending_member_ids or self.offsets or self.pending_offsets)
+    def is_deserted(self) -> bool:
+        """See `Group`."""
+        return not self.members and not self.pending_member_ids
 
     # --- Members ---
 
@@ -352,13 +320,67 @@ class Group:
 
     # --- The log ---
 
-    def await_offset(self, partition: tuple[str, int], deadline_ms: int) -> None:
-        """A commit of `partition` is on its way to the log, and answered by then."""
-        count, _ = self.pending_offsets.get(partition, (0, 0))
-        self.pending_offsets[partition] = (count + 1, deadline_ms)
+    def _apply_own(self, record: Record) -> None:
+        match record:
+            case GroupMetadata():
+                self.committed = record
+                self.durable_generation = max(self.durable_generation, record.generation)
+                if self.members:
+                    self._hand_out(record)
+            case GenerationFloor():
+                self.durable_generation = max(self.durable_generation, record.generation)
+            case RebalanceRecord():
+                self.journal = (*self.journal, record)[-JOURNAL_LENGTH:]
+            case GroupDeleted():
+                self.journal = ()
+                self.committed = None
+                self.durable_generation = NO_GENERATION
+            case _:
+                raise AssertionError(f"a classic group has no {type(record).__name__}")
 
-    def settle_offset(self, partition: tuple[str, int]) -> None:
-        """A commit of `partition` has arrived, or never will. At load none was awaited."""
-        count, deadline_ms = self.pending_offsets.pop(partition, (0, 0))
-        if count > 1:
-            self.pending_offsets[partition] = (count - 1, deadline_ms)
+    def _hand_out(self, record: GroupMetadata) -> None:
+        """Give every member what the log says that it has.
+
+        In a join phase ids need not be durable: a restarted process may have its place there
+        already, and a record of the generation before does not take it back.
+        """
+        in_force = self.is_in_force(record.generation)
+        for stored in record.members:
+            if in_force and stored.instance_id is not None:
+                self.give_place(stored)
+            member = self.members.get(stored.member_id)
+            if member is not None:
+                member.assignment = stored.assignment
+
+    def records(self) -> list[Record]:
+        """See `Group`."""
+        records: list[Record] = list(self.offsets.values())
+        if self.committed is not None:
+            records.append(self.committed)
+        if self.durable_generation > (
+            self.committed.generation if self.committed else NO_GENERATION
+        ):
+            records.append(GenerationFloor(self.group_id, self.durable_generation))
+        if self.manifest:
+            records.append(ManifestStored(self.group_id, self.manifest))
+        return [*records, *self.journal]
+
+    def metadata(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
+        """The group as it is written; with each member's own assignment unless others are given."""
+        return GroupMetadata(
+            group_id=self.group_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id,
+            state_changed_at_ms=now_ms,
+            members=tuple(
+                member.record(
+                    self.protocol_name,
+                    member.assignment
+                    if assignments is None
+                    else assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 
 
-def identify(group: Group, member_id: str, instance_id: str | None) -> Member:
+def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
     """The member that a request speaks for.
 
     A request that leaves out a static member's instance id is judged by member id alone.
@@ -29,7 +29,7 @@ def identify(group: Group, member_id: str, instance_id: str | None) -> Member:
     return member
 
 
-def check_settled(group: Group, member: Member) -> None:
+def check_settled(group: ClassicGroup, member: Member) -> None:
     """Go on unless a restarted process may take the member's place in this very moment.
 
     Raises:
@@ -41,7 +41,7 @@ def check_settled(group: Group, member: Member) -> None:
                 raise MustWait(replacement.deadline_ms)
 
 
-def check_generation(group: Group, generation: int) -> None:
+def check_generation(group: ClassicGroup, generation: int) -> None:
     """Refuse a generation that is not the current one.
 
     Raises:

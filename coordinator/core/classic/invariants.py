@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import InvariantViolated
+from coordinator.core.group import GroupState
 
 
-def check(group: Group, previous_generation: int = 0) -> None:
+def check(group: ClassicGroup, previous_generation: int = 0) -> None:
     """Check a group, in time linear in its members. Tests call it after every step.
 
     Args:
@@ -63,6 +64,6 @@ def check(group: Group, previous_generation: int = 0) -> None:
             )
 
 
-def _expect(group: Group, holds: bool, message: str) -> None:
+def _expect(group: ClassicGroup, holds: bool, message: str) -> None:
     if not holds:
         raise InvariantViolated(f"group {group.group_id!r} in {group.state.value}: {message}")

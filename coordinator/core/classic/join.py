@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from coordinator.core import admission
 from coordinator.core.classic import journal, protocols, rebalance, static_members
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_settled, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
+from coordinator.core.group import GroupState
 from coordinator.core.ids import IdSource
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
 from coordinator.core.replies import JoinReply
@@ -28,7 +29,7 @@ from coordinator.core.written import JoinDurable
 
 
 def join_group(
-    group: Group,
+    group: ClassicGroup,
     command: JoinGroup,
     now_ms: int,
     out: Outcome,
@@ -42,7 +43,7 @@ def join_group(
         Refused: before anything changed.
         MustWait: a restarted process may have taken the caller's place.
     """
-    if not admission.admits(group, command, config):
+    if not admits(group, command, config):
         _refuse_seat(group, command, now_ms, out)
         return
     try:
@@ -67,6 +68,29 @@ def check_first(command: JoinGroup) -> None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
+def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool:
+    """True if the group's size limit lets this joiner in.
+
+    In a join phase seats go to those who come first, so that a lowered limit takes
+    effect. A restarted static member takes the seat its instance id has.
+
+    Source: KIP-389; Kafka `GroupCoordinator.acceptJoiningMember`.
+    """
+    member_id = command.member_id
+    if not member_id and command.instance_id is not None:
+        member_id = group.static_members.get(command.instance_id, "")
+    member = group.members.get(member_id)
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
+        case GroupState.PREPARING_REBALANCE:
+            if member is not None and member.parked_join is not None:
+                return True
+            return group.parked_joins < config.group_max_size
+        case GroupState.AWAITING_SYNC | GroupState.STABLE:
+            return member is not None or len(group.members) < config.group_max_size
+
+
 def join_durable(command: JoinDurable, out: Outcome) -> None:
     """What was written before the answer is durable, or refused: now it is told."""
     reply = command.reply
@@ -79,7 +103,7 @@ def join_durable(command: JoinDurable, out: Outcome) -> None:
 
 
 def _join_unknown(
-    group: Group,
+    group: ClassicGroup,
     command: JoinGroup,
     now_ms: int,
     out: Outcome,
@@ -101,7 +125,7 @@ def _join_unknown(
 
 
 def _hand_out_id(
-    group: Group, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
+    group: ClassicGroup, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
 ) -> None:
     """Phase one: the id is good for one session timeout. The group's state does not change."""
     group.pending_member_ids[member_id] = None
@@ -112,7 +136,7 @@ def _hand_out_id(
 
 
 def _add_member(
-    group: Group,
+    group: ClassicGroup,
     command: JoinGroup,
     member_id: str,
     now_ms: int,
@@ -154,7 +178,7 @@ def _add_member(
 
 
 def _join_known(
-    group: Group, command: JoinGroup, now_ms: int, out: Outcome, *, config: GroupConfig
+    group: ClassicGroup, command: JoinGroup, now_ms: int, out: Outcome, *, config: GroupConfig
 ) -> None:
     if command.member_id in group.pending_member_ids:
         if command.instance_id is not None:
@@ -183,7 +207,7 @@ def _join_known(
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _why(group: Group, member: Member, *, changed: bool) -> RebalanceCause:
+def _why(group: ClassicGroup, member: Member, *, changed: bool) -> RebalanceCause:
     if changed:
         return RebalanceCause.METADATA_CHANGED
     if member.member_id == group.leader_id:
@@ -191,7 +215,7 @@ def _why(group: Group, member: Member, *, changed: bool) -> RebalanceCause:
     return RebalanceCause.LOADED
 
 
-def _calls_for_rebalance(group: Group, member: Member) -> bool:
+def _calls_for_rebalance(group: ClassicGroup, member: Member) -> bool:
     """True if re-joining unchanged in a Stable group is news.
 
     A leader reports in this way that the topics have changed. And in a group that was
@@ -201,7 +225,7 @@ def _calls_for_rebalance(group: Group, member: Member) -> bool:
     return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
-def _rejoin(group: Group, member: Member, command: JoinGroup, out: Outcome) -> None:
+def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcome) -> None:
     """Park the call in place of an older one, with what the member now says of itself."""
     fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
     group.set_protocols(member, command.protocols)
@@ -211,7 +235,7 @@ def _rejoin(group: Group, member: Member, command: JoinGroup, out: Outcome) -> N
     note_joined(group, member, out)
 
 
-def _refuse_seat(group: Group, command: JoinGroup, now_ms: int, out: Outcome) -> None:
+def _refuse_seat(group: ClassicGroup, command: JoinGroup, now_ms: int, out: Outcome) -> None:
     """Turn a joiner away; if it was a member, it has lost its seat to those who came first."""
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED

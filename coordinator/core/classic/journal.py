@@ -10,8 +10,9 @@ Source: ours. What operators ask in apache/kafka KIP-1314.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -27,6 +28,7 @@ from coordinator.core.events import (
     RefusedJoin,
 )
 from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import Outcome
 from coordinator.core.records import (
     GroupMetadata,
     RebalanceMember,
@@ -35,10 +37,6 @@ from coordinator.core.records import (
 )
 from coordinator.core.requests import JoinGroup
 from coordinator.core.written import RebalanceWritten
-
-if TYPE_CHECKING:
-    from coordinator.core.classic.group import Group
-    from coordinator.core.outcome import Outcome
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 NO_COUNT = -1
@@ -59,38 +57,8 @@ AssignmentReader = Callable[[bytes], Iterable[Partition] | None]
 """Partitions in a member's assignment; None if it cannot be read. Injected."""
 
 
-class Trace:
-    """A rebalance that is running."""
-
-    __slots__ = (
-        "before",
-        "joined",
-        "joined_at_ms",
-        "protocol",
-        "removed",
-        "started",
-        "started_at_ms",
-        "synced",
-        "synced_at_ms",
-        "was_initial",
-    )
-
-    def __init__(self, started: RebalanceStarted, group: Group, now_ms: int) -> None:
-        self.started = started
-        self.started_at_ms = now_ms
-        self.was_initial = group.initial_join
-        self.before: GroupMetadata | None = group.committed
-        self.protocol = ""
-        self.joined: dict[str, tuple[MemberJoined, int]] = {}
-        self.joined_at_ms = NO_TIME
-        self.synced: dict[str, int] = {}
-        self.synced_at_ms = NO_TIME
-        """When the leader handed the assignment in."""
-        self.removed: list[tuple[RemovedMember, int]] = []
-
-
 def follow_all(
-    groups: Mapping[str, Group], now_ms: int, out: Outcome, read_assignment: AssignmentReader
+    groups: Mapping[str, ClassicGroup], now_ms: int, out: Outcome, read_assignment: AssignmentReader
 ) -> None:
     """Take in what one command has made of the groups: `out` has the events."""
     by_group: dict[str, list[Event]] = {}
@@ -103,7 +71,7 @@ def follow_all(
 
 
 def follow(
-    group: Group,
+    group: ClassicGroup,
     events: Iterable[Event],
     now_ms: int,
     out: Outcome,
@@ -116,7 +84,9 @@ def follow(
             case RebalanceStarted():
                 if group.trace is not None:
                     _finish(group, INTERRUPTED, now_ms, out, read_assignment)
-                group.trace = Trace(event, group, now_ms)
+                group.trace = Trace(
+                    event, now_ms, was_initial=group.initial_join, before=group.committed
+                )
                 for what in early:
                     _note(group.trace, what, now_ms)
             case RebalanceCompleted() if group.trace is not None:
@@ -149,7 +119,7 @@ def _note(trace: Trace, event: Event, now_ms: int) -> None:
 
 
 def _finish(
-    group: Group, outcome: str, now_ms: int, out: Outcome, read_assignment: AssignmentReader
+    group: ClassicGroup, outcome: str, now_ms: int, out: Outcome, read_assignment: AssignmentReader
 ) -> None:
     trace, group.trace = group.trace, None
     assert trace is not None
@@ -183,7 +153,9 @@ def _finish(
     out.persist([record], RebalanceWritten(record))
 
 
-def note_refused_join(group: Group, command: JoinGroup, error: ErrorCode, now_ms: int) -> None:
+def note_refused_join(
+    group: ClassicGroup, command: JoinGroup, error: ErrorCode, now_ms: int
+) -> None:
     """Remember who asks in vain: it causes no rebalance, and its owner wonders why.
 
     In memory, and the newest few only.
@@ -214,7 +186,7 @@ def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:
         out.note(RebalanceJournaled(command.record))
 
 
-def _members(group: Group, trace: Trace) -> tuple[RebalanceMember, ...]:
+def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:
     joined = sorted(trace.joined.values(), key=lambda pair: pair[1])[-MEMBERS_MAX:]
     found = []
     for event, at_ms in joined:
@@ -234,7 +206,11 @@ def _members(group: Group, trace: Trace) -> tuple[RebalanceMember, ...]:
 
 
 def _partitions(
-    group: Group, trace: Trace, now_ms: int, read_assignment: AssignmentReader, is_complete: bool
+    group: ClassicGroup,
+    trace: Trace,
+    now_ms: int,
+    read_assignment: AssignmentReader,
+    is_complete: bool,
 ) -> tuple[int, list[int]]:
     """How many partitions have another owner now, and for how long partitions had none.
 

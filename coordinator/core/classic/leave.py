@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.core import admission
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_settled, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import remove
@@ -18,7 +18,7 @@ from coordinator.core.replies import LeaveReply, LeaveResult
 from coordinator.core.requests import LeaveGroup, LeavingMember
 
 
-def leave_group(group: Group, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
+def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
     """Take members out, in the order of the request.
 
     Raises:
@@ -57,7 +57,7 @@ def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
     out.reply(command.call_id, LeaveReply(members=results))
 
 
-def _leave(group: Group, leaving: LeavingMember, out: Outcome) -> Member | None:
+def _leave(group: ClassicGroup, leaving: LeavingMember, out: Outcome) -> Member | None:
     """Remove one member and return it; None if it was only a pending id.
 
     Raises:

@@ -18,13 +18,14 @@ from collections.abc import Sequence
 
 from coordinator.core import admission
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, reset_session
 from coordinator.core.commands import SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
+from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
 from coordinator.core.pauses import Pause, paused_since
@@ -37,7 +38,7 @@ _REBALANCE = HeartbeatReply(
 )
 
 
-def heartbeat(group: Group, command: Heartbeat, now_ms: int, out: Outcome) -> None:
+def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome) -> None:
     """A member says that it is alive, and hears whether a rebalance is on.
 
     Raises:
@@ -53,7 +54,7 @@ def heartbeat(group: Group, command: Heartbeat, now_ms: int, out: Outcome) -> No
 
 
 def beat(
-    group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> int:
     """As `heartbeat`, for the members that have nothing to hear, without a command or a reply.
 
@@ -83,7 +84,7 @@ def is_alive(member: Member, deadline_ms: int, pauses: Sequence[Pause] = ()) -> 
 
 
 def expire_session(
-    group: Group,
+    group: ClassicGroup,
     command: SessionExpired,
     now_ms: int,
     out: Outcome,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 
 
-def reset_session(group: Group, member: Member, now_ms: int, out: Outcome) -> None:
+def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
     """Count now as a sign of life: the deadline is one session timeout away."""
     member.last_heard_ms = now_ms
     deadline_ms = now_ms + member.session_timeout_ms
@@ -18,7 +19,7 @@ def reset_session(group: Group, member: Member, now_ms: int, out: Outcome) -> No
 
 
 def fail_join(
-    group: Group, member: Member, error: ErrorCode, out: Outcome, *, member_id: str
+    group: ClassicGroup, member: Member, error: ErrorCode, out: Outcome, *, member_id: str
 ) -> None:
     """Answer the member's parked JoinGroup, if there is one, with an error."""
     call_id = group.unpark_join(member)
@@ -26,14 +27,14 @@ def fail_join(
         out.reply(call_id, JoinReply(error, advice(error), member_id=member_id))
 
 
-def fail_sync(group: Group, member: Member, error: ErrorCode, out: Outcome) -> None:
+def fail_sync(group: ClassicGroup, member: Member, error: ErrorCode, out: Outcome) -> None:
     """Answer the member's parked SyncGroup, if there is one, with an error."""
     call_id = group.unpark_sync(member)
     if call_id is not None:
         out.reply(call_id, SyncReply(error, advice(error)))
 
 
-def note_joined(group: Group, member: Member, out: Outcome) -> None:
+def note_joined(group: ClassicGroup, member: Member, out: Outcome) -> None:
     """Tell those who watch that a member takes part in a join phase, or is there again."""
     out.note(
         MemberJoined(
@@ -42,7 +43,7 @@ def note_joined(group: Group, member: Member, out: Outcome) -> None:
     )
 
 
-def give_up(group: Group, error: ErrorCode, out: Outcome) -> None:
+def give_up(group: ClassicGroup, error: ErrorCode, out: Outcome) -> None:
     """The shard is unloaded: answer every parked call of the group with `error`."""
     for member in group.members.values():
         fail_join(group, member, error, out, member_id=member.member_id)
@@ -50,7 +51,7 @@ def give_up(group: Group, error: ErrorCode, out: Outcome) -> None:
     group.state = GroupState.DEAD
 
 
-def remove(group: Group, member: Member, out: Outcome) -> None:
+def remove(group: ClassicGroup, member: Member, out: Outcome) -> None:
     """Take a member out: its parked calls get UNKNOWN_MEMBER_ID, its deadline goes."""
     fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out, member_id="")
     fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
@@ -58,7 +59,7 @@ def remove(group: Group, member: Member, out: Outcome) -> None:
     out.check(MemberKey(group.group_id, member.member_id))
 
 
-def evict(group: Group, member: Member, cause: EvictionCause, out: Outcome) -> None:
+def evict(group: ClassicGroup, member: Member, cause: EvictionCause, out: Outcome) -> None:
     """Remove a member that did not ask for it, and say why."""
     remove(group, member, out)
     out.note(

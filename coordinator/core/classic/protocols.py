@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import ErrorCode, InvariantViolated, Refused
+from coordinator.core.group import GroupState
 
 
-def check_acceptable(group: Group, protocol_type: str, names: Iterable[str]) -> None:
+def check_acceptable(group: ClassicGroup, protocol_type: str, names: Iterable[str]) -> None:
     """Refuse a member whose protocols the group cannot follow.
 
     Raises:
@@ -41,7 +42,7 @@ def check_acceptable(group: Group, protocol_type: str, names: Iterable[str]) -> 
         )
 
 
-def select(group: Group) -> str:
+def select(group: ClassicGroup) -> str:
     """The protocol with most votes; each member votes for its first that all members list.
 
     A tie goes to the one highest in the leader's list.

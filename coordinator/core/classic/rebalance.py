@@ -21,11 +21,11 @@ Source: KIP-62, KIP-134, KIP-345; Kafka `GroupCoordinator.prepareRebalance`,
 from __future__ import annotations
 
 from coordinator.core.classic import protocols
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, fail_sync, reset_session
-from coordinator.core.classic.replacement import take_over_early
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
+from coordinator.core.classic.takeover import take_over_early
 from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
@@ -36,6 +36,7 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
 from coordinator.core.outcome import (
     DeferInitialJoin,
@@ -45,13 +46,13 @@ from coordinator.core.outcome import (
     Outcome,
     SyncKey,
 )
-from coordinator.core.records import GenerationFloor, metadata_of
+from coordinator.core.records import GenerationFloor
 from coordinator.core.replies import JoinedMember, JoinReply
 from coordinator.core.written import Unawaited
 
 
 def request(
-    group: Group,
+    group: ClassicGroup,
     cause: RebalanceCause,
     now_ms: int,
     out: Outcome,
@@ -73,7 +74,7 @@ def request(
 
 
 def prepare(
-    group: Group,
+    group: ClassicGroup,
     cause: RebalanceCause,
     now_ms: int,
     out: Outcome,
@@ -124,7 +125,7 @@ def prepare(
 
 
 def extend_initial_delay(
-    group: Group,
+    group: ClassicGroup,
     command: InitialDelayElapsed,
     now_ms: int,
     out: Outcome,
@@ -143,7 +144,7 @@ def extend_initial_delay(
         _complete(group, now_ms, out, read_topics)
 
 
-def join_phase_is_complete(group: Group) -> bool:
+def join_phase_is_complete(group: ClassicGroup) -> bool:
     """True if an ordinary join phase has nobody left to wait for."""
     return (
         group.state is GroupState.PREPARING_REBALANCE
@@ -153,7 +154,7 @@ def join_phase_is_complete(group: Group) -> bool:
 
 
 def complete_join_phase(
-    group: Group,
+    group: ClassicGroup,
     command: CompleteJoinPhase,
     now_ms: int,
     out: Outcome,
@@ -164,7 +165,7 @@ def complete_join_phase(
         _complete(group, now_ms, out, read_topics)
 
 
-def sync_phase_is_complete(group: Group | None, generation: int) -> bool:
+def sync_phase_is_complete(group: ClassicGroup | None, generation: int) -> bool:
     """True if nobody's SyncGroup is awaited in this generation any more."""
     return (
         group is None
@@ -174,7 +175,9 @@ def sync_phase_is_complete(group: Group | None, generation: int) -> bool:
     )
 
 
-def expire_sync_phase(group: Group, command: SyncPhaseExpired, now_ms: int, out: Outcome) -> None:
+def expire_sync_phase(
+    group: ClassicGroup, command: SyncPhaseExpired, now_ms: int, out: Outcome
+) -> None:
     """Remove the members that never fetched their assignment, and rebalance without them.
 
     Source: KAFKA-10134; Kafka `GroupCoordinator.onExpirePendingSync`.
@@ -187,13 +190,13 @@ def expire_sync_phase(group: Group, command: SyncPhaseExpired, now_ms: int, out:
     request(group, RebalanceCause.SYNC_TIMED_OUT, now_ms, out, member=silent[0])
 
 
-def join_reply(group: Group, member: Member) -> JoinReply:
+def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
     """Tells a member its generation, and the leader of all members."""
     is_leader = member.member_id == group.leader_id
     return _join_reply(group, member, _member_list(group) if is_leader else ())
 
 
-def repeat_join_reply(group: Group, member: Member, call_id: CallId, out: Outcome) -> None:
+def repeat_join_reply(group: ClassicGroup, member: Member, call_id: CallId, out: Outcome) -> None:
     """The answer may have been lost on its way, or its promise refused by the log."""
     _promise_generation(group, out)
     _answer_join(group, call_id, join_reply(group, member), out)
@@ -202,11 +205,11 @@ def repeat_join_reply(group: Group, member: Member, call_id: CallId, out: Outcom
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _is_in_phase(group: Group, generation: int) -> bool:
+def _is_in_phase(group: ClassicGroup, generation: int) -> bool:
     return group.state is GroupState.PREPARING_REBALANCE and group.generation == generation
 
 
-def _complete(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
+def _complete(group: ClassicGroup, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
     """Close the join phase and start the next generation.
 
     Dynamic members that did not join are dropped; every parked join gets one reply,
@@ -230,16 +233,18 @@ def _complete(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader)
         _become_empty(group, now_ms, out)
 
 
-def _become_empty(group: Group, now_ms: int, out: Outcome) -> None:
+def _become_empty(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
     group.protocol_name = None
     group.subscribed_topics = frozenset()
     group.transition_to(GroupState.EMPTY, now_ms)
-    out.persist([metadata_of(group, now_ms)], Unawaited(group.group_id))
+    out.persist([group.metadata(now_ms)], Unawaited(group.group_id))
     out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
     out.note(RebalanceCompleted(group.group_id, group.generation, 0))
 
 
-def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
+def _start_generation(
+    group: ClassicGroup, now_ms: int, out: Outcome, read_topics: TopicReader
+) -> None:
     group.protocol_name = protocols.select(group)
     group.subscribed_topics = subscribed_topics(group, read_topics)
     group.transition_to(GroupState.AWAITING_SYNC, now_ms)
@@ -265,26 +270,28 @@ def _start_generation(group: Group, now_ms: int, out: Outcome, read_topics: Topi
     out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
 
 
-def _is_promised(group: Group) -> bool:
+def _is_promised(group: ClassicGroup) -> bool:
     """True if no crash can make anybody hand the group's generation out again."""
     return group.generation <= group.durable_generation + 1
 
 
-def _promise_generation(group: Group, out: Outcome) -> None:
+def _promise_generation(group: ClassicGroup, out: Outcome) -> None:
     """See decision 0001: what is in the log covers one number more."""
     if not _is_promised(group):
         floor = GenerationFloor(group.group_id, group.generation - 1)
         out.persist([floor], Unawaited(group.group_id))
 
 
-def _answer_join(group: Group, call_id: CallId, reply: JoinReply, out: Outcome) -> None:
+def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, out: Outcome) -> None:
     if _is_promised(group):
         out.reply(call_id, reply)
     else:
         out.join_when_durable(call_id, reply)
 
 
-def _join_reply(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinReply:
+def _join_reply(
+    group: ClassicGroup, member: Member, members: tuple[JoinedMember, ...]
+) -> JoinReply:
     assert group.leader_id is not None
     return JoinReply(
         generation=group.generation,
@@ -296,7 +303,7 @@ def _join_reply(group: Group, member: Member, members: tuple[JoinedMember, ...])
     )
 
 
-def _member_list(group: Group) -> tuple[JoinedMember, ...]:
+def _member_list(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     """All members, absent static ones too: built once, shown to the leader only."""
     name = group.protocol_name
     return tuple(
@@ -305,13 +312,13 @@ def _member_list(group: Group) -> tuple[JoinedMember, ...]:
     )
 
 
-def _defer_join(group: Group, now_ms: int, out: Outcome) -> None:
+def _defer_join(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
     deadline_ms = now_ms + group.rebalance_timeout_ms
     out.defer(DeferJoin(group.group_id, group.generation, deadline_ms))
 
 
 def _defer_initial_join(
-    group: Group, delay_ms: int, remaining_ms: int, now_ms: int, out: Outcome
+    group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int, out: Outcome
 ) -> None:
     out.defer(
         DeferInitialJoin(

@@ -22,22 +22,24 @@ from __future__ import annotations
 from dataclasses import replace as with_changes
 
 from coordinator.core.classic import protocols, rebalance
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import fail_join, fail_sync, reset_session
-from coordinator.core.classic.replacement import Replacement, member_replaced, take_over, welcome
+from coordinator.core.classic.replacement import Replacement
+from coordinator.core.classic.takeover import member_replaced, take_over, welcome
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import JoinKey, Outcome
-from coordinator.core.records import GroupMetadata, metadata_of
+from coordinator.core.records import GroupMetadata
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
 from coordinator.core.written import ReplacementOverdue, StaticMemberSettled, StaticMemberWritten
 
 
 def replace(
-    group: Group,
+    group: ClassicGroup,
     command: JoinGroup,
     member_id: str,
     now_ms: int,
@@ -63,7 +65,11 @@ def replace(
 
 
 def replacement_settled(
-    group: Group, command: StaticMemberSettled, now_ms: int, out: Outcome, config: GroupConfig
+    group: ClassicGroup,
+    command: StaticMemberSettled,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
 ) -> None:
     """The log has spoken: the new id is in force, or was never there. The next one begins.
 
@@ -89,7 +95,7 @@ def replacement_settled(
 
 
 def replacement_written(
-    group: Group, command: StaticMemberWritten, now_ms: int, out: Outcome
+    group: ClassicGroup, command: StaticMemberWritten, now_ms: int, out: Outcome
 ) -> None:
     """Answer a joiner whose new id is durable, or is not, or of which nobody knows yet."""
     member = group.members.get(group.static_members.get(command.instance_id, ""))
@@ -116,7 +122,7 @@ def replacement_written(
 
 
 def replacement_overdue(
-    group: Group, command: ReplacementOverdue, now_ms: int, out: Outcome
+    group: ClassicGroup, command: ReplacementOverdue, now_ms: int, out: Outcome
 ) -> None:
     """The one before it is on its way still: a joiner that waits for its turn waits no longer."""
     if command.error is ErrorCode.NONE:
@@ -135,7 +141,7 @@ def replacement_overdue(
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _id_of_parked_join(group: Group, member: Member) -> str:
+def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
     """Under which id the process joins whose call is parked: it may wait to become the member."""
     for replacement in group.replacements:
         if replacement.command.call_id == member.parked_join:
@@ -143,7 +149,7 @@ def _id_of_parked_join(group: Group, member: Member) -> str:
     return member.member_id
 
 
-def _keeps_protocol(group: Group, member: Member, command: JoinGroup) -> bool:
+def _keeps_protocol(group: ClassicGroup, member: Member, command: JoinGroup) -> bool:
     """True if the group would select the protocol it follows with the process in its place."""
     before = member.protocols
     group.set_protocols(member, command.protocols)
@@ -152,7 +158,9 @@ def _keeps_protocol(group: Group, member: Member, command: JoinGroup) -> bool:
     return selected == group.protocol_name
 
 
-def _take_over_now(group: Group, replacement: Replacement, now_ms: int, out: Outcome) -> None:
+def _take_over_now(
+    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome
+) -> None:
     """Nothing that is in force depends on the old id, or it is given up: a join phase begins."""
     member = take_over(group, replacement, now_ms, out)
     match group.state:
@@ -173,7 +181,7 @@ def _take_over_now(group: Group, replacement: Replacement, now_ms: int, out: Out
 
 
 def _write(
-    group: Group,
+    group: ClassicGroup,
     member: Member,
     replacement: Replacement,
     now_ms: int,
@@ -196,9 +204,11 @@ def _write(
     )
 
 
-def _record(group: Group, member: Member, replacement: Replacement, now_ms: int) -> GroupMetadata:
+def _record(
+    group: ClassicGroup, member: Member, replacement: Replacement, now_ms: int
+) -> GroupMetadata:
     """The group as it is, with the process in its place."""
-    record = metadata_of(group, now_ms)
+    record = group.metadata(now_ms)
     new = replacement.record(group.protocol_name, member.assignment)
     old_id = member.member_id
     return with_changes(
@@ -208,7 +218,9 @@ def _record(group: Group, member: Member, replacement: Replacement, now_ms: int)
     )
 
 
-def _refuse(group: Group, member: Member, error: ErrorCode, now_ms: int, out: Outcome) -> None:
+def _refuse(
+    group: ClassicGroup, member: Member, error: ErrorCode, now_ms: int, out: Outcome
+) -> None:
     call_id = group.unpark_join(member)
     assert call_id is not None
     reset_session(group, member, now_ms, out)

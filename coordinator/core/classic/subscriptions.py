@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.core.classic.group import Group
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.journal import AssignmentReader
+from coordinator.core.group import CONSUMER_PROTOCOL_TYPE
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 READ_MAX = 50_000
 """Topics that are read when a generation begins, those of members that say different things added
 up, in 50 ms. Of a group with more they are not known."""
@@ -28,7 +28,7 @@ class PayloadReader:
     partitions: AssignmentReader
 
 
-def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] | None:
+def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozenset[str] | None:
     """The topics that any member reads; None if they are unknown.
 
     Source: Kafka `ClassicGroup.computeSubscribedTopics`.
@@ -51,10 +51,3 @@ def subscribed_topics(group: Group, read_topics: TopicReader) -> frozenset[str] 
         # Most groups read one set of topics: they share it instead of having a copy each.
         topics = more if not topics else topics if more <= topics else topics | more
     return topics
-
-
-def is_subscribed(group: Group, topic: str) -> bool:
-    """True if a member reads `topic`; of a consumer group that cannot be read, assume it."""
-    if group.subscribed_topics is None:
-        return group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    return topic in group.subscribed_topics

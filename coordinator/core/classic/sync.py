@@ -1,7 +1,7 @@
 """SyncGroup: the leader hands the assignment in, everyone fetches their part.
 
 Nobody gets an assignment that is not durable. The leader's call writes the record, and
-`records.apply` gives the members what it says. All parked calls are answered when it counts as
+`Group.apply` gives the members what it says. All parked calls are answered when it counts as
 done, by `assignment_written`, and only if the group still is in that generation and waits for it.
 
 A generation's assignment is written once. A leader that syncs again while it is on its way
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from coordinator.core import admission
 from coordinator.core.classic import rebalance
-from coordinator.core.classic.group import Group, GroupState
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import fail_sync, reset_session
@@ -26,14 +26,14 @@ from coordinator.core.events import (
     RebalanceCompleted,
     RebalanceFailed,
 )
+from coordinator.core.group import GroupState
 from coordinator.core.outcome import Outcome, SyncKey
-from coordinator.core.records import metadata_of
 from coordinator.core.replies import SyncReply
 from coordinator.core.requests import SyncGroup
 from coordinator.core.written import AssignmentWritten
 
 
-def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> None:
+def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcome) -> None:
     """Answer, or park, a SyncGroup.
 
     Raises:
@@ -56,12 +56,14 @@ def sync_group(group: Group, command: SyncGroup, now_ms: int, out: Outcome) -> N
         group.park_sync(member, command.call_id)
         if is_leader and group.assigned_generation != group.generation:
             group.assigned_generation = group.generation
-            record = metadata_of(group, now_ms, dict(command.assignments))
+            record = group.metadata(now_ms, dict(command.assignments))
             out.persist([record], AssignmentWritten(record))
     out.check(SyncKey(group.group_id))
 
 
-def assignment_written(group: Group, command: AssignmentWritten, now_ms: int, out: Outcome) -> None:
+def assignment_written(
+    group: ClassicGroup, command: AssignmentWritten, now_ms: int, out: Outcome
+) -> None:
     """The log has taken the assignment, or refused it: answer everyone who waits for it."""
     record = command.record
     if group.state is not GroupState.AWAITING_SYNC or group.generation != record.generation:
@@ -83,7 +85,7 @@ def assignment_written(group: Group, command: AssignmentWritten, now_ms: int, ou
             reset_session(group, member, now_ms, out)
 
 
-def _assignment_of(group: Group, member: Member) -> SyncReply:
+def _assignment_of(group: ClassicGroup, member: Member) -> SyncReply:
     return SyncReply(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -91,7 +93,7 @@ def _assignment_of(group: Group, member: Member) -> SyncReply:
     )
 
 
-def _check_protocol(group: Group, command: SyncGroup) -> None:
+def _check_protocol(group: ClassicGroup, command: SyncGroup) -> None:
     for given, selected, what in (
         (command.protocol_type, group.protocol_type, "protocol type"),
         (command.protocol_name, group.protocol_name, "protocol"),

@@ -1,0 +1,86 @@
+"""What operators read of one classic group: its members, its journal, whom a phase waits for.
+
+Source: Kafka `GroupMetadataManager.describeGroups`.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.member import Member
+from coordinator.core.group import GroupState
+from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import Outcome
+from coordinator.core.replies import (
+    AwaitedMember,
+    DescribedMember,
+    DescribeReply,
+    PhaseReply,
+    RebalancesReply,
+)
+from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
+
+
+def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) -> None:
+    """A group whole; what the members follow and hold is shown only while it is in force."""
+    stable = group.state is GroupState.STABLE
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata_for(group.protocol_name) if stable else b"",
+            member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    )
+    out.reply(
+        command.call_id,
+        DescribeReply(
+            group.group_id,
+            state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_name=(group.protocol_name or "") if stable else "",
+            members=members,
+            generation=group.generation,
+            leader=group.leader_id or "",
+        ),
+    )
+
+
+def list_rebalances(group: ClassicGroup, command: ListRebalances, out: Outcome) -> None:
+    """The group's journal, newest first."""
+    refused = tuple((group.refused_joins or {}).values())[::-1]
+    reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
+    out.reply(command.call_id, reply)
+
+
+def describe_phase(group: ClassicGroup, command: DescribePhase, out: Outcome) -> None:
+    """Whom a parked phase waits for, now."""
+    awaited: list[AwaitedMember] = []
+    if group.state is GroupState.PREPARING_REBALANCE:
+        awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]
+        awaited += [AwaitedMember(member_id) for member_id in group.pending_member_ids]
+    elif group.state is GroupState.AWAITING_SYNC:
+        awaited = [_awaited(group, m) for m in group.members.values() if m.parked_sync is None]
+    is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
+    since_ms = group.state_changed_at_ms
+    reply = PhaseReply(
+        state=group.state.value,
+        since_ms=since_ms,
+        deadline_ms=since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME,
+        is_initial_delay=group.initial_join,
+        awaited=tuple(awaited),
+    )
+    out.reply(command.call_id, reply)
+
+
+def _awaited(group: ClassicGroup, member: Member) -> AwaitedMember:
+    return AwaitedMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        is_leader=member.member_id == group.leader_id,
+        last_heard_ms=member.last_heard_ms,
+        session_timeout_ms=member.session_timeout_ms,
+    )

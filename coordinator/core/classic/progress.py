@@ -1,0 +1,67 @@
+"""Who may tell of progress in a classic group: commit offsets, and report where logs end."""
+
+from __future__ import annotations
+
+from coordinator.core import admission, log_ends, offsets
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.identity import check_generation, check_settled, identify
+from coordinator.core.classic.member import Member
+from coordinator.core.classic.membership import reset_session
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import GroupState
+from coordinator.core.outcome import Outcome
+from coordinator.core.requests import CommitOffsets, ReportLogEnds
+
+
+def commit_offsets(
+    group: ClassicGroup, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    """Write offsets, and answer when they are durable.
+
+    Raises:
+        Refused: before anything changed; the code then stands on every partition.
+        MustWait: what it is compared with, or who may commit, is on its way to the log.
+    """
+    member = _check_committer(group, command)
+    offsets.check_commit(group, command, config)
+    if member is not None:
+        reset_session(group, member, now_ms, out)
+    offsets.commit(group, command, now_ms, out, config)
+
+
+def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | None:
+    """The member that commits; None for an outsider.
+
+    Outsiders may while the group is Empty, and with an atomic compare-and-set of every partition
+    always: see decision 0008.
+
+    Raises:
+        Refused: in Kafka's order: identity, then generation, then the state.
+        MustWait: a restarted process may have taken its place.
+    """
+    admission.check_alive(group)
+    if command.generation < 0 and group.state is GroupState.EMPTY:
+        return None
+    if command.generation < 0 and not command.member_id and command.instance_id is None:
+        if command.atomic and all(p.expected is not None for p in command.partitions):
+            return None
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
+    member = identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    check_settled(group, member)
+    if group.state is GroupState.AWAITING_SYNC:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    return member
+
+
+def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+    """Take note of ends.
+
+    Raises:
+        Refused: as a heartbeat is, but for the state of the group.
+    """
+    admission.check_alive(group)
+    identify(group, command.member_id, command.instance_id)
+    check_generation(group, command.generation)
+    log_ends.take_in(group, command, now_ms, out)
