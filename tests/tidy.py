@@ -1,7 +1,8 @@
 """The rules of the house that a program can check, each as a function.
 
 A rule takes a file (path and text) and yields its offences. It knows nothing of the disk, so
-that `test_tidy.py` can feed it a snippet and see it object. Import rules are a table.
+that `test_tidy.py` can feed it a snippet and see it object. Who may import whom is said in
+`pyproject.toml`.
 """
 
 import ast
@@ -9,7 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -44,113 +45,7 @@ Rule = Callable[[Source], Iterator[str]]
 PathRule = Callable[[Collection[str]], Iterator[str]]
 
 
-# --- Who may import whom ---------------------------------------------------------------------
-
-WAITING = "asyncio time random uuid os threading grpc structlog prometheus_client logging".split()
-SERVER = [
-    f"coordinator.{part}"
-    for part in (
-        "cli cluster core observe runtime security service settings shard storage testing"
-    ).split()
-]
-
-
-@dataclass(frozen=True)
-class ImportRule:
-    """Files below `places` may not import `forbidden`, except `allowed`."""
-
-    places: tuple[str, ...]
-    forbidden: Collection[str]
-    reason: str
-    excepted: tuple[str, ...] = ()
-    allowed: Collection[str] = field(default_factory=tuple)
-
-    def covers(self, path: str) -> bool:
-        return path.startswith(self.places) and path not in self.excepted
-
-    def forbids(self, module: str) -> bool:
-        return _is_in(module, self.forbidden) and not _is_in(module, self.allowed)
-
-
-IMPORT_RULES = [
-    ImportRule(
-        ("coordinator/core/", "coordinator/shard/", "coordinator/assignors/", "timer/"),
-        WAITING,
-        "what decides neither waits, logs nor reads a clock",
-        excepted=("timer/aio.py", "timer/clock.py"),
-    ),
-    ImportRule(
-        ("coordinator/core/",),
-        ["google", "coordinator", "timer"],
-        "core imports the standard library's data types and nothing else",
-        allowed=["coordinator.core"],
-    ),
-    ImportRule(
-        ("coordinator/assignors/",),
-        ["google", "coordinator", "timer"],
-        "assignors are pure functions on their own",
-        allowed=["coordinator.assignors"],
-    ),
-    ImportRule(
-        ("coordinator/shard/",),
-        ["google", "coordinator"],
-        "shard binds core to timer and knows nothing else",
-        allowed=["coordinator.shard", "coordinator.core"],
-    ),
-    ImportRule(("timer/",), ["coordinator"], "timer is a library of its own"),
-    ImportRule(
-        ("coordinator/client/", "coordinator/spark/"),
-        [*SERVER, "timer"],
-        "the member library never imports the server",
-    ),
-    ImportRule(
-        ("coordinator/sources/",),
-        ["coordinator", "timer", "google", "grpc", "pyspark"],
-        "sources know logs of rows, and nothing of groups",
-        allowed=["coordinator.sources"],
-    ),
-    ImportRule(("coordinator/client/",), ["coordinator.spark", "pyspark"], "client knows no Spark"),
-    ImportRule(
-        ("coordinator/spark/", "coordinator/cli/"),
-        ["coordinator.v1"],
-        "the wire is reached through client",
-    ),
-    ImportRule(
-        ("coordinator/storage/", "coordinator/cluster/", "coordinator/observe/"),
-        ["coordinator.v1"],
-        "protobuf stays at the edges",
-    ),
-    ImportRule(
-        ("coordinator/runtime/",),
-        ["coordinator.v1"],
-        "protobuf stays at the edges; only traffic between nodes is one",
-        excepted=("coordinator/runtime/standby.py",),
-    ),
-    ImportRule(
-        ("coordinator/observe/",),
-        ["coordinator", "timer"],
-        "observe reads the events of core only",
-        allowed=[
-            "coordinator.observe",
-            "coordinator.core.events",
-            "coordinator.core.records",
-            "coordinator.core.ids",
-            "coordinator.printable",
-            "coordinator.web",
-            "coordinator.__version__",
-        ],
-    ),
-    ImportRule(
-        ("coordinator/storage/", "coordinator/cluster/"),
-        ["coordinator.core", "coordinator.shard", "coordinator.runtime", "coordinator.service"],
-        "storage and cluster know nothing of groups",
-        allowed=["coordinator.core.ids"],
-    ),
-]
-
-
-def _is_in(module: str, packages: Collection[str]) -> bool:
-    return any(module == package or module.startswith(package + ".") for package in packages)
+# --- Imports: what the contracts in pyproject.toml cannot say --------------------------------
 
 
 def imported_modules(source: Source) -> Iterator[tuple[int, str]]:
@@ -168,13 +63,6 @@ def imported_modules(source: Source) -> Iterator[tuple[int, str]]:
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
                 yield node.lineno, f"{base}.{alias.name}"
-
-
-def imports_respect_the_layers(source: Source) -> Iterator[str]:
-    for line, module in imported_modules(source):
-        for rule in IMPORT_RULES:
-            if rule.covers(source.path) and rule.forbids(module):
-                yield source.at(line, f"imports {module}: {rule.reason}")
 
 
 def package_imports_nothing(source: Source) -> Iterator[str]:
@@ -358,7 +246,6 @@ def _resolve(start: str, target: str) -> str:
 
 
 PYTHON_RULES: list[Rule] = [
-    imports_respect_the_layers,
     package_imports_nothing,
     fast_tests_do_not_sleep,
     errors_are_not_swallowed,
