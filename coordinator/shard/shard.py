@@ -35,43 +35,25 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import IdSource
 from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import (
-    Defer,
-    DeferHeartbeat,
-    DeferInitialJoin,
-    DeferJoin,
-    DeferSync,
-    JoinKey,
-    MemberKey,
-    Outcome,
-    SyncKey,
-    WatchKey,
-)
+from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.requests import Request
 from coordinator.shard.followers import (
     TAIL_BYTES,
     AckPolicy,
-    FetchedEntries,
     FetchEntries,
     Followers,
     FollowersChanged,
-    TailEntry,
 )
-from coordinator.shard.operations import (
-    DelayedFetch,
-    DelayedHeartbeat,
-    DelayedJoin,
-    DelayedSync,
-    InitialDelayedJoin,
-    OperationContext,
-)
+from coordinator.shard.group_timers import GroupTimers
+from coordinator.shard.operations import OperationContext
 from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
+from coordinator.shard.recurring import Recurring
+from coordinator.shard.replication import Replication
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import Waits
-from coordinator.shard.writes import SHARD_KEY, WriteQueue
+from coordinator.shard.writes import WriteQueue
 from timer.purgatory import Purgatory
-from timer.task import TimerTask
 from timer.timer import Timer
 
 ACTIVATE_SLICE = 50
@@ -111,19 +93,19 @@ class Shard:
         self.machine = GroupMachine(config, ids, payloads)
         self._now_ms = now_ms
         self.timer = Timer(now_ms, wheel_size=wheel_size)
-        self._joins: Purgatory[JoinKey] = Purgatory(self.timer)
-        self._syncs: Purgatory[SyncKey] = Purgatory(self.timer)
-        # By member id, which no other member has: with it alone a heartbeat is looked up fastest.
-        self._sessions: Purgatory[str] = Purgatory(self.timer)
         self._inner: deque[Command] = deque()
         self._held: list[Command] = []  # Ends of phases, until the timer is no longer behind.
-        self._context = OperationContext(self.machine, self._inner.append)
         self.followers = Followers(acks, tail_bytes)
-        self._fetches: Purgatory[str] = Purgatory(self.timer)
-        self._fetched: deque[FetchEntries] = deque()
         self._waits = {
             name: Waits(lambda: self._now_ms) for name in ("join", "sync", "produce", "fetch")
         }
+        self._group_timers = GroupTimers(
+            self.timer,
+            OperationContext(self.machine, self._inner.append),
+            join_waits=self._waits["join"],
+            sync_waits=self._waits["sync"],
+        )
+        self._sessions = self._group_timers.sessions  # `beat` is a hot path.
         self._timer_lag_ms = 0
         self._writes = WriteQueue(
             self.timer,
@@ -135,13 +117,20 @@ class Shard:
             timeout_ms=config.offset_commit_timeout_ms,
             waits=self._waits["produce"],
         )
-        self._unloaded: ErrorCode | None = None
-        self._offset_check = _Recurring(
-            config.offsets_retention_check_interval_ms, lambda: self._inner.append(ExpireOffsets())
+        self._replication = Replication(
+            self.timer,
+            self.followers,
+            self._writes,
+            now_ms=lambda: self._now_ms,
+            waits=self._waits["fetch"],
         )
-        self._lag_check = _Recurring(max(1, acks.lag_time_max_ms // 2), self._look_at_followers)
-        self._in_sync_changed = False
-        self._offset_check.arm(self.timer, now_ms)
+        self._unloaded: ErrorCode | None = None
+        self._offset_check = Recurring(
+            self.timer,
+            config.offsets_retention_check_interval_ms,
+            lambda: self._inner.append(ExpireOffsets()),
+        )
+        self._offset_check.arm(now_ms)
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
         """Load, first half: apply what the log holds, in its order. Nothing serves yet."""
@@ -193,12 +182,11 @@ class Shard:
             case Activate():
                 self._activate_some(outbox)
             case Appended():
-                self._appended(event)
+                self._replication.appended(event)
             case FetchEntries():
-                self._fetch(event)
+                self._replication.fetch(event)
             case FollowersChanged():
-                self.followers.expect(event.nodes)
-                self._look_at_followers()
+                self._replication.expect(event)
             case AppendFailed():
                 if self._writes.append_failed(event):
                     self._unload(ErrorCode.NOT_COORDINATOR, outbox)
@@ -233,11 +221,11 @@ class Shard:
         """What the shard holds now; linear in its groups. Any thread may ask."""
         groups = list(self.machine.groups.values())
         purgatories: dict[str, Purgatory[object]] = {
-            "join": self._joins,  # type: ignore[dict-item]  # Only counted, whatever the keys.
-            "sync": self._syncs,  # type: ignore[dict-item]
+            "join": self._group_timers.joins,  # type: ignore[dict-item]  # Only counted, whatever the keys.
+            "sync": self._group_timers.syncs,  # type: ignore[dict-item]
             "heartbeat": self._sessions,  # type: ignore[dict-item]
             "produce": self._writes.purgatory,  # type: ignore[dict-item]
-            "fetch": self._fetches,  # type: ignore[dict-item]
+            "fetch": self._replication.fetches,  # type: ignore[dict-item]
         }
         parked_joins = sum(group.parked_joins for group in groups)
         return ShardStats(
@@ -307,12 +295,9 @@ class Shard:
 
     def _carry_out(self, out: Outcome, outbox: Outbox) -> None:
         for defer in out.defers:
-            if type(defer) is DeferHeartbeat:
-                self._defer_heartbeat(defer)
-            else:
-                self._defer(defer)
+            self._group_timers.defer(defer)
         for key in out.checks:
-            self._check(key)
+            self._group_timers.check(key)
         for write in out.writes:
             self._writes.add(write, self._now_ms)
         outbox.replies += out.replies
@@ -324,14 +309,9 @@ class Shard:
         while self._inner:
             self._drain(outbox)
             outbox.append = outbox.append or self._writes.next_append()
-        if self._fetched:
-            self._answer_fetches(outbox)
-        for check in (self._offset_check, self._lag_check):
-            if check.has_run:
-                check.arm(self.timer, self._now_ms)
-        if self._in_sync_changed:
-            self._in_sync_changed = False
-            outbox.in_sync = self.followers.in_sync
+        if self._offset_check.has_run:
+            self._offset_check.arm(self._now_ms)
+        self._replication.finish(outbox)
         outbox.next_deadline_ms = self.timer.next_expiration_ms()
         return outbox
 
@@ -343,102 +323,12 @@ class Shard:
         self._inner.clear()
         self._inner.extend(due)
 
-    # --- The log, and those who follow it ---
-
-    def _appended(self, event: Appended) -> None:
-        base_offset = self._writes.end_offset
-        self._writes.appended(event.sequence)
-        if event.encoded:
-            self.followers.tail.add(TailEntry(event.sequence, base_offset, event.encoded))
-        self._advance()
-        self._fetches.check_and_complete(SHARD_KEY)
-
-    def _fetch(self, fetch: FetchEntries) -> None:
-        end_offset = self._writes.end_offset
-        self.followers.fetched(fetch.follower, fetch.offset, end_offset, self._now_ms)
-        self._look_at_followers()
-        if not self._lag_check.is_pending:
-            self._lag_check.arm(self.timer, self._now_ms)
-        tail = self.followers.tail
-        if not tail.has(fetch.offset):
-            self._fetched.append(fetch)
-            return
-        answer, waits = self._fetched.append, self._waits["fetch"]
-        operation = DelayedFetch(fetch, tail.need_not_wait, answer, waits)
-        deadline_ms = self._now_ms + fetch.max_wait_ms
-        self._fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
-
-    def _look_at_followers(self) -> None:
-        if self.followers.look(self._writes.high_watermark, self._now_ms):
-            self._in_sync_changed = True
-        self._advance()
-
-    def _advance(self) -> None:
-        self._writes.advance(self.followers.high_watermark(self._writes.end_offset))
-
-    def _answer_fetches(self, outbox: Outbox) -> None:
-        tail, end_offset = self.followers.tail, self._writes.end_offset
-        while self._fetched:
-            fetch = self._fetched.popleft()
-            if tail.has(fetch.offset):
-                entries = tail.entries_from(fetch.offset)
-                answer = FetchedEntries(entries=entries, end_offset=end_offset)
-            else:
-                answer = FetchedEntries(end_offset=end_offset, is_gone=True)
-            outbox.fetched.append((fetch.call_id, answer))
-
-    # --- Timers and watches ---
-
-    def _defer_heartbeat(self, defer: DeferHeartbeat) -> None:
-        member_id = defer.member_id
-        operation = self._sessions.find(member_id)
-        if operation is None:
-            operation = DelayedHeartbeat(defer.group_id, member_id, self._context)
-            self._sessions.try_complete_else_watch(operation, (member_id,), defer.deadline_ms)
-        else:
-            self.timer.rearm(operation, defer.deadline_ms)
-
-    def _defer(self, defer: Defer) -> None:
-        match defer:
-            case DeferJoin():
-                self._joins.try_complete_else_watch(
-                    DelayedJoin(defer, self._context, self._waits["join"]),
-                    (JoinKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
-            case DeferInitialJoin():
-                self._joins.try_complete_else_watch(
-                    InitialDelayedJoin(defer, self._context),
-                    (JoinKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
-            case DeferSync():
-                self._syncs.try_complete_else_watch(
-                    DelayedSync(defer, self._context, self._waits["sync"]),
-                    (SyncKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
-            case DeferHeartbeat():
-                self._defer_heartbeat(defer)
-
-    def _check(self, key: WatchKey) -> None:
-        match key:
-            case JoinKey():
-                self._joins.check_and_complete(key)
-            case SyncKey():
-                self._syncs.check_and_complete(key)
-            case MemberKey():
-                self._sessions.check_and_complete(key.member_id)
-
     # --- The end ---
 
     def _unload(self, error: ErrorCode, outbox: Outbox) -> None:
         self._writes.close(error)
         self._drain(outbox)
-        for operation in self._fetches.cancel_for_key(SHARD_KEY):
-            assert isinstance(operation, DelayedFetch)
-            refused = operation.fetch.refusal(Refused(error))
-            outbox.fetched.append((operation.fetch.call_id, refused))
+        self._replication.refuse(error, outbox)
         out = Outcome()
         self.machine.unload(error, out)
         outbox.replies += out.replies
@@ -461,23 +351,3 @@ class Shard:
                 refused = invalid
             outbox.replies.append((event.call_id, event.refusal(refused)))
         outbox.unloaded = True
-
-
-class _Recurring(TimerTask):
-    """Comes round every interval. It is armed anew at the end of the step in which it ran."""
-
-    __slots__ = ("_action", "_interval_ms", "has_run")
-
-    def __init__(self, interval_ms: int, action: Callable[[], None]) -> None:
-        super().__init__()
-        self._interval_ms = interval_ms
-        self._action = action
-        self.has_run = False
-
-    def arm(self, timer: Timer, now_ms: int) -> None:
-        self.has_run = False
-        timer.add(self, now_ms + self._interval_ms)
-
-    def run(self) -> None:
-        self.has_run = True
-        self._action()

@@ -1,0 +1,116 @@
+"""What a shard's leader does for its followers: answers their fetches, settles who is in sync, and
+lets the high watermark go as far as they allow.
+
+`followers` knows who keeps up, and keeps the end of the log; here is when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.shard.followers import (
+    FetchedEntries,
+    FetchEntries,
+    Followers,
+    FollowersChanged,
+    TailEntry,
+)
+from coordinator.shard.operations import DelayedFetch
+from coordinator.shard.outbox import Appended, Outbox
+from coordinator.shard.recurring import Recurring
+from coordinator.shard.waits import Waits
+from coordinator.shard.writes import SHARD_KEY, WriteQueue
+from timer.purgatory import Purgatory
+from timer.timer import Timer
+
+
+class Replication:
+    """Fetches of followers, parked until there is something for them.
+
+    Args:
+        now_ms: the time of the step.
+        waits: counts how long fetches wait.
+    """
+
+    def __init__(
+        self,
+        timer: Timer,
+        followers: Followers,
+        writes: WriteQueue,
+        *,
+        now_ms: Callable[[], int],
+        waits: Waits,
+    ) -> None:
+        self.fetches: Purgatory[str] = Purgatory(timer)
+        self._followers = followers
+        self._writes = writes
+        self._now_ms = now_ms
+        self._waits = waits
+        self._fetched: deque[FetchEntries] = deque()
+        self._lag_check = Recurring(timer, max(1, followers.policy.lag_time_max_ms // 2), self.look)
+        self._in_sync_changed = False
+
+    def appended(self, event: Appended) -> None:
+        """The log has acknowledged an entry."""
+        base_offset = self._writes.end_offset
+        self._writes.appended(event.sequence)
+        if event.encoded:
+            self._followers.tail.add(TailEntry(event.sequence, base_offset, event.encoded))
+        self._advance()
+        self.fetches.check_and_complete(SHARD_KEY)
+
+    def fetch(self, fetch: FetchEntries) -> None:
+        """Answer a follower with the step, or park its fetch."""
+        now_ms, followers = self._now_ms(), self._followers
+        followers.fetched(fetch.follower, fetch.offset, self._writes.end_offset, now_ms)
+        self.look()
+        if not self._lag_check.is_pending:
+            self._lag_check.arm(now_ms)
+        if not followers.tail.has(fetch.offset):
+            self._fetched.append(fetch)
+            return
+        operation = DelayedFetch(
+            fetch, followers.tail.need_not_wait, self._fetched.append, self._waits
+        )
+        deadline_ms = now_ms + fetch.max_wait_ms
+        self.fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
+
+    def expect(self, event: FollowersChanged) -> None:
+        """Others may follow from now on."""
+        self._followers.expect(event.nodes)
+        self.look()
+
+    def look(self) -> None:
+        """Settle who is in sync, and what counts as done by that."""
+        if self._followers.look(self._writes.high_watermark, self._now_ms()):
+            self._in_sync_changed = True
+        self._advance()
+
+    def finish(self, outbox: Outbox) -> None:
+        """Put what followers and the controller are told into the outbox of the step."""
+        while self._fetched:
+            fetch = self._fetched.popleft()
+            outbox.fetched.append((fetch.call_id, self._found(fetch.offset)))
+        if self._lag_check.has_run:
+            self._lag_check.arm(self._now_ms())
+        if self._in_sync_changed:
+            self._in_sync_changed = False
+            outbox.in_sync = self._followers.in_sync
+
+    def refuse(self, error: ErrorCode, outbox: Outbox) -> None:
+        """Refuse the fetches that are parked."""
+        for operation in self.fetches.cancel_for_key(SHARD_KEY):
+            assert isinstance(operation, DelayedFetch)
+            refused = operation.fetch.refusal(Refused(error))
+            outbox.fetched.append((operation.fetch.call_id, refused))
+
+    def _found(self, offset: int) -> FetchedEntries:
+        tail, end_offset = self._followers.tail, self._writes.end_offset
+        if tail.has(offset):
+            return FetchedEntries(entries=tail.entries_from(offset), end_offset=end_offset)
+        return FetchedEntries(end_offset=end_offset, is_gone=True)
+
+    def _advance(self) -> None:
+        self._writes.advance(self._followers.high_watermark(self._writes.end_offset))
