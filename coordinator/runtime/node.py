@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.errors import ErrorCode, Refused, advice
@@ -22,21 +19,16 @@ from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Heartbeat, ListGroups, Request
 from coordinator.runtime.clock import AnchoredClock, RandomIds
-from coordinator.runtime.garbage import collect_and_freeze, gc_paused
 from coordinator.runtime.loop_probe import LoopProbe
-from coordinator.runtime.payloads import PAYLOADS
-from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_table import ShardTable
 from coordinator.runtime.slices import Slices
-from coordinator.runtime.standby import Fetch, Standby
+from coordinator.runtime.standby import Fetch
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
-from coordinator.shard.effects import StandbyShard
 from coordinator.shard.followers import (
     ANYBODY,
-    TAIL_BYTES,
-    AckPolicy,
     FetchedEntries,
     FetchEntries,
 )
@@ -50,14 +42,9 @@ from coordinator.storage.coordination import (
     NodeInfo,
     ShardState,
 )
-from coordinator.storage.log import Damaged, GroupLog
+from coordinator.storage.log import GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
-
-MANY_GROUPS = 1_000
-"""Of a shard that is let go of, or taken over: worth a look for what can be freed,"""
-FORGET_S = 30.0
-"""so long after, when everybody has found the groups where they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +84,33 @@ class Node:
         incarnation: str = "",
     ) -> None:
         self.settings = settings
-        self._shard_type = shard_type
         self._incarnation = incarnation or uuid.uuid4().hex
         self._listeners = [watchers.events]
         self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
         self._coordination = coordination
-        self._fetch = fetch
-        self._clock = clock or AnchoredClock()
-        self.probe = LoopProbe(self._clock)
+        clock = clock or AnchoredClock()
+        self.probe = LoopProbe(clock)
         """How well this node listens."""
-        self._ids = ids or RandomIds()
         self._call_ids = itertools.count(1)
-        self._recordings = itertools.count(1)
         self.cluster: ClusterRunner | None = None
         """This node's place among others; None: there are none."""
-        self._runners: dict[ShardId, ShardRunner] = {}
-        self._standbys: dict[ShardId, Standby] = {}
-        self._work: set[asyncio.Task[None]] = set()
-        self._forgetting: asyncio.TimerHandle | None = None
-        # Two loads at once would not be faster, and hold twice the bytes.
-        self._load_slot = asyncio.Semaphore(1)
+        self._table = ShardTable(
+            settings,
+            log=self._log,
+            clock=clock,
+            watchers=self._watchers,
+            fetch=None if coordination is None else fetch,
+            ids=ids or RandomIds(),
+            shard_type=shard_type,
+            pauses=self.probe.pauses,
+            on_in_sync=self._keep_up,
+        )
+        self._runners = self._table.runners
         self._fixed_view = ClusterView()
         if coordination is None:
-            self._runners = {shard: self._new_runner(shard) for shard in self._fixed_share()}
+            for shard in self._fixed_share():
+                self._table.add(shard)
 
     async def start(self, host: str, port: int) -> None:
         """Load, and serve; shards that are loaded do so while others load.
@@ -134,16 +124,14 @@ class Node:
         self.probe.start()
         if self._coordination is None:
             self._fixed_view = self._view_of_shares(host, port)
-            loading = (runner.start(self._load_slot) for runner in self._runners.values())
-            with gc_paused():
-                await asyncio.gather(*loading)
+            await self._table.load_all()
             return
         callbacks = LeadershipCallbacks(
-            take=self._take,
-            release=self._release,
-            follow=self._follow,
-            unfollow=self._unfollow,
-            expect=self._expect,
+            take=self._table.take,
+            release=self._table.release,
+            follow=self._table.follow,
+            unfollow=self._table.unfollow,
+            expect=self._table.expect,
             report=lambda what: self._watchers.failure(what, None),
         )
         self.cluster = ClusterRunner(
@@ -151,7 +139,7 @@ class Node:
             NodeInfo(self.settings.cluster.node_id, host, port, self._incarnation),
             self._all_shards(),
             callbacks,
-            replicas=self.settings.cluster.replicas if self._has_followers else 1,
+            replicas=self.settings.cluster.replicas if self._table.has_followers else 1,
         )
         await self.cluster.start()
         self._compare_session(self.cluster.session_timeout_s)
@@ -161,11 +149,7 @@ class Node:
         if self.cluster is not None:
             await self.cluster.stop(self.settings.serving.drain_timeout_ms / 1000)
         self.probe.stop()
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-        runners, self._runners = self._runners, {}
-        stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners.values()]
-        await asyncio.gather(*stopping, *self._work)
+        await self._table.stop()
         await self._log.close()
 
     def listen(self, listener: Callable[[Sequence[Event], int], None]) -> None:
@@ -304,7 +288,7 @@ class Node:
             {
                 "leading": loaded,
                 "loading": len(runners) - loaded,
-                "following": len(self._standbys),
+                "following": len(self._table.standbys),
             },
             self.settings.storage.shards,
             view.controller_epoch,
@@ -335,12 +319,6 @@ class Node:
         for listener in self._listeners:
             listener(events, now_ms)
 
-    @property
-    def _has_followers(self) -> bool:
-        """True if other nodes may follow the shards of this one."""
-        is_shared = self._coordination is not None and self._fetch is not None
-        return is_shared and self.settings.cluster.replicas > 1
-
     def _all_shards(self) -> list[ShardId]:
         return [ShardId(number) for number in range(self.settings.storage.shards)]
 
@@ -363,37 +341,6 @@ class Node:
     def _shard_of(self, group_id: str) -> ShardId:
         return shard_of(group_id, self.settings.storage.shards)
 
-    def _new_runner(self, shard: ShardId) -> ShardRunner:
-        return ShardRunner(
-            shard,
-            new_shard=partial(self._new_shard, shard),
-            log=self._log,
-            clock=self._clock,
-            watchers=self._watchers,
-            on_in_sync=lambda nodes: self._keep_up(shard, nodes),
-            pauses=self.probe.pauses,
-        )
-
-    def _new_shard(self, shard: ShardId) -> Shard:
-        settings = self.settings
-        now_ms = self._clock.now_ms()
-        acks = AckPolicy(
-            node=settings.cluster.node_id,
-            all_in_sync=settings.cluster.acks == "all",
-            min_in_sync=settings.cluster.min_insync_replicas,
-            lag_time_max_ms=settings.cluster.replica_lag_time_max_ms,
-        )
-        new = self._shard_type
-        if settings.observe.record_dir:
-            folder = Path(settings.observe.record_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
-            new = partial(RecordingShard, path, shard)
-        tail_bytes = TAIL_BYTES if self._has_followers else 0
-        return new(
-            settings.groups, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
-        )
-
     def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
         if self.cluster is not None:
             self.cluster.keep_up(shard, nodes)
@@ -408,63 +355,3 @@ class Node:
         if found is not None and self._shard_of(group_id) not in self._runners:
             words = f"{words} ({found.host}:{found.port})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
-
-    def _take(self, shard: ShardId, leader_epoch: int) -> None:
-        standby = self._standbys.pop(shard, None)
-        gathered = None if standby is None else standby.stop()
-        runner = self._runners[shard] = self._new_runner(shard)
-        self._begin(self._load(runner, leader_epoch, gathered))
-
-    def _release(self, shard: ShardId) -> None:
-        self._begin(self._let_go(self._runners.pop(shard)))
-
-    def _expect(self, shard: ShardId, followers: tuple[int, ...]) -> None:
-        self._runners[shard].expect_followers(followers)
-
-    async def _let_go(self, runner: ShardRunner) -> None:
-        groups = runner.group_count
-        await runner.stop(ErrorCode.NOT_COORDINATOR)
-        self._forget_later(groups)
-
-    def _forget_later(self, groups: int) -> None:
-        if groups >= MANY_GROUPS and self._forgetting is None:
-            # Once for all shards that come or go at about the same time.
-            self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
-
-    def _forget(self) -> None:
-        self._forgetting = None
-        collect_and_freeze()
-
-    def _follow(self, shard: ShardId, leader: NodeInfo | None, leader_epoch: int) -> None:
-        standby = self._standbys.get(shard)
-        if standby is None:
-            assert self._fetch is not None, "without it there are no replicas"
-            standby = self._standbys[shard] = Standby(
-                shard,
-                log=self._log,
-                clock=self._clock,
-                new_shard=partial(self._new_shard, shard),
-                fetch=self._fetch,
-                report=lambda what: self._watchers.failure(what, None),
-                load_slot=self._load_slot,
-            )
-        standby.follow(leader, leader_epoch)
-
-    def _unfollow(self, shard: ShardId) -> None:
-        self._standbys.pop(shard).stop()
-
-    async def _load(
-        self, runner: ShardRunner, leader_epoch: int, gathered: StandbyShard | None
-    ) -> None:
-        try:
-            with gc_paused():
-                await runner.start(self._load_slot, leader_epoch=leader_epoch, standby=gathered)
-            # Calls to other shards have left garbage meanwhile, which was not looked for.
-            self._forget_later(runner.group_count)
-        except Damaged as error:
-            self._watchers.failure(str(error), None)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)

@@ -1,0 +1,200 @@
+"""The shards that a node leads and those that it follows: made, loaded, and handed over."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import IdSource, ShardId
+from coordinator.core.pauses import Pause
+from coordinator.runtime.garbage import collect_and_freeze, gc_paused
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.recording import RecordingShard
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.standby import Fetch, Standby
+from coordinator.runtime.watchers import Watchers
+from coordinator.settings import Settings
+from coordinator.shard.effects import StandbyShard
+from coordinator.shard.followers import TAIL_BYTES, AckPolicy
+from coordinator.shard.shard import Shard
+from coordinator.storage.coordination import NodeInfo
+from coordinator.storage.log import Damaged, GroupLog
+from timer.clock import Clock
+
+MANY_GROUPS = 1_000
+"""Of a shard that is let go of, or taken over: worth a look for what can be freed,"""
+FORGET_S = 30.0
+"""so long after, when everybody has found the groups where they are now."""
+
+
+class ShardTable:
+    """A runner for each shard that is led, a standby for each that is followed.
+
+    Args:
+        log: where groups are durable.
+        fetch: asks another node for the end of a shard's log; None: shards are not followed.
+        ids: makes member ids.
+        shard_type: makes an empty shard.
+        pauses: times in which the node did not hear its members.
+        on_in_sync: told which nodes are in sync with a shard when that changes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        log: GroupLog,
+        clock: Clock,
+        watchers: Watchers,
+        fetch: Fetch | None,
+        ids: IdSource,
+        shard_type: Callable[..., Shard],
+        pauses: Callable[[int], tuple[Pause, ...]],
+        on_in_sync: Callable[[ShardId, frozenset[int]], None],
+    ) -> None:
+        self.runners: dict[ShardId, ShardRunner] = {}
+        self.standbys: dict[ShardId, Standby] = {}
+        self._settings = settings
+        self._log = log
+        self._clock = clock
+        self._watchers = watchers
+        self._fetch = fetch
+        self._ids = ids
+        self._shard_type = shard_type
+        self._pauses = pauses
+        self._on_in_sync = on_in_sync
+        self._recordings = itertools.count(1)
+        self._work: set[asyncio.Task[None]] = set()
+        self._forgetting: asyncio.TimerHandle | None = None
+        # Two loads at once would not be faster, and hold twice the bytes.
+        self._load_slot = asyncio.Semaphore(1)
+
+    @property
+    def has_followers(self) -> bool:
+        """True if other nodes may follow the shards of this one."""
+        return self._fetch is not None and self._settings.cluster.replicas > 1
+
+    def add(self, shard: ShardId) -> ShardRunner:
+        """Make a runner for a shard, which answers that it is not loaded yet."""
+        runner = self.runners[shard] = ShardRunner(
+            shard,
+            new_shard=partial(self._new_shard, shard),
+            log=self._log,
+            clock=self._clock,
+            watchers=self._watchers,
+            on_in_sync=partial(self._on_in_sync, shard),
+            pauses=self._pauses,
+        )
+        return runner
+
+    async def load_all(self) -> None:
+        """Load every shard that has a runner.
+
+        Raises:
+            Damaged: what the log holds is not what was written.
+        """
+        loading = (runner.start(self._load_slot) for runner in self.runners.values())
+        with gc_paused():
+            await asyncio.gather(*loading)
+
+    async def stop(self) -> None:
+        """Answer every parked call so that its client looks elsewhere."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        runners = list(self.runners.values())
+        self.runners.clear()
+        stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners]
+        await asyncio.gather(*stopping, *self._work)
+
+    # --- What the cluster has this node do: see `LeadershipCallbacks` ---
+
+    def take(self, shard: ShardId, leader_epoch: int) -> None:
+        """Lead a shard."""
+        standby = self.standbys.pop(shard, None)
+        gathered = None if standby is None else standby.stop()
+        self._begin(self._load(self.add(shard), leader_epoch, gathered))
+
+    def release(self, shard: ShardId) -> None:
+        """Lead a shard no longer."""
+        self._begin(self._let_go(self.runners.pop(shard)))
+
+    def expect(self, shard: ShardId, followers: tuple[int, ...]) -> None:
+        """Let these nodes follow a shard that is led here."""
+        self.runners[shard].expect_followers(followers)
+
+    def follow(self, shard: ShardId, leader: NodeInfo | None, leader_epoch: int) -> None:
+        """Be ready to lead a shard."""
+        standby = self.standbys.get(shard)
+        if standby is None:
+            assert self._fetch is not None, "without it there are no replicas"
+            standby = self.standbys[shard] = Standby(
+                shard,
+                log=self._log,
+                clock=self._clock,
+                new_shard=partial(self._new_shard, shard),
+                fetch=self._fetch,
+                report=lambda what: self._watchers.failure(what, None),
+                load_slot=self._load_slot,
+            )
+        standby.follow(leader, leader_epoch)
+
+    def unfollow(self, shard: ShardId) -> None:
+        """Follow a shard no longer."""
+        self.standbys.pop(shard).stop()
+
+    # --- Inside ---
+
+    def _new_shard(self, shard: ShardId) -> Shard:
+        settings = self._settings
+        now_ms = self._clock.now_ms()
+        acks = AckPolicy(
+            node=settings.cluster.node_id,
+            all_in_sync=settings.cluster.acks == "all",
+            min_in_sync=settings.cluster.min_insync_replicas,
+            lag_time_max_ms=settings.cluster.replica_lag_time_max_ms,
+        )
+        new = self._shard_type
+        if settings.observe.record_dir:
+            folder = Path(settings.observe.record_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
+            new = partial(RecordingShard, path, shard)
+        tail_bytes = TAIL_BYTES if self.has_followers else 0
+        return new(
+            settings.groups, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
+        )
+
+    async def _load(
+        self, runner: ShardRunner, leader_epoch: int, gathered: StandbyShard | None
+    ) -> None:
+        try:
+            with gc_paused():
+                await runner.start(self._load_slot, leader_epoch=leader_epoch, standby=gathered)
+            # Calls to other shards have left garbage meanwhile, which was not looked for.
+            self._forget_later(runner.group_count)
+        except Damaged as error:
+            self._watchers.failure(str(error), None)
+
+    async def _let_go(self, runner: ShardRunner) -> None:
+        groups = runner.group_count
+        await runner.stop(ErrorCode.NOT_COORDINATOR)
+        self._forget_later(groups)
+
+    def _forget_later(self, groups: int) -> None:
+        if groups >= MANY_GROUPS and self._forgetting is None:
+            # Once for all shards that come or go at about the same time.
+            self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
+
+    def _forget(self) -> None:
+        self._forgetting = None
+        collect_and_freeze()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
