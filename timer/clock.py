@@ -10,7 +10,6 @@ every 10 ms would run once in 100 ms and start again from there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final, Protocol
 
 # Far more than any honest handler needs; a test then fails and does not hang.
@@ -63,19 +62,16 @@ class VirtualClock:
         """The time it stands at, in milliseconds."""
         return self._now_ms
 
-    def advance(
-        self, delta_ms: int, timer: Timed, on_step: Callable[[int], None] | None = None
-    ) -> None:
+    def advance(self, delta_ms: int, timer: Timed) -> None:
         """Move `delta_ms` on, stopping wherever `timer` has something to do.
 
         At each stop the clock reads that moment and the timer is advanced to it.
-        With `on_step`, that is called with the time instead, and has to see to it
-        that the timer is advanced. At the end the clock reads the target.
+        At the end the clock reads the target.
 
         Raises:
             ValueError: `delta_ms` is negative.
             RuntimeError: time stands still: handlers keep arming timers for the
-                present, or `on_step` does not advance the timer.
+                present.
         """
         if delta_ms < 0:
             raise ValueError(f"delta_ms is {delta_ms}; time does not go back")
@@ -91,11 +87,7 @@ class VirtualClock:
             if steps > STEPS_AT_ONE_TIME_MAX:
                 raise RuntimeError(
                     f"time stands still at {self._now_ms} ms: after {steps} steps the timer "
-                    "still has something to do; is a handler arming for the present, or "
-                    "on_step not advancing the timer?"
+                    "still has something to do; is a handler arming for the present?"
                 )
-            if on_step is None:
-                timer.advance_to(self._now_ms)
-            else:
-                on_step(self._now_ms)
+            timer.advance_to(self._now_ms)
         self._now_ms = target_ms

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,25 +94,9 @@ async def _dump_shared(options: argparse.Namespace) -> int:
 
 
 def _print(shard: ShardId, found: Loaded, options: argparse.Namespace) -> None:
-    for where, record in _places(shard, found):
+    for where, record in codec.located(shard, found):
         if options.group in (None, record.group_id):
             print(as_json({**where, **_fields(record)}))
-
-
-def _places(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, Any], Record]]:
-    if found.snapshot is not None:
-        place = {"shard": shard, "snapshot": found.snapshot.sequence}
-        for data in found.snapshot.records:
-            yield place, codec.decode(data)
-    for entry in found.entries:
-        for index, data in enumerate(entry.records):
-            place = {
-                "shard": shard,
-                "sequence": entry.sequence,
-                "epoch": entry.fence_epoch,
-                "log_offset": entry.base_offset + index,
-            }
-            yield place, codec.decode(data)
 
 
 def _fields(record: Record) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from sys import intern
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from coordinator.core.ids import ShardId
 from coordinator.core.records import (
     GenerationFloor,
     GroupDeleted,
@@ -23,7 +24,7 @@ from coordinator.core.records import (
     RemovedMember,
 )
 from coordinator.durable.v1 import records_pb2 as pb
-from coordinator.storage.log import Damaged
+from coordinator.storage.log import Damaged, Loaded
 
 
 def encode(record: Record) -> bytes:
@@ -239,3 +240,20 @@ _DECODERS: dict[str, Callable[[str, Any], Record]] = {
     "group_deleted": lambda group_id, _: GroupDeleted(group_id),
     "rebalance": _read_rebalance,
 }
+
+
+def located(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, int], Record]]:
+    """Every record of a shard's log with where it is, in words that tools print."""
+    if found.snapshot is not None:
+        place = {"shard": shard, "snapshot": found.snapshot.sequence}
+        for data in found.snapshot.records:
+            yield place, decode(data)
+    for entry in found.entries:
+        for index, data in enumerate(entry.records):
+            place = {
+                "shard": shard,
+                "sequence": entry.sequence,
+                "epoch": entry.fence_epoch,
+                "log_offset": entry.base_offset + index,
+            }
+            yield place, decode(data)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, TypeVar, cast, get_args
 
 from coordinator.core import admission
@@ -82,6 +83,18 @@ class Patience:
     reloads: bool = True
 
 
+class Phase(Enum):
+    """How far a shard's life here has come."""
+
+    NEW = "new"
+    STARTING = "starting"
+    """The first load is under way."""
+    STARTED = "started"
+    """The first load has ended, or was given up; later ones may be under way."""
+    ENDED = "ended"
+    """Released, or granted to somebody else: it is not loaded again."""
+
+
 class ShardDriver:
     """Drives one shard.
 
@@ -93,13 +106,10 @@ class ShardDriver:
         self.shard: Shard | None = None
         self.leader_epoch = 0
         """In which the shard was granted."""
-        self.is_starting = False
-        """The first load is under way: it has neither ended nor been given up."""
         self.damage: Exception | None = None
         """Why the first load was given up, if what the log holds is damaged."""
         self._patience = patience
-        self._has_started = False
-        self._has_ended = False
+        self._phase = Phase.NEW
         self._now_ms = 0
         self._effects = Effects()
         self._callers = Callers()
@@ -143,6 +153,11 @@ class ShardDriver:
         effects.wake_at_ms = self._next_wake_ms()
         return effects
 
+    @property
+    def is_starting(self) -> bool:
+        """True while the first load is under way: it has neither ended nor been given up."""
+        return self._phase is Phase.STARTING
+
     def is_wanted(self, job: Job) -> bool:
         """False if nothing follows from its result any more: it may as well not be done."""
         return job is self._job or job is self._snapshot
@@ -164,14 +179,13 @@ class ShardDriver:
             self._step(event)
 
     def _start(self, start: Start) -> None:
-        if not self._has_ended:
-            self._has_started = self.is_starting = True
+        if self._phase is not Phase.ENDED:
+            self._phase = Phase.STARTING
             self.leader_epoch, self._standby = start.leader_epoch, start.standby
             self._take_over()
 
     def _stop(self, stop: Stop) -> None:
-        self._has_ended = True
-        self.is_starting = False
+        self._phase = Phase.ENDED
         self._standby = None
         self._step(Unload(stop.error))
         self._let_go(stop.error)
@@ -235,8 +249,7 @@ class ShardDriver:
             case TakeOver() if is_fenced:
                 # Whoever granted it has granted it to somebody else meanwhile.
                 self._report(f"shard {self.shard_id} is led elsewhere: {failed.words}")
-                self._has_ended = True
-                self.is_starting = False
+                self._phase = Phase.ENDED
             case TakeOver():
                 self._report(f"the log cannot be written: {failed.words}")
                 self._take_over(BACKOFF_MS)
@@ -256,7 +269,7 @@ class ShardDriver:
             self._standby = None
             self._take_over()
         elif self.is_starting:
-            self.damage, self.is_starting = found.error, False
+            self.damage, self._phase = found.error, Phase.STARTED
         else:
             self._report(str(found.error))
             self._take_over(self._bugs.backoff_ms())
@@ -281,7 +294,7 @@ class ShardDriver:
         self._recovered()
         self.shard, self._policy = standby.shard, standby.policy
         self._serves_since_ms = self._now_ms
-        self.is_starting = False
+        self._phase = Phase.STARTED
         self._take(outbox)
         if self._followers is not None:
             self._step(FollowersChanged(self._followers))
@@ -308,7 +321,7 @@ class ShardDriver:
         self._deadline_ms = outbox.next_deadline_ms
         if outbox.append is not None:
             self._write(outbox.append)
-        if outbox.unloaded and not self._has_ended:
+        if outbox.unloaded and self._phase is not Phase.ENDED:
             self._tell(Trouble("the log has refused this node"))
             self._let_go(ErrorCode.NOT_COORDINATOR)
             self._load_again()
@@ -349,11 +362,13 @@ class ShardDriver:
     # --- Without a shard ---
 
     def _why_nobody_serves(self) -> ErrorCode:
-        if self._has_ended:
-            return ErrorCode.NOT_COORDINATOR
-        if self._has_started:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        match self._phase:
+            case Phase.NEW:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            case Phase.STARTING | Phase.STARTED:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            case Phase.ENDED:
+                return ErrorCode.NOT_COORDINATOR
 
     def _answer_without_shard(self, request: Request) -> Reply:
         error = self._why_nobody_serves()
@@ -370,11 +385,14 @@ class ShardDriver:
         if self.shard is not None:
             self._bugs.forgive(self._now_ms - self._serves_since_ms)
         self._tell(self._bugs.add(error))
-        self.is_starting = False
+        if self._phase is Phase.STARTING:
+            self._phase = Phase.STARTED
         self._standby = None
         self._effects.jobs = ()
         self._let_go(
-            ErrorCode.NOT_COORDINATOR if self._has_ended else ErrorCode.UNKNOWN_SERVER_ERROR
+            ErrorCode.NOT_COORDINATOR
+            if self._phase is Phase.ENDED
+            else ErrorCode.UNKNOWN_SERVER_ERROR
         )
         self._load_again()
 
@@ -386,10 +404,10 @@ class ShardDriver:
         effects.fetched = _joined(effects.fetched, self._callers.refuse_followers(loading))
 
     def _load_again(self) -> None:
-        if self._patience.reloads and not self._has_ended:
+        if self._patience.reloads and self._phase is not Phase.ENDED:
             self._take_over(self._bugs.backoff_ms())
         else:
-            self._has_ended = True
+            self._phase = Phase.ENDED
 
     # --- Effects ---
 

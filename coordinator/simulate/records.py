@@ -151,16 +151,8 @@ class Recorder:
     def dump(self, shard: ShardId, loaded: Loaded) -> Iterator[Line]:
         """What a shard's log holds, as `coordinator log dump` writes it, but for the assignments:
         they are lists of partitions in JSON, whatever the members have put there."""
-        if loaded.snapshot is not None:
-            place = {"shard": shard, "snapshot": loaded.snapshot.sequence}
-            for data in loaded.snapshot.records:
-                yield {**place, **self._fields(codec.decode(data))}
-        for entry in loaded.entries:
-            for index, data in enumerate(entry.records):
-                yield {
-                    "shard": shard, "sequence": entry.sequence, "epoch": entry.fence_epoch,
-                    "log_offset": entry.base_offset + index, **self._fields(codec.decode(data)),
-                }  # fmt: skip
+        for where, record in codec.located(shard, loaded):
+            yield {**where, **self._fields(record)}
 
     def _fields(self, record: Record) -> Line:
         fields = {"record": type(record).__name__, **asdict(record)}

@@ -22,7 +22,7 @@ from coordinator.core.ids import ShardId
 from coordinator.simulate.network import Network
 from coordinator.simulate.process import Process
 from coordinator.simulate.story import Story
-from coordinator.storage.coordination import ClusterView, NodeInfo, Session, ShardState
+from coordinator.storage.coordination import ClusterView, NodeInfo, Session, ShardState, signals
 from coordinator.storage.log import Ambiguous, Entry, Fence, Loaded, LogError, Snapshot, Unavailable
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.memory_coordination import MemoryCoordination
@@ -286,17 +286,9 @@ class SimulatedCoordination:
         )
         return written
 
-    async def changes(self) -> AsyncIterator[None]:
+    def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
-        changed.set()
-        watch = self._store.process.run(self._watch(changed))
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                yield
-        finally:
-            watch.cancel()
+        return signals(changed, self._store.process.run(self._watch(changed)).cancel)
 
     async def leave(self, session: Session) -> None:
         store = self._store

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -129,6 +129,22 @@ class ClusterView:
 def loop_time_s() -> float:
     """The monotonic clock of the running event loop, which is virtual in simulations."""
     return asyncio.get_running_loop().time()
+
+
+async def signals(changed: asyncio.Event, end: Callable[[], object]) -> AsyncIterator[None]:
+    """Yield once at the beginning, and again each time `changed` was set meanwhile.
+
+    Args:
+        end: called when nobody listens any more.
+    """
+    changed.set()
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            yield
+    finally:
+        end()
 
 
 class Session:

@@ -39,6 +39,7 @@ from coordinator.storage.coordination import (
     Session,
     ShardState,
     loop_time_s,
+    signals,
 )
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
@@ -156,17 +157,9 @@ class EtcdCoordination:
             raise Deposed(f"controller epoch {controller_epoch} has been followed by another")
         raise Conflict(f"shard {state.shard} was written meanwhile")
 
-    async def changes(self) -> AsyncIterator[None]:
+    def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
-        watching = asyncio.create_task(self._watch(changed))
-        changed.set()
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                yield
-        finally:
-            watching.cancel()
+        return signals(changed, asyncio.create_task(self._watch(changed)).cancel)
 
     async def leave(self, session: Session) -> None:
         for task in self._work.pop(session, ()):

@@ -15,6 +15,7 @@ from coordinator.storage.coordination import (
     NodeInfo,
     Session,
     ShardState,
+    signals,
 )
 
 TIMEOUT_S = 3.0
@@ -87,17 +88,10 @@ class MemoryCoordination:
         self._tell()
         return written
 
-    async def changes(self) -> AsyncIterator[None]:
+    def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
-        changed.set()
         self._listeners[changed] = None
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                yield
-        finally:
-            del self._listeners[changed]
+        return signals(changed, lambda: self._listeners.pop(changed))
 
     async def leave(self, session: Session) -> None:
         self.expire(session)

@@ -43,6 +43,7 @@ from coordinator.storage.coordination import (
     Session,
     ShardState,
     loop_time_s,
+    signals,
 )
 from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.storage.zookeeper_client import ZooKeeperClient
@@ -176,17 +177,10 @@ class ZooKeeperCoordination:
             raise Conflict(f"shard {state.shard} was written meanwhile")
         return replace(state, version=state.version + 1)
 
-    async def changes(self) -> AsyncIterator[None]:
+    def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
-        changed.set()
         self._listeners.add(changed)
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                yield
-        finally:
-            self._listeners.discard(changed)
+        return signals(changed, lambda: self._listeners.discard(changed))
 
     async def leave(self, session: Session) -> None:
         renewing = self._renewing.pop(session, None)

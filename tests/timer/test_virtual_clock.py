@@ -39,24 +39,12 @@ def test_a_deadline_at_the_target_runs_and_one_past_it_does_not(notes):
     assert notes.take() == [10]
 
 
-def test_on_step_is_called_instead_of_advancing_the_timer(notes):
-    timer, clock, steps = Timer(0), VirtualClock(0), []
-    notes.add(timer, 5, 9, 40)
-
-    def on_step(now_ms):
-        steps.append((now_ms, clock.now_ms(), notes.take()))
-        timer.advance_to(now_ms)
-
-    clock.advance(20, timer, on_step)
-    assert steps == [(5, 5, []), (9, 9, [5])]
-    assert clock.now_ms() == 20
-
-
 def test_a_task_due_already_runs_without_the_clock_going_back(notes):
     timer, clock = Timer(0), VirtualClock(50)
     notes.add(timer, 10)  # The timer has not been told that it is 50.
-    clock.advance(0, timer, lambda now_ms: (notes.ran.append(now_ms), timer.advance_to(now_ms)))
-    assert notes.take() == [50, 10]
+    clock.advance(0, timer)
+    assert notes.take() == [10]
+    assert clock.now_ms() == 50
 
 
 def test_time_that_stands_still_is_an_error_and_not_a_hang(notes, monkeypatch):
