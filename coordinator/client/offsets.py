@@ -1,4 +1,4 @@
-"""Offsets between the member's terms and the wire's."""
+"""Offsets between the member's words and the wire's."""
 
 from __future__ import annotations
 

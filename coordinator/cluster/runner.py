@@ -55,10 +55,11 @@ class LeadershipCallbacks:
     """What a node is told to do; each is called on its loop.
 
     Args:
-        take: lead a shard, in the term that orders its owners; also told again, when the term is
+        take: lead a shard, in the leader epoch that orders its owners; told again, when that is
             a new one.
         release: somebody else is to lead it.
-        follow: be ready to lead a shard; with who leads it now, None: nobody, and the term.
+        follow: be ready to lead a shard; with who leads it now, None: nobody, and the leader
+            epoch.
         unfollow: somebody else is to be ready.
         report: what does not work, in words.
         expect: which nodes may follow a shard that is led here: its live replicas; told when it

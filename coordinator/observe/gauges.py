@@ -221,7 +221,7 @@ class ClusterGauges(Collector):
         )
         yield GaugeMetricFamily(
             "coordinator_controller_epoch",
-            "The newest term of a controller that this node has heard of; 0 on a node of its own.",
+            "The newest controller epoch that this node has heard of; 0 on a node of its own.",
             value=cluster.controller_epoch,
         )
         yield GaugeMetricFamily(

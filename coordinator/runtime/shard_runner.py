@@ -97,7 +97,7 @@ class ShardRunner:
         self._clock = clock
         self._watchers = watchers
         self._driver = ShardDriver(shard_id)
-        # What is done for all is not done on behalf of the call that happened to begin it.
+        # Background tasks use this context, so they do not inherit a caller's contextvars.
         self._context = contextvars.copy_context()
         self._calls: dict[CallId, asyncio.Future[Reply]] = {}
         self._fetches: dict[CallId, asyncio.Future[FetchedEntries]] = {}
@@ -124,7 +124,7 @@ class ShardRunner:
 
         Args:
             load_slot: entered to load; shards that share one load one after the other.
-            leader_epoch: in which the shard was granted; without a controller there is only term 0.
+            leader_epoch: in which the shard was granted; without a controller it is always 0.
             standby: what a standby has gathered; only what is missing is read.
         Raises:
             Damaged: what the log holds is not what was written.
@@ -134,7 +134,7 @@ class ShardRunner:
         self._load_slot = nullcontext() if load_slot is None else load_slot
         self._start_ended.clear()
         self._drive(Start(leader_epoch, standby))
-        # What is warm is there at once, and does not wait for what is not.
+        # A standby skips the load slot.
         async with self._load_slot if standby is None else nullcontext():
             self._may_load.set()
             await self._start_ended.wait()

@@ -39,7 +39,7 @@ class StandbyShard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakeOver:
-    """Fence the shard in the log, in the term in which it was granted. Result: the fence."""
+    """Fence the shard in the log, in the leader epoch that was granted. Result: the fence."""
 
     shard_id: ShardId
     leader_epoch: int
@@ -93,7 +93,7 @@ class Start:
     """The shard has been granted: take it over, load it, serve.
 
     Args:
-        leader_epoch: in which it was granted; without a controller there is only term 0.
+        leader_epoch: in which it was granted; without a controller it is always 0.
         standby: what a standby has gathered; only what is missing is read.
     """
 

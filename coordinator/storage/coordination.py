@@ -1,13 +1,13 @@
 """The seam to what nodes agree on: who is alive, who is the controller, who leads each shard.
 
-A node joins with a session and is seen by the others until the session ends. One of the
-nodes holds a term as the controller; terms are numbered, and a shard's state is written
-only under the newest term and only over the version it was made from. Sessions decide when
+A node joins with a session and is seen by the others until the session ends. One of the nodes is
+the controller; controllers are numbered by their epochs, and a shard's state is written only under
+the newest controller epoch and only over the version it was made from. Sessions decide when
 somebody tries; the two comparisons decide who is right.
 
-A term belongs to the session that campaigned for it, not to the node: a node that joins again
-has lost it. A store may go on naming the old session for a while, or for ever. Such a key names
-nobody, and whoever campaigns replaces exactly the key that was read.
+A controller epoch belongs to the session that campaigned for it, not to the node: a node that
+joins again has lost it. A store may go on naming the old session for a while, or for ever. Such a
+key names nobody, and whoever campaigns replaces exactly the key that was read.
 
 It fails as a log does: `Unavailable` and `Ambiguous`, and with what is below.
 """
@@ -167,7 +167,8 @@ class Coordination(Protocol):
     """What a shared store does for the nodes of one cluster."""
 
     async def join(self, node: NodeInfo) -> Session:
-        """Be seen. An earlier session of the same node ends at once, and its term with it."""
+        """Be seen. An earlier session of the same node ends at once, and its controller epoch
+        with it."""
         ...
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
@@ -175,17 +176,17 @@ class Coordination(Protocol):
         ...
 
     async def campaign(self, session: Session) -> int | None:
-        """Become the controller if no living session is: the new term's number, one more than the
-        last.
+        """Become the controller if no living session is: the new controller epoch, one more than
+        the last.
 
-        A session that holds the term already is told its number: the answer to an earlier
+        A session that is the controller already is told its epoch: the answer to an earlier
         campaign may have been lost. None: somebody else is the controller, or was faster, or
-        this session has ended. The term ends with the session.
+        this session has ended. The epoch ends with the session.
         """
         ...
 
     async def resign(self, session: Session) -> None:
-        """Give the term up, if it is this session's."""
+        """Be the controller no longer, if this session is."""
         ...
 
     async def read(self) -> ClusterView:
@@ -196,7 +197,7 @@ class Coordination(Protocol):
         """Write a shard's state over `state.version`; the state with its new version.
 
         Raises:
-            Deposed: the term is not the newest. Conflict: the version is another one.
+            Deposed: the controller epoch is not the newest. Conflict: the version is another one.
         """
         ...
 

@@ -3,7 +3,7 @@
 PREFIX/alive/ID              the session's token; it lasts while its node keeps writing this
 PREFIX/cluster/node/ID       the node
 PREFIX/cluster/controller    number of the node that is the controller, and its session's token
-PREFIX/cluster/epoch         the number of the newest term
+PREFIX/cluster/epoch         the newest controller epoch
 PREFIX/cluster/shard/N       the shard's state; its version is the key's revision
 
 Leases last whole seconds and end some more later; sessions here are as short as asked for.
@@ -260,7 +260,7 @@ class EtcdCoordination:
                         await self._take_out(number, kv.value, unchanged(kv.key, kv.mod_revision))
 
     async def _take_out(self, number: int, token: bytes, condition: pb.Compare) -> None:
-        """End a node's session on a condition, and its term if it is the controller."""
+        """End a node's session on a condition, and its controller epoch with it."""
         controller = self._key("controller")
         resign = pb.TxnRequest(
             compare=[equal(controller, b"%d %b" % (number, token))],
@@ -308,7 +308,7 @@ class _Keys:
 
     @property
     def controller(self) -> int:
-        """The node whose living session holds the newest term."""
+        """The node whose living session has the newest controller epoch."""
         if self.named is None:
             return NOBODY
         number, token = self.named

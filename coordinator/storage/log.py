@@ -21,7 +21,7 @@ class LogError(Exception):
 
 
 class Fenced(LogError):
-    """A newer epoch owns the shard. Nothing was written; stop and unload."""
+    """A newer fence epoch owns the shard. Nothing was written; stop and unload."""
 
 
 class Ambiguous(LogError):
@@ -46,14 +46,14 @@ class TooLarge(LogError):
 
 
 FENCES_PER_LEADER_EPOCH = 1 << 20
-"""Epochs of a later term are above all those of an earlier one."""
+"""Fence epochs of a later leader epoch are above all those of an earlier one."""
 
 
 def next_fence_epoch(stored: int, leader_epoch: int) -> int:
-    """The epoch that follows the one a store holds, within a term.
+    """The fence epoch that follows the one a store holds, within a leader epoch.
 
     Raises:
-        Fenced: a later term has begun, or this one has run out of epochs.
+        Fenced: a later leader epoch has begun, or this one has run out of fence epochs.
     """
     fence_epoch = max(stored, leader_epoch * FENCES_PER_LEADER_EPOCH) + 1
     if fence_epoch // FENCES_PER_LEADER_EPOCH != leader_epoch:
@@ -73,7 +73,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher epoch.
+    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher one.
 
     `token` is the log's own mark of it.
     """
@@ -144,12 +144,12 @@ class GroupLog(Protocol):
     """
 
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
-        """Take the shard over under an epoch higher than every one before.
+        """Take the shard over under a fence epoch higher than every one before.
 
         Args:
-            leader_epoch: of whoever granted the shard; without a controller there is only term 0.
+            leader_epoch: of whoever granted the shard; without a controller it is always 0.
         Raises:
-            Fenced: somebody has taken it over in a later term.
+            Fenced: somebody has taken it over in a later leader epoch.
         """
         ...
 

@@ -122,7 +122,7 @@ class MemoryCoordination:
         return self._sessions.get(session.node.node_id) is session
 
     def _holder(self) -> Session | None:
-        """The living session that holds the term."""
+        """The living session that is the controller."""
         holder = self._controller
         return holder if holder is not None and self._is_living(holder) else None
 

@@ -2,7 +2,7 @@
 
 /PREFIX/cluster/node/ID       the node, ephemeral
 /PREFIX/cluster/controller    the node that is the controller, ephemeral
-/PREFIX/cluster/epoch         its version is the number of the newest term
+/PREFIX/cluster/epoch         its version is the newest controller epoch
 /PREFIX/cluster/shard/N       the shard's state; its version is the node's, plus one
 
 Ephemeral nodes belong to the session of a connection, which outlives a join: a node may join

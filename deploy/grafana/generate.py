@@ -130,8 +130,8 @@ FLEET = (
                 about="Together they should be all that are configured.",
             ),
             Panel(
-                "Controller's term",
-                {"term": "max(coordinator_controller_epoch)"},
+                "Controller epoch",
+                {"epoch": "max(coordinator_controller_epoch)"},
                 about="Each step is another node that decides.",
             ),
             Panel(

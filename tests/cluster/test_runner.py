@@ -98,7 +98,7 @@ async def test_nodes_that_come_get_their_share():
         await two.runner.stop(1.0)
 
 
-async def test_a_node_that_falls_silent_is_succeeded_in_a_later_term():
+async def test_a_node_that_falls_silent_is_succeeded_in_a_later_epoch():
     async with places(1, 2, 3) as (coordination, some):
         await until(lambda: all(p.leads for p in some) and all_led_once(*some))
         (one, two, three), before = some, dict(some[0].leads)
@@ -147,7 +147,7 @@ async def test_a_controller_whose_view_is_old_gives_way_to_what_is_written():
     async with places(1) as (coordination, (one,)):
         await until(lambda: all_led_once(one))
         state = (await coordination.read()).shards[ShardId(0)]
-        # Somebody repairs by hand, under the same term.
+        # Somebody repairs by hand, under the same controller epoch.
         await coordination.write(
             1, ShardState(ShardId(0), 1, state.leader_epoch + 5, (1,), (1,), state.version)
         )

@@ -142,10 +142,10 @@ class Cluster:
         return self.store._sessions
 
     def written(self, controller_epoch: int, process: Process) -> None:
-        assert controller_epoch >= self._newest, "a term that was followed by another wrote"
+        assert controller_epoch >= self._newest, "an epoch that was followed by another wrote"
         self._newest = controller_epoch
         self._writers[controller_epoch].add(process)
-        assert len(self._writers[controller_epoch]) == 1, "two decide in one term"
+        assert len(self._writers[controller_epoch]) == 1, "two decide in one epoch"
 
     async def overtake(self, process: Process) -> None:
         """It stands still; the others find that, take it out, and decide."""
@@ -245,7 +245,7 @@ async def test_a_controller_that_stood_still_before_it_wrote_is_refused():
     await one.look()
     view = await cluster.store.read()
     assert (view.controller, view.controller_epoch) == (2, 2)
-    assert {state.leader for state in view.shards.values()} == {2}, "the later term's word counts"
+    assert {state.leader for state in view.shards.values()} == {2}, "the later epoch's word counts"
     assert two.runner.is_controller
     assert not one.runner.is_controller
     await cluster.calm_down()
@@ -281,7 +281,7 @@ async def test_a_leader_hears_which_of_its_followers_are_live():
 
 
 class AnyTrouble(RuleBasedStateMachine):
-    """Whatever happens: one writes in a term, and when it is over somebody decides."""
+    """Whatever happens: one writes in an epoch, and when it is over somebody decides."""
 
     def __init__(self) -> None:
         super().__init__()

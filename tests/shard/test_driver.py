@@ -358,11 +358,11 @@ def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
     assert again.told == ()
 
 
-def test_a_later_term_does():
+def test_a_later_epoch_does():
     driver = ShardDriver(SHARD)
     job = only_job(driver.handle(Start(leader_epoch=5), 0))
-    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, words="term 6"), 0)
-    assert effects.told == [Trouble("shard 0 is led elsewhere: term 6")]
+    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, words="leader epoch 6"), 0)
+    assert effects.told == [Trouble("shard 0 is led elsewhere: leader epoch 6")]
     assert not driver.is_starting
     assert effects.wake_at_ms is None
     assert answer(driver) is ErrorCode.NOT_COORDINATOR

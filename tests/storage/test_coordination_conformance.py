@@ -79,7 +79,7 @@ async def test_a_node_that_starts_anew_takes_its_own_place(meeting):
     assert not new.lost.is_set()
 
 
-async def test_one_is_the_controller_and_terms_are_numbered(meeting):
+async def test_one_is_the_controller_and_epochs_are_numbered(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
     epochs = await asyncio.gather(one.campaign(first), two.campaign(second))
@@ -96,7 +96,7 @@ async def test_one_is_the_controller_and_terms_are_numbered(meeting):
     assert (await winner.read()).controller == other.node.node_id
 
 
-async def test_the_term_ends_with_the_session(meeting):
+async def test_the_epoch_ends_with_the_session(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
     assert await one.campaign(first) == 1
@@ -105,7 +105,7 @@ async def test_the_term_ends_with_the_session(meeting):
     assert await two.campaign(second) == 2
 
 
-async def test_a_shard_is_written_under_the_newest_term_and_over_the_version_it_had(meeting):
+async def test_a_shard_is_written_under_the_newest_epoch_and_over_the_version_it_had(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
     controller_epoch = await one.campaign(first)
@@ -179,7 +179,7 @@ async def test_a_node_that_starts_anew_may_be_the_controller_again(meeting):
     assert (await again.write(2, LED_BY_1)).leader == 1
 
 
-async def test_a_node_that_joins_again_has_lost_its_term(meeting):
+async def test_a_node_that_joins_again_has_lost_its_epoch(meeting):
     """Its session is thought lost, after a pause of the store: it joins as the one it was."""
     one, two = meeting(), meeting()
     session, other = await one.join(node(1)), await two.join(node(2))
@@ -211,7 +211,7 @@ async def test_a_controller_key_left_by_a_dead_session_is_taken_over(meeting, nu
     assert (view.controller, view.controller_epoch) == (1 if epochs[0] else 2, 2)
 
 
-async def test_a_controller_key_deleted_by_hand_starts_a_new_term(meeting):
+async def test_a_controller_key_deleted_by_hand_starts_a_new_epoch(meeting):
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
     assert await one.campaign(first) == 1
@@ -223,7 +223,7 @@ async def test_a_controller_key_deleted_by_hand_starts_a_new_term(meeting):
         await one.write(1, LED_BY_1)
 
 
-async def test_who_holds_the_term_is_told_its_number_again(meeting):
+async def test_who_holds_the_epoch_is_told_its_number_again(meeting):
     """The answer to its campaign was lost: nobody else can campaign while it does not know."""
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))

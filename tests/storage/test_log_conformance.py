@@ -57,7 +57,7 @@ async def test_epochs_grow(log):
     assert (await log.fence(S1)).fence_epoch == 1
 
 
-async def test_a_later_term_is_above_all_of_an_earlier_one(log):
+async def test_a_later_leader_epoch_is_above_all_of_an_earlier_one(log):
     first = await log.fence(S0, leader_epoch=1)
     again = await log.fence(S0, leader_epoch=1)
     later = await log.fence(S0, leader_epoch=7)
