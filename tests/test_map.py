@@ -1,0 +1,56 @@
+"""The map shows the imports that there are, and every file of core; `--rewrite` draws it anew."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAP = ROOT / "coordinator" / "ARCHITECTURE.md"
+PRODUCT = ROOT / "coordinator"
+IMPORT = re.compile(
+    r"^ *(?:from|import) (?:(timer)\b|coordinator(?:\.| import )(\w+))", re.MULTILINE
+)
+BEGIN, END = "<!-- imports: drawn by tests/test_map.py -->\n```\n", "```\n<!-- /imports -->"
+
+
+def parts_in_order() -> list[str]:
+    """The parts of the product, as the stack in pyproject.toml has them: the top first."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (stack,) = [each for each in contracts["contracts"] if each["id"] == "stack"]
+    return [part.strip() for layer in stack["layers"] for part in re.split("[|:]", layer)]
+
+
+def imports_of(part: str, known: set[str]) -> list[str]:
+    place = PRODUCT / part
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    found = {name for file in files for pair in IMPORT.findall(file.read_text()) for name in pair}
+    return sorted(found & known - {part})
+
+
+def drawing() -> str:
+    parts = parts_in_order()
+    known = {*parts, "timer"}
+    rows = [(part, imports_of(part, known)) for part in parts]
+    return "".join(f"{part:<14} {', '.join(found) or '–'}\n" for part, found in rows)
+
+
+def test_the_map_shows_who_imports_whom(request):
+    text = MAP.read_text()
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    if request.config.getoption("--rewrite"):
+        MAP.write_text(head + BEGIN + drawing() + END + tail)
+    assert MAP.read_text() == head + BEGIN + drawing() + END + tail
+
+
+@pytest.mark.parametrize("room", ["core", "core/classic"])
+def test_the_map_names_every_file_of(room):
+    section = MAP.read_text().partition(f"### `{room}/`\n")[2].partition("\n#")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    there = {file.stem for file in (PRODUCT / room).glob("*.py")} - {"__init__"}
+    assert sorted(named) == sorted(there)
