@@ -16,6 +16,7 @@ poll for `max_poll_interval_ms` (five minutes) leaves the group.
 """
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.config import MemberConfig
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
@@ -27,7 +28,6 @@ from coordinator.client.errors import (
 )
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
 from coordinator.client.holdings import Holding
-from coordinator.client.machine import MemberConfig
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.session import GroupMember
 from coordinator.client.sync import BlockingMember

@@ -12,7 +12,8 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.client.nodes import TIMEOUT_S, Nodes
-from coordinator.client.offsets import OffsetAndMetadata, Offsets, commit_topics, fetched
+from coordinator.client.offsets import OffsetAndMetadata, Offsets
+from coordinator.client.wire import commit_topics, fetched
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -140,11 +141,12 @@ class GroupAdmin(Nodes):
             LookupError: the group is being loaded, or moves; try again.
         """
         response = self._fetched(group_id)
-        return {key: c.offset for key, c in fetched(response).items()}, response.manifest
+        offsets = fetched(response).checked()
+        return {key: commit.offset for key, commit in offsets.items()}, response.manifest
 
     def offsets_with_metadata(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """As `offsets`, with the text that was committed beside each of them."""
-        return fetched(self._fetched(group_id))
+        return fetched(self._fetched(group_id)).checked()
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
         """Where the logs of a group's partitions end, as its members have told; {}: nobody has."""

@@ -48,7 +48,7 @@ class BatchedMember:
 
 @dataclass(slots=True)
 class _Beat:
-    batched: BatchedMember
+    member: BatchedMember
     request: pb.HeartbeatRequest
     timeout_s: float
     answer: asyncio.Future[pb.HeartbeatResponse]
@@ -62,12 +62,15 @@ class HeartbeatBatcher:
         self._gathered: list[_Beat] = []
         self._sending: set[asyncio.Task[None]] = set()
 
-    def leave(self, batched: BatchedMember) -> None:
-        """It beats here no more."""
-        self._members.pop(batched, None)
+    def leave(self, member: BatchedMember) -> None:
+        """It beats here no more, and has hung up."""
+        self._members.pop(member, None)
+        for beat in self._gathered:
+            if beat.member is member and not beat.answer.done():
+                beat.answer.set_exception(closed_meanwhile())
 
     async def beat(
-        self, batched: BatchedMember, request: pb.HeartbeatRequest, timeout_s: float
+        self, member: BatchedMember, request: pb.HeartbeatRequest, timeout_s: float
     ) -> pb.HeartbeatResponse:
         """The answer to a member's heartbeat, alone or with others.
 
@@ -75,10 +78,10 @@ class HeartbeatBatcher:
             grpc.aio.AioRpcError: as gRPC says.
         """
         loop = asyncio.get_running_loop()
-        now_s = batched.beaten_at_s = loop.time()
-        self._members[batched] = None
+        now_s = member.beaten_at_s = loop.time()
+        self._members[member] = None
         if len(self._members) == 1:
-            response: pb.HeartbeatResponse = await batched.channel.call(
+            response: pb.HeartbeatResponse = await member.channel.call(
                 "Heartbeat", request, timeout_s
             )
             return response
@@ -88,7 +91,7 @@ class HeartbeatBatcher:
                 if now_s - other.beaten_at_s >= other.interval_s / 2:
                     other.wake()
         answer: asyncio.Future[pb.HeartbeatResponse] = loop.create_future()
-        self._gathered.append(_Beat(batched, request, timeout_s, answer))
+        self._gathered.append(_Beat(member, request, timeout_s, answer))
         if len(self._gathered) == BATCH_MAX:
             self._send()
         return await answer
@@ -118,7 +121,7 @@ async def _together(beats: list[_Beat]) -> None:
     request = pb.HeartbeatBatchRequest(heartbeats=[beat.request for beat in beats])
     timeout_s = min(beat.timeout_s for beat in beats)
     try:
-        batch = await beats[0].batched.channel.call("HeartbeatBatch", request, timeout_s)
+        batch = await beats[0].member.channel.call("HeartbeatBatch", request, timeout_s)
     except grpc.aio.AioRpcError as error:
         if error.code() not in ONE_BY_ONE:
             raise
@@ -131,10 +134,18 @@ async def _together(beats: list[_Beat]) -> None:
 async def _alone(beat: _Beat) -> None:
     """Its trouble is its own: the others of its batch are not to hear of it."""
     try:
-        _answer(beat, await beat.batched.channel.call("Heartbeat", beat.request, beat.timeout_s))
+        _answer(beat, await beat.member.channel.call("Heartbeat", beat.request, beat.timeout_s))
     except grpc.aio.AioRpcError as error:
         if not beat.answer.done():
             beat.answer.set_exception(error)
+
+
+def closed_meanwhile() -> grpc.aio.AioRpcError:
+    """The error of a call whose channel was closed by its own process."""
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, nothing, nothing, "the connection was closed meanwhile"
+    )
 
 
 def _answer(beat: _Beat, response: pb.HeartbeatResponse) -> None:
@@ -148,7 +159,7 @@ _batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Heartbeat
 )
 
 
-def heartbeat_batcher(key: Hashable) -> HeartbeatBatcher:
+def batcher(key: Hashable) -> HeartbeatBatcher:
     """Those on the running loop who have this in common: a coordinator, and credentials."""
     batchers = _batchers.setdefault(asyncio.get_running_loop(), {})
     return batchers.setdefault(key, HeartbeatBatcher())

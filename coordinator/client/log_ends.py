@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-import grpc
-
 from coordinator.assignors import TopicPartition
-from coordinator.client.connection import CALL_TIMEOUT_S, Connection
 from coordinator.client.machine import MemberMachine
 from coordinator.sources.base import Source
-from coordinator.v1 import group_pb2 as pb
 
 LOGGER = logging.getLogger(__name__)
 LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
@@ -30,39 +26,29 @@ def ends_of(source: Source) -> LogEnds:
 
 
 async def report_log_ends(
-    machine: MemberMachine, connection: Connection, log_ends: LogEnds, interval_s: float
+    log_ends: LogEnds,
+    machine: MemberMachine,
+    report: Callable[[Mapping[TopicPartition, int]], Awaitable[bool]],
+    interval_s: float,
 ) -> None:
-    """Report every so often, until cancelled. Nobody's work depends on it: trouble is logged."""
+    """Report every so often, until cancelled. Nobody's work depends on it: trouble is logged.
+
+    Args:
+        report: tells the coordinator; False: it is from before there was lag.
+    """
     # One thread, the same for all looks: some sources keep a connection a thread.
     thread = ThreadPoolExecutor(1, "coordinator-log-ends")
+    is_known = True
     try:
-        while True:
+        while is_known:
             await asyncio.sleep(interval_s)
-            if not machine.assignment:
+            partitions = machine.membership.assignment
+            if not partitions:
                 continue
             loop = asyncio.get_running_loop()
             try:
-                ends = await loop.run_in_executor(thread, log_ends, machine.assignment)
-                await connection.call("ReportLogEnds", _request(machine, ends), CALL_TIMEOUT_S)
-            except grpc.aio.AioRpcError as error:
-                if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-                    return  # A coordinator from before there was lag.
+                is_known = await report(await loop.run_in_executor(thread, log_ends, partitions))
             except Exception as error:  # noqa: BLE001  # Whatever the source raises.
                 LOGGER.warning("where the logs end could not be told: %s", error)
     finally:
         thread.shutdown(wait=False)  # Nobody waits for a source that hangs.
-
-
-def _request(machine: MemberMachine, ends: Mapping[TopicPartition, int]) -> pb.ReportLogEndsRequest:
-    request = pb.ReportLogEndsRequest(
-        group_id=machine.config.group_id,
-        generation_id=machine.generation,
-        member_id=machine.member_id,
-        group_instance_id=machine.config.instance_id,
-    )
-    topics: dict[str, pb.ReportLogEndsRequest.Topic] = {}
-    for key, offset in ends.items():
-        if key.topic not in topics:
-            topics[key.topic] = request.topics.add(name=key.topic)
-        topics[key.topic].partitions.add(partition_index=key.partition, log_end_offset=offset)
-    return request

@@ -1,521 +1,331 @@
-"""A member's own state machine: what to send next, and what an answer means.
+"""A member's machine: everything that is decided, without I/O, and told the time.
 
-It does no I/O and is told the time, so every turn of the protocol can be played
-through in a test.
+A driver asks `next_action` until there is none, carries the actions out, hands each call's answer
+to `handle`, and comes back at `next_deadline`, which is exact: nothing changes before it of itself.
+In between the owner polls, commits and closes. After each input the driver asks again.
 
-    JOINING ──► SYNCING ──► STABLE ──► REVOKING ──► JOINING      a rebalance
-       ▲           │           │           │
-       └───────────┴───────────┴───────────┘                     lost, fenced off, expired
-                               └──► IDLE                         no progress: left the group
-    any ──► STOPPED                                              closed, or refused for good
+    owner ──► poll, commit, fetch, close ──►  ┌─────────┐ ──► next_action: Call, Cancel, HangUp
+                                              │ machine │
+    driver ──► handle(answer), the time ───►  └─────────┘ ──► next_deadline, events, operations
 
-An eager assignor gives everything back before it joins again. A cooperative one joins
-with what it has, and only then gives back what the new assignment takes away. The leader marks such
-an assignment, so that a process which takes the member's place meanwhile joins again as well.
+| file | decides |
+|---|---|
+| `membership.py` | what answers of the protocol mean; revocations and the end of the session |
+| `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
+| `operations.py` | what becomes of a commit or a question; how long it is tried |
+| `holdings.py` | what a commit counts for |
+| `discovery.py` | which bootstrap address to ask next |
 
-The owner may be behind: it hears with `hand_out`. Its commits count for the holdings it knows
-(`holdings.py`), and are refused here once those have ended. What it was never told of is given
-back without asking it. What it did not give back in time it hears as `Lost`.
-
-Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
+Model: the connection of quinn-proto (`poll_transmit`, `handle_event`, `poll_timeout`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
-from coordinator.assignors import (
-    ClusterView,
-    RebalanceProtocol,
-    Subscription,
-    TopicPartition,
-    by_name,
+from coordinator.assignors import TopicPartition
+from coordinator.client.calls import (
+    Action,
+    Answer,
+    Call,
+    Cancel,
+    Failure,
+    HangUp,
+    Reply,
+    Request,
+    Unreachable,
+    Warn,
 )
-from coordinator.assignors.consumer_protocol import (
-    Assignment,
-    PreviousAssignment,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_previous_assignment,
-    encode_subscription,
+from coordinator.client.config import MemberConfig
+from coordinator.client.discovery import Discovery
+from coordinator.client.errors import CoordinatorError, FatalError
+from coordinator.client.events import RebalanceEvent
+from coordinator.client.holdings import Holding
+from coordinator.client.membership import Membership, Next, Phase
+from coordinator.client.offsets import Commit
+from coordinator.client.operations import (
+    CALL_TIMEOUT_MS,
+    CommitOperation,
+    FetchOperation,
+    Operation,
+    ReportOperation,
 )
-from coordinator.client.errors import FatalError, RebalanceInProgress, StaleMember
-from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-from coordinator.client.holdings import MEMBERSHIP, Holding, Holdings
-from coordinator.client.offsets import Commit, commit_topics, judge_commit
-from coordinator.v1 import group_pb2 as pb
-from coordinator.v1.errors_pb2 import ErrorCode
+from coordinator.client.schedule import LEAVE_TIMEOUT_MS, Schedule
 
-_NOTHING: frozenset[TopicPartition] = frozenset()
-_GIVES_BACK = b"gives back"
-"""User data of an assignment that takes partitions from whoever it is for. They are with nobody
-until it has joined again, and it may be another process by then, that does not miss them."""
-
-_REDISCOVER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-_FATAL = frozenset(
-    {
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
+FINDS_A_SESSION = 10
+"""How many addresses may fail to answer, one after the other, before the session ends."""
+Op = TypeVar("Op", bound=Operation)
+_Asker = Schedule | Operation
 
 
-class Phase(Enum):
-    """Where a member stands with its group."""
+class MemberMachine:
+    """One member. `membership` is for looking at; what changes it goes through the methods here.
 
-    JOINING = "joining"
-    SYNCING = "syncing"
-    STABLE = "stable"
-    REVOKING = "revoking"
-    IDLE = "idle"
-    STOPPED = "stopped"
-
-
-class Next(Enum):
-    """What whoever runs the machine is to do after an answer."""
-
-    GO_ON = "go on"
-    PAUSE = "pause, then try again"
-    REDISCOVER = "pause, look the coordinator up, then try again"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberConfig:
-    """A member's settings; times in milliseconds.
-
-    `topics` maps each topic to its number of partitions, which counts while this member
-    leads. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
-    member leaves of its own accord, so that a worker that hangs does not hold its partitions
-    for ever; None: never.
+    Args:
+        bootstrap: one or several HOST:PORT to ask for the coordinator.
+        random: from 0 to 1, below 1.
     """
 
-    group_id: str
-    topics: Mapping[str, int]
-    assignors: tuple[str, ...] = ("range",)
-    client_id: str = ""
-    instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    rebalance_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int | None = 300_000
-    protocol_type: str = "consumer"
-    rack: str | None = None
+    def __init__(
+        self, config: MemberConfig, bootstrap: Iterable[str], random: Callable[[], float]
+    ) -> None:
+        self.config = config
+        self.membership = Membership(config)
+        self._schedule = Schedule(self.membership, random)
+        self._discovery = Discovery(config.group_id, bootstrap)
+        self._find_timeout_ms = min(CALL_TIMEOUT_MS, config.session_timeout_ms // FINDS_A_SESSION)
+        self._random = random
+        self._operations: list[Operation] = []
+        # Whoever has a request to make, in order: each waits until there is a connection.
+        self._queue: deque[_Asker] = deque()
+        self._out: dict[Call, Call] = {}  # In order, which a set has not.
+        self._actions: deque[Action] = deque()
+        self._closing: _Closing | None = None
+        self.is_closed = False
 
+    # --- The owner ---
 
-@dataclass(slots=True)
-class MemberMachine:
-    """One member. `events` collects what its owner is to be told by `hand_out`."""
+    @property
+    def events(self) -> list[RebalanceEvent]:
+        """What the owner has not heard yet."""
+        return self.membership.events
 
-    config: MemberConfig
-    phase: Phase = Phase.JOINING
-    member_id: str = ""
-    generation: int = -1
-    is_leader: bool = False
-    assignment: frozenset[TopicPartition] = _NOTHING
-    events: list[RebalanceEvent] = field(default_factory=list)
-    failure: FatalError | None = None
-    revoke_until_ms: int = 0
-    holdings: Holdings = field(default_factory=Holdings)
-    _revoking_is_told: bool = False
-    _last_heard_ms: int = 0
-    _protocol_name: str = ""
-    _members: Sequence[pb.JoinGroupResponse.Member] = ()
-    _skip_assignment: bool = False
-    _giving_back: frozenset[TopicPartition] = _NOTHING
-    _reason: str = ""
-    _previous: frozenset[TopicPartition] = _NOTHING
-    _previous_generation: int = -1
+    @property
+    def failure(self) -> CoordinatorError | None:
+        """Why it has stopped by itself; None: it has not."""
+        failure = self.membership.failure
+        if failure is None or isinstance(failure, FatalError):
+            return failure
+        error = CoordinatorError(f"the member has failed: {failure}")
+        error.__cause__ = failure
+        return error
 
-    # --- Requests ---
+    @property
+    def has_stopped(self) -> bool:
+        """True if it will not join again."""
+        return self.membership.phase is Phase.STOPPED
 
-    def join_request(self) -> pb.JoinGroupRequest:
-        """A JoinGroup that says what the member holds."""
-        config = self.config
-        held = Subscription(
-            topics=tuple(sorted(config.topics)),
-            owned_partitions=tuple(sorted(self.assignment)),
-            generation=self.generation,
-            rack=config.rack,
-        )
-        # An eager member holds nothing when it joins: what it had travels as sticky's user data.
-        had = encode_previous_assignment(
-            PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
-        )
-        metadata = encode_subscription(held)
-        sticky = encode_subscription(replace(held, user_data=had))
-        return pb.JoinGroupRequest(
-            group_id=config.group_id,
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.rebalance_timeout_ms,
-            member_id=self.member_id,
-            group_instance_id=config.instance_id,
-            protocol_type=config.protocol_type,
-            protocols=[
-                pb.JoinGroupRequest.Protocol(
-                    name=name, metadata=sticky if name == "sticky" else metadata
-                )
-                for name in config.assignors
-            ],
-            reason=self._reason,
-            client_id=config.client_id,
-        )
+    def start(self, now_ms: int) -> None:
+        """Begin to join."""
+        self._schedule.start(now_ms)
 
-    def sync_request(self) -> pb.SyncGroupRequest:
-        """A SyncGroup; from the leader with everyone's assignment."""
-        assignments = []
-        if self.is_leader and not self._skip_assignment:
-            assignor = by_name(self._protocol_name)
-            members = {m.member_id: _subscription(m) for m in self._members}
-            shares = assignor.assign(ClusterView(partitions=dict(self.config.topics)), members)
-            assignments = [
-                pb.SyncGroupRequest.Assignment(
-                    member_id=member_id,
-                    assignment=encode_assignment(_assignment(members[member_id], partitions)),
-                )
-                for member_id, partitions in shares.items()
-            ]
-        return pb.SyncGroupRequest(
-            group_id=self.config.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.config.instance_id,
-            protocol_type=self.config.protocol_type,
-            protocol_name=self._protocol_name,
-            assignments=assignments,
-        )
+    def poll_begins(self, now_ms: int) -> None:
+        """The owner has finished with what it was told is being revoked, and waits for news."""
+        self._schedule.poll_begins(now_ms)
+        phase = self.membership.phase
+        self.membership.polled(now_ms)
+        self._hurry_if_moved(phase, now_ms)
 
-    def heartbeat_request(self) -> pb.HeartbeatRequest:
-        """A Heartbeat of the current generation."""
-        return pb.HeartbeatRequest(
-            group_id=self.config.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.config.instance_id,
-        )
+    def poll_ends(self, now_ms: int) -> None:
+        """The owner goes back to its work."""
+        self._schedule.poll_ends(now_ms)
 
-    def leave_request(self, reason: str) -> pb.LeaveGroupRequest | None:
-        """A LeaveGroup; None if the group does not know the member."""
-        if not self.member_id:
-            return None
-        return pb.LeaveGroupRequest(
-            group_id=self.config.group_id,
-            members=[
-                pb.LeaveGroupRequest.MemberIdentity(
-                    member_id=self.member_id,
-                    group_instance_id=self.config.instance_id,
-                    reason=reason[:255],
-                )
-            ],
-        )
+    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
+        """What the owner has not heard yet. From here on it holds what it hears of."""
+        return self.membership.hand_out(now_ms)
 
-    # --- Commits ---
+    def alive(self, now_ms: int) -> None:
+        """The owner makes progress without polling. It may be called from any thread."""
+        self._schedule.alive(now_ms)
 
-    def begin_commit(
-        self, commit: Commit, holdings: Collection[Holding] | None
-    ) -> frozenset[Holding]:
-        """What a commit counts for, from now until it is answered.
+    def beat_now(self, now_ms: int) -> None:
+        """Do not wait for the next heartbeat to be due: others beat now."""
+        if self.membership.is_in_session:
+            self._schedule.hurry(now_ms)
+
+    def commit(
+        self, commit: Commit, holdings: Collection[Holding] | None, now_ms: int
+    ) -> CommitOperation:
+        """Begin a commit; what it counts for is settled here.
 
         Args:
-            holdings: those it was brought along with; None: those of the last `hand_out`.
+            holdings: those it was brought along with; None: those of the last poll.
         Raises:
             StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
         """
         commit.check()
-        return self.holdings.claim(commit.offsets.keys(), holdings)
+        claimed = self.membership.holdings.claim(commit.offsets.keys(), holdings)
+        return self._begin(CommitOperation(commit, claimed, self.membership, self._random, now_ms))
 
-    def commit_request(
-        self, commit: Commit, claimed: frozenset[Holding], now_ms: int
-    ) -> pb.OffsetCommitRequest:
-        """An OffsetCommit of the newest generation.
+    def fetch(self, partitions: tuple[TopicPartition, ...] | None, now_ms: int) -> FetchOperation:
+        """Begin to ask for stored offsets; None: all of them."""
+        return self._begin(FetchOperation(self.config.group_id, partitions, self._random, now_ms))
 
-        Raises:
-            StaleMember: a holding has ended, though its partition may be held again.
+    def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation:
+        """Begin to tell where the logs of partitions end."""
+        return self._begin(ReportOperation(self.membership, ends, self._random, now_ms))
+
+    def abandon(self, operation: Operation) -> None:
+        """Nobody waits for an operation any more."""
+        operation.end()
+        self._cancel(operation)
+
+    def close(self, reason: str, now_ms: int, *, leave: bool | None = None) -> None:
+        """Stop, and leave the group once commits are answered; they have two seconds.
+
+        Args:
+            leave: None: unless the member is static.
         """
-        self.pass_deadlines(now_ms)
-        self.holdings.check(claimed)
-        return pb.OffsetCommitRequest(
-            group_id=self.config.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.config.instance_id,
-            topics=commit_topics(commit.offsets, commit.expected),
-            atomic=commit.atomic,
-            manifest=commit.manifest,
-        )
+        self.membership.stop(reason)
+        if self._closing is None:
+            leaves = self.config.instance_id is None if leave is None else leave
+            self._closing = _Closing(reason, leaves, now_ms + LEAVE_TIMEOUT_MS)
 
-    def commit_answered(
-        self,
-        commit: Commit,
-        claimed: frozenset[Holding],
-        sent: pb.OffsetCommitRequest,
-        response: pb.OffsetCommitResponse,
-        *,
-        repeated: bool,
-        now_ms: int,
-    ) -> bool:
-        """True if it is stored; False: to be repeated when the member has its assignment.
+    # --- The driver ---
 
-        A cooperative round takes nothing from a holding that lasts, so that a commit is not
-        refused because of one.
+    def next_action(self, now_ms: int) -> Action | None:
+        """What to do now; None: nothing before the next input, or `next_deadline`."""
+        leaves_because = self._schedule.pass_deadlines(now_ms)
+        if leaves_because:
+            self._actions.append(
+                Warn(
+                    f"member {self.membership.member_id} leaves group {self.config.group_id}, "
+                    f"and joins again with the next poll: {leaves_because}"
+                )
+            )
+        while not self._actions and self._take_step(now_ms):
+            pass
+        return self._actions.popleft() if self._actions else None
 
-        Raises:
-            RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
-        """
-        try:
-            judge_commit(response, commit.offsets, repeated=repeated)
-        except (RebalanceInProgress, StaleMember) as refusal:
-            if isinstance(refusal, RebalanceInProgress) and self.phase is Phase.STABLE:
-                if sent.generation_id == self.generation:
-                    self._rebalance(now_ms)
-            moved = self.is_between_assignments or sent.generation_id != self.generation
-            if moved and all(map(self.holdings.lasts, claimed)):
-                return False
-            raise
+    def handle(self, answer: Answer, now_ms: int) -> None:
+        """Take in what came of a call."""
+        call, result = answer.call, answer.result
+        if self._out.pop(call, None) is None:
+            return  # It was cancelled.
+        if isinstance(result, Unreachable):
+            self._hang_up(call.connection)
+        match call.asker:
+            case Discovery() as discovery:
+                failure = discovery.handle(result)
+                if failure is not None and self._queue:
+                    # The others look again: it may be found meanwhile.
+                    self._tell(self._queue.popleft(), None, failure, now_ms)
+            case _Closing():
+                self._end()
+            case Schedule() | Operation() as asker:
+                if self._tell(asker, call.request, result, now_ms) is Next.REDISCOVER:
+                    self._hang_up(call.connection)
+
+    def next_deadline(self) -> int | None:
+        """When `next_action` has something to do without another input; None: never."""
+        ends = [operation.next_deadline() for operation in self._operations]
+        ends.append(self._schedule.next_deadline())
+        if self._closing is not None and not self._closing.has_begun:
+            ends.append(self._closing.until_ms)
+        return min((end for end in ends if end is not None), default=None)
+
+    def fail(self, error: Exception) -> None:
+        """Something of ours, or an assignor, has failed: the owner is to hear of it."""
+        self.membership.fail(error)
+
+    # --- Requests ---
+
+    def _begin(self, operation: Op) -> Op:
+        self._operations.append(operation)
+        return operation
+
+    def _queue_what_is_due(self, now_ms: int) -> None:
+        if self._schedule.is_due(now_ms):
+            self._schedule.is_out = True
+            self._queue.append(self._schedule)
+        for operation in self._operations:
+            operation.look(now_ms)
+            if operation.due_ms is not None and now_ms >= operation.due_ms:
+                operation.due_ms = None
+                self._queue.append(operation)
+        self._operations = [one for one in self._operations if not one.is_done]
+
+    def _take_step(self, now_ms: int) -> bool:
+        """True if something was done, so that there may be more."""
+        self._queue_what_is_due(now_ms)
+        if self._closing_is_due(now_ms):
+            self._begin_to_close()
+        elif not self._queue:
+            return False
+        elif self._discovery.is_connected:
+            self._attempt(self._queue.popleft(), now_ms)
+        elif self._discovery.is_looking:
+            return False
+        else:
+            self._call(self._discovery.look(), self._find_timeout_ms, self._discovery)
         return True
 
-    # --- Answers ---
+    def _attempt(self, asker: _Asker, now_ms: int) -> None:
+        phase = self.membership.phase
+        request = asker.attempt(now_ms)
+        self._hurry_if_moved(phase, now_ms)
+        if request is not None:
+            self._call(request, asker.timeout_ms(request), asker)
 
-    def join_answered(self, response: pb.JoinGroupResponse) -> Next:
-        """The answer to a JoinGroup."""
-        if self.phase is not Phase.JOINING:
-            return Next.GO_ON
-        code = response.error_code
-        if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = response.member_id
-            return Next.GO_ON
-        if code != ErrorCode.NONE:
-            return self._refused(code, response.error_message)
-        self.member_id = response.member_id
-        self.generation = response.generation_id
-        self.is_leader = response.leader == response.member_id
-        self._protocol_name = response.protocol_name
-        self._members = tuple(response.members)
-        self._skip_assignment = response.skip_assignment
-        self._reason = ""
-        self.phase = Phase.SYNCING
-        return Next.GO_ON
+    def _call(
+        self, request: Request, timeout_ms: int, asker: _Asker | Discovery | _Closing
+    ) -> None:
+        call = Call(request, timeout_ms, self._discovery.connection, asker)
+        self._out[call] = call
+        self._actions.append(call)
 
-    def sync_answered(self, response: pb.SyncGroupResponse, sent_at_ms: int, now_ms: int) -> Next:
-        """The answer to a SyncGroup. `sent_at_ms` is when it was asked."""
-        if self.phase is not Phase.SYNCING:
-            return Next.GO_ON
-        if response.error_code != ErrorCode.NONE:
-            return self._refused(response.error_code, response.error_message)
-        self._last_heard_ms = sent_at_ms
-        answer = Assignment(())
-        if response.assignment:
-            answer = decode_assignment(response.assignment)
-        given = frozenset(answer.partitions)
-        self._previous, self._previous_generation = given, self.generation
-        taken = self.assignment - given
-        new = given - self.assignment
-        kept = self.assignment & given
-        self.phase = Phase.STABLE
-        self.assignment = kept | new
-        news = new if self._is_cooperative else given
-        if not self._is_cooperative:
-            self._unsay(Assigned)
-        if news or not self._is_cooperative or not self.holdings.are_of_a_member:
-            self.events.append(Assigned(news, self.generation))
-        begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
-        self.holdings.begin(begun, self.generation)
-        if taken:
-            # Only a cooperative assignor gets here with something in hand.
-            self._revoke(taken, now_ms)
-        elif answer.user_data == _GIVES_BACK and self._is_cooperative:
-            # The process that held them is gone (a static member has restarted, say): they are
-            # given back, and nobody else asks for the round that hands them out.
-            self.phase = Phase.JOINING
-        return Next.GO_ON
+    def _tell(
+        self, asker: _Asker, request: Request | None, result: Reply | Failure, now_ms: int
+    ) -> Next:
+        phase = self.membership.phase
+        todo = asker.handle(request, result, now_ms)
+        if asker is not self._schedule:
+            self._hurry_if_moved(phase, now_ms)
+        return todo
 
-    def beat_answered(self, response: pb.HeartbeatResponse, sent_at_ms: int, now_ms: int) -> Next:
-        """The answer to a Heartbeat sent at `sent_at_ms`."""
-        if self.phase not in (Phase.STABLE, Phase.REVOKING):
-            return Next.GO_ON
-        code = response.error_code
-        if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._last_heard_ms = max(self._last_heard_ms, sent_at_ms)
-            if code == ErrorCode.REBALANCE_IN_PROGRESS and self.phase is Phase.STABLE:
-                self._rebalance(now_ms)
-            return Next.GO_ON
-        return self._refused(code, response.error_message)
+    def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
+        """What the owner does may move the member on: there is nothing to wait for then."""
+        if self.membership.phase is not phase:
+            self._schedule.hurry(now_ms)
 
-    # --- The owner's doings, and time ---
+    def _cancel(self, asker: _Asker | Discovery) -> None:
+        self._queue = deque(other for other in self._queue if other is not asker)
+        for call in [call for call in self._out if call.asker is asker]:
+            del self._out[call]
+            self._actions.append(Cancel(call))
 
-    def polled(self, now_ms: int) -> bool:
-        """The owner is here: it has finished with what it was told is being revoked.
+    # --- The connection ---
 
-        Returns:
-            True if the machine has moved on.
-        """
-        phase = self.phase
-        self.pass_deadlines(now_ms)
-        if self.phase is Phase.REVOKING and self._revoking_is_told:
-            self._give_back("it was given back")
-        if self.phase is Phase.IDLE:
-            self.phase = Phase.JOINING
-        return self.phase is not phase
+    def _hang_up(self, connection: int) -> None:
+        """Close a connection, unless another has been found since."""
+        if self._discovery.is_connected and connection == self._discovery.connection:
+            self._discovery.is_connected = False
+            self._actions.append(HangUp())
 
-    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
-        """What the owner has not heard yet. From here on it holds what it hears of."""
-        self.pass_deadlines(now_ms)
-        events, self.events = self.events, []
-        self.holdings.hand_out()
-        self._revoking_is_told = self.phase is Phase.REVOKING
-        return events
-
-    def pass_deadlines(self, now_ms: int) -> None:
-        """End what the clock ends: a session, a revocation that its owner did not answer.
-
-        The session ends here before it can end at the coordinator: it is counted from
-        when the last answered heartbeat was *sent*.
-        """
-        if self.phase in (Phase.STABLE, Phase.REVOKING) and now_ms >= self.session_ends_ms:
-            self._lose("the coordinator has not answered for a whole session timeout")
-            self.member_id = ""
-        elif self.phase is Phase.REVOKING and now_ms >= self.revoke_until_ms:
-            reason = "it was not given back before the deadline of its revocation"
-            lost = self.holdings.known(self._giving_back)
-            self._give_back(reason)
-            if lost:
-                self.events.append(Lost(lost, reason))
-
-    def tick(self, now_ms: int, last_poll_ms: int) -> str | None:
-        """Look at the clock. A text is the reason to leave the group with."""
-        self.pass_deadlines(now_ms)
-        limit_ms, waited_ms = self.config.max_poll_interval_ms, now_ms - last_poll_ms
-        if limit_ms is None or self.phase in (Phase.IDLE, Phase.STOPPED) or waited_ms <= limit_ms:
-            return None
-        reason = f"no progress: no poll for {waited_ms} ms; max_poll_interval_ms is {limit_ms}"
-        self._lose(reason)
-        self.phase = Phase.IDLE
-        return reason
-
-    def unreachable(self, now_ms: int) -> None:
-        """No coordinator answers: what is held is safe for the rest of the session only."""
-        if self.phase in (Phase.JOINING, Phase.SYNCING) and self.assignment:
-            if now_ms >= self.session_ends_ms:
-                self._lose("no coordinator has answered for a whole session timeout")
-
-    @property
-    def is_between_assignments(self) -> bool:
-        """True while a generation is being joined."""
-        return self.phase in (Phase.JOINING, Phase.SYNCING)
-
-    @property
-    def session_ends_ms(self) -> int:
-        """When the member has to take its session as ended."""
-        return self._last_heard_ms + self.config.session_timeout_ms
-
-    def left(self) -> None:
-        """The group has been left: it does not know this member any more."""
-        self.member_id = ""
-        self.generation = -1
-
-    def stop(self, reason: str) -> None:
-        """The end: partitions still held are lost."""
-        if self.phase is not Phase.STOPPED:
-            self._lose(reason)
-            self.phase = Phase.STOPPED
-            self.events.append(Stopping(reason))
-
-    # --- Inside ---
-
-    @property
-    def _is_cooperative(self) -> bool:
-        """True if everything this member offers can hand over step by step."""
-        return all(
-            RebalanceProtocol.COOPERATIVE in by_name(name).protocols
-            for name in self.config.assignors
+    def _closing_is_due(self, now_ms: int) -> bool:
+        closing = self._closing
+        if closing is None or closing.has_begun:
+            return False
+        return now_ms >= closing.until_ms or not any(
+            isinstance(one, CommitOperation) and not one.is_done for one in self._operations
         )
 
-    def _rebalance(self, now_ms: int) -> None:
-        if self._is_cooperative or not self.assignment:
-            self.phase = Phase.JOINING
+    def _begin_to_close(self) -> None:
+        closing = self._closing
+        assert closing is not None
+        closing.has_begun = True
+        self._cancel(self._schedule)
+        leave = self.membership.leave(closing.reason) if closing.leaves else None
+        if leave is not None and self._discovery.is_connected:
+            self._call(leave, LEAVE_TIMEOUT_MS, closing)
         else:
-            self._revoke(self.assignment, now_ms)
+            self._end()
 
-    def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
-        """Have the owner give partitions back; what it does not know of goes at once."""
-        known = self.holdings.known(partitions)
-        self._giving_back = partitions - known
-        self._give_back("it was taken away before a poll handed it out")
-        if not known:
-            return
-        self._giving_back = known
-        self.revoke_until_ms = now_ms + self.config.rebalance_timeout_ms // 2
-        self.phase = Phase.REVOKING
-        self._revoking_is_told = False
-        self.events.append(Revoking(known, self.revoke_until_ms))
-
-    def _give_back(self, reason: str) -> None:
-        """What was being revoked is the member's no more: join again."""
-        self._withdraw(self._giving_back)
-        self.holdings.end(self._giving_back, reason)
-        self.assignment -= self._giving_back
-        self._giving_back = _NOTHING
-        self.phase = Phase.JOINING
-
-    def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
-        """Do not tell the owner that it has these, or is to give them back: neither holds."""
-        events, self.events = self.events, []
-        for event in events:
-            if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
-                left = event.partitions - partitions
-                if left:
-                    self.events.append(replace(event, partitions=left))
-            else:
-                self.events.append(event)
-
-    def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
-        """Events that the owner has not heard, and that do not hold any more."""
-        self.events = [event for event in self.events if not isinstance(event, kinds)]
-
-    def _refused(self, code: int, message: str) -> Next:
-        name = ErrorCode.Name(ErrorCode.ValueType(code))
-        if code in _FATAL:
-            self.failure = FatalError(message, name)
-            self.stop(name)
-            return Next.GO_ON
-        if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.phase = Phase.JOINING
-            return Next.GO_ON
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._lose(name)
-            self.left()
-            return Next.GO_ON
-        if code == ErrorCode.ILLEGAL_GENERATION:
-            self._lose(name)
-            self.generation = -1
-            return Next.GO_ON
-        return Next.REDISCOVER if code in _REDISCOVER else Next.PAUSE
-
-    def _lose(self, reason: str) -> None:
-        lost = self.holdings.known(self.assignment | self._giving_back)
-        self.holdings.end_all(reason)
-        self._unsay(Assigned, Revoking)
-        self.assignment = self._giving_back = _NOTHING
-        if lost:
-            self.events.append(Lost(lost, reason))
-        self._reason = reason
-        if self.phase is not Phase.STOPPED:
-            self.phase = Phase.JOINING
+    def _end(self) -> None:
+        if not self._queue:
+            self._cancel(self._discovery)
+        self._hang_up(self._discovery.connection)
+        self.is_closed = True
 
 
-def _assignment(member: Subscription, partitions: Sequence[TopicPartition]) -> Assignment:
-    gives_back = not set(member.owned_partitions).issubset(partitions)
-    return Assignment(tuple(partitions), user_data=_GIVES_BACK if gives_back else None)
+@dataclass(slots=True, eq=False)
+class _Closing:
+    """The end that the owner asked for. `until_ms`: how long it waits for commits."""
 
-
-def _subscription(member: pb.JoinGroupResponse.Member) -> Subscription:
-    instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
-    return replace(decode_subscription(member.metadata), instance_id=instance_id)
+    reason: str
+    leaves: bool
+    until_ms: int
+    has_begun: bool = False

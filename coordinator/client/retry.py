@@ -8,26 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import grpc
-
-
-def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """When a coordinator that has no room says that it may have some; None: it does not say.
-
-    Source: google.rpc.RetryInfo.
-    """
-    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return None
-    # What it takes to read the details is not needed before there are some.
-    from google.rpc import error_details_pb2
-    from grpc_status import rpc_status
-
-    status = rpc_status.from_call(error)
-    info = error_details_pb2.RetryInfo()
-    if status is None or not any(detail.Unpack(info) for detail in status.details):
-        return None
-    return float(info.retry_delay.ToMilliseconds()) / 1000
-
 
 class BackOff:
     """Pauses drawn evenly from 0 to a limit that doubles.
@@ -52,6 +32,10 @@ class BackOff:
         limit_s = min(self._most_s, self._first_s * 2.0 ** min(self._attempts, 30))
         self._attempts += 1
         return limit_s * self._random()
+
+    def next_ms(self) -> int:
+        """The next pause, in whole milliseconds."""
+        return round(self.next_s() * 1000)
 
     def reset(self) -> None:
         """It worked: the next pause is a first one again."""

@@ -20,13 +20,15 @@ from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent
 from coordinator.client.holdings import Holding
 from coordinator.client.loop_thread import LoopThread
+from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import OffsetAndMetadata, Offsets
 from coordinator.client.session import GroupMember
+from coordinator.client.view import MemberView, closing_reason
 
 T = TypeVar("T")
 
 
-class BlockingMember:
+class BlockingMember(MemberView):
     """The same as `GroupMember`, method by method, in plain code.
 
     One thread polls. Others may commit for it, with the holdings that it gave them, ask for
@@ -84,44 +86,7 @@ class BlockingMember:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close("closed" if error is None else f"failed: {error}")
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions this member may work on now."""
-        return self._started.assignment
-
-    @property
-    def generation(self) -> int:
-        """The group's generation as far as the member knows; -1: none."""
-        return self._started.generation
-
-    @property
-    def is_between_assignments(self) -> bool:
-        """True while a generation is being joined: what is assigned in it is not known yet."""
-        return self._started.is_between_assignments
-
-    @property
-    def member_id(self) -> str:
-        """The id the coordinator gave; empty: none."""
-        return self._started.member_id
-
-    @property
-    def is_leader(self) -> bool:
-        """True if this member computed the assignment of its generation."""
-        return self._started.is_leader
-
-    def holding(self, partition: TopicPartition) -> Holding:
-        """See `GroupMember.holding`; for the thread that polls."""
-        return self._started.holding(partition)
-
-    def holds(self, holding: Holding) -> bool:
-        """See `GroupMember.holds`."""
-        return self._started.holds(holding)
-
-    def alive(self) -> None:
-        """See `GroupMember.alive`."""
-        self._started.alive()
+        self.close(closing_reason(error))
 
     def poll(self, timeout: float = 0.0) -> list[RebalanceEvent]:
         """See `GroupMember.poll`."""
@@ -164,6 +129,9 @@ class BlockingMember:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """See `GroupMember.committed_with_metadata`."""
         return self._call(self._started.committed_with_metadata(partitions))
+
+    def _seen(self) -> tuple[MemberMachine, int]:
+        return self._started._seen()
 
     @property
     def _started(self) -> GroupMember:

@@ -1,23 +1,46 @@
 """Members of the library against a virtual coordinator, message by message, on virtual time.
 
-A `Player` carries a member's messages as `GroupMember` does: it sends what the machine wants,
-hands the answers in, beats, and ticks. What its owner does (poll, commit) is up to the test. It
-may be paused, as by SIGSTOP: nothing happens then, while the others and the coordinator go on.
+A `Player` is a member's machine with an owner that the test plays. What it asks becomes letters,
+which travel at once, unless the test holds them: requests (`hold`) or answers (`hold_answers`) of a
+kind, to be delivered one by one, in any order, or dropped. Time moves only when the test says so. A
+player may be paused, as by SIGSTOP: nothing happens then, while the others go on.
+
+Model: the `Pair` of quinn-proto's tests.
 """
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
+
 from coordinator.assignors import TopicPartition
+from coordinator.client.calls import (
+    Answer,
+    Call,
+    Cancel,
+    CommitOffsets,
+    Failure,
+    FindCoordinator,
+    Found,
+    HangUp,
+    Join,
+    Unreachable,
+    Warn,
+)
+from coordinator.client.config import MemberConfig
 from coordinator.client.holdings import Holding
-from coordinator.client.machine import MemberConfig, MemberMachine, Phase
+from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit
-from coordinator.testing import VirtualCoordinator
+from coordinator.client.operations import CommitOperation
+from coordinator.client.wire import decode, encode
+from coordinator.testing import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
 GROUP = "g"
 STEP_MS = 10
-TURNS_MAX = 100
+TURNS_MAX = 1_000
+HALF = 0.5  # For machines that are not to draw pauses of different lengths.
 
 
 def t(*numbers: int) -> frozenset[TopicPartition]:
@@ -25,119 +48,206 @@ def t(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
+@dataclass(eq=False)
+class Letter:
+    """A call under way: not delivered yet, with the coordinator, or answered and not handed in."""
+
+    player: Player
+    call: Call
+    sent_at_ms: int
+    at_coordinator: VirtualCall | None = None
+
+    @property
+    def request(self) -> object:
+        return self.call.request
+
+    @property
+    def is_answered(self) -> bool:
+        return self.at_coordinator is not None and self.at_coordinator.done
+
+    def deliver(self) -> None:
+        """Have the coordinator read it."""
+        if isinstance(self.request, CommitOffsets):
+            self.player.world.commits_sent.append(self.request)
+        message = encode(self.request)
+        if isinstance(self.request, Join):
+            message.require_known_member_id = self.player.two_phase
+        self.at_coordinator = self.player.world.coordinator.send(message)
+
+    def hand_in(self) -> None:
+        """Have the machine hear the answer."""
+        assert self.is_answered, "there is no answer yet"
+        self.player.hear(self, decode(self.at_coordinator.response))
+
+    def fail(self, failure: Failure | None = None) -> None:
+        """Have the machine hear of a failure; as if it was lost on the way, or its answer was."""
+        if self.at_coordinator is not None and not self.at_coordinator.done:
+            self.at_coordinator.cancel()
+        self.player.hear(self, failure or Unreachable("lost"))
+
+
 class Player:
     """One member. Made by `World.member`."""
 
     def __init__(self, world: World, config: MemberConfig) -> None:
         self.world = world
-        self.machine = MemberMachine(config)
+        self.machine = MemberMachine(config, ["a:1", "b:2"], lambda: HALF)
+        self.member = self.machine.membership
         self.paused = False
+        self.two_phase = False
+        self.letters: list[Letter] = []
         self.left_because: list[str] = []
-        self._call = None
-        self._sent_at_ms = 0
-        self._beat_at_ms = 0
-        self._last_poll_ms = world.now_ms
+        self.hang_ups = 0
+        self._held: set[type] = set()
+        self._held_answers: set[type] = set()
+        self.machine.start(world.now_ms)
 
-    # --- What its owner does ---
+    # --- Its owner ---
 
     def poll(self) -> list:
         """The events, as `GroupMember.poll(timeout=0)` gives them: no message comes meanwhile."""
-        self._last_poll_ms = self.world.now_ms
-        self.machine.polled(self.world.now_ms)
-        return self.machine.hand_out(self.world.now_ms)
+        now_ms = self.world.now_ms
+        self.machine.poll_begins(now_ms)
+        self.machine.poll_ends(now_ms)
+        return self.machine.hand_out(now_ms)
 
     def stand_in_poll(self, ms: int) -> list:
         """The events, as `poll(timeout=...)` gives them: as soon as there are some."""
-        self._last_poll_ms = self.world.now_ms
-        self.machine.polled(self.world.now_ms)
+        self.machine.poll_begins(self.world.now_ms)
         until_ms = self.world.now_ms + ms
         while not self.machine.events and self.world.now_ms < until_ms:
-            self._last_poll_ms = self.world.now_ms
             self.world.advance(STEP_MS)
-        self._last_poll_ms = self.world.now_ms
+        self.machine.poll_ends(self.world.now_ms)
         return self.machine.hand_out(self.world.now_ms)
 
     def alive(self) -> None:
-        self._last_poll_ms = self.world.now_ms
+        self.machine.alive(self.world.now_ms)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        return self.machine.holdings.known(self.machine.assignment)
+        return self.member.holdings.known(self.member.assignment)
 
     def holding(self, number: int) -> Holding:
-        return self.machine.holdings.of(TopicPartition("t", number))
+        return self.member.holdings.of(TopicPartition("t", number))
+
+    def begin_commit(self, offsets: dict[int, int], *, holdings=None, **more) -> CommitOperation:
+        """A commit whose letters are left to the test."""
+        commit = Commit({TopicPartition("t", n): o for n, o in offsets.items()}, **more)
+        operation = self.machine.commit(commit, holdings, self.world.now_ms)
+        self.turn(resumed=True)
+        return operation
 
     def commit(self, offsets: dict[int, int], *, holdings=None, **more):
         """Offsets by number of partition; returns how many calls it took. Raises as `commit`."""
-        commit = Commit({TopicPartition("t", n): o for n, o in offsets.items()}, **more)
-        machine, world = self.machine, self.world
-        claimed = machine.begin_commit(commit, holdings)
-        for calls in range(1, TURNS_MAX):
-            sent = machine.commit_request(commit, claimed, world.now_ms)
-            world.commits_sent.append(sent)
-            response = world.coordinator.send(sent).response
-            if machine.commit_answered(
-                commit, claimed, sent, response, repeated=False, now_ms=world.now_ms
-            ):
-                return calls
-            world.settle()
-            while machine.is_between_assignments:
-                world.advance(STEP_MS)
-        raise AssertionError("it is repeated for ever")
+        before = len(self.world.commits_sent)
+        operation = self.begin_commit(offsets, holdings=holdings, **more)
+        while not operation.is_done:
+            self.world.advance(STEP_MS)
+        if operation.error is not None:
+            raise operation.error
+        return len(self.world.commits_sent) - before
 
     def leave(self) -> None:
         """As `close`."""
-        request = self.machine.leave_request("closed")
-        self.machine.stop("closed")
-        self.world.coordinator.send(request)
+        self.machine.close("closed", self.world.now_ms)
+        self.turn()
+        assert self.machine.is_closed
 
     def kill(self) -> None:
         """Nothing is heard of it again."""
         self.paused = True
-        if self._call is not None:
-            self._call.cancel()
+        for letter in self.letters:
+            if letter.at_coordinator is not None:
+                letter.at_coordinator.cancel()
+        self.letters.clear()
 
-    # --- What the library does ---
+    # --- Its letters ---
 
-    def turn(self) -> bool:
-        """One message or deadline; False if there is nothing to do now."""
-        machine, now_ms = self.machine, self.world.now_ms
-        if self.paused or machine.phase in (Phase.IDLE, Phase.STOPPED):
-            return False
-        if machine.is_between_assignments:
-            return self._join_or_sync(now_ms)
-        reason = machine.tick(now_ms, self._last_poll_ms)
-        if reason is not None:
-            self.left_because.append(reason)
-            self.world.coordinator.send(machine.leave_request(reason))
-            machine.left()
-            return True
-        if machine.is_between_assignments:
-            return True
-        if now_ms < self._beat_at_ms:
-            return False
-        self._beat_at_ms = now_ms + machine.config.heartbeat_interval_ms
-        response = self.world.coordinator.send(machine.heartbeat_request()).response
-        machine.beat_answered(response, now_ms, now_ms)
-        return True
+    def hold(self, *kinds: type) -> None:
+        """Do not deliver requests of these kinds."""
+        self._held |= set(kinds)
 
-    def _join_or_sync(self, now_ms: int) -> bool:
-        machine = self.machine
-        if self._call is None:
-            joining = machine.phase is Phase.JOINING
-            request = machine.join_request() if joining else machine.sync_request()
-            if joining:
-                request.require_known_member_id = False
-            self._call, self._sent_at_ms = self.world.coordinator.send(request), now_ms
-            return True
-        if not self._call.done:
+    def hold_answers(self, *kinds: type) -> None:
+        """Deliver requests of these kinds, and do not hand in their answers."""
+        self._held_answers |= set(kinds)
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._held.clear()
+        self._held_answers.clear()
+        self.turn()
+
+    def letter(self, kind: type) -> Letter:
+        """The one letter of a kind that is under way."""
+        (found,) = (one for one in self.letters if isinstance(one.request, kind))
+        return found
+
+    def hear(self, letter: Letter, result) -> None:
+        self.letters.remove(letter)
+        self.machine.handle(Answer(letter.call, result), self.world.now_ms)
+
+    def turn(self, *, resumed: bool = False) -> bool:
+        """Everything that can happen now; False: there was nothing.
+
+        Args:
+            resumed: its owner works, though it is paused: commits travel.
+        """
+        for number in range(TURNS_MAX):
+            if not self._turn_once(resumed):
+                return number > 0
+        raise AssertionError("it never stops talking")
+
+    def next_ms(self) -> int | None:
+        """When it has something to do without an input, or gives up on an answer."""
+        if self.paused:
+            return None
+        ends = [letter.sent_at_ms + letter.call.timeout_ms for letter in self.letters]
+        ends.append(self.machine.next_deadline())
+        return min((end for end in ends if end is not None), default=None)
+
+    def _turn_once(self, resumed: bool) -> bool:
+        if self.paused and not resumed:
             return False
-        call, self._call = self._call, None
-        if isinstance(call.request, pb.JoinGroupRequest):
-            machine.join_answered(call.response)
+        now_ms = self.world.now_ms
+        acted = False
+        while (action := self.machine.next_action(now_ms)) is not None:
+            acted = True
+            self._carry_out(action, now_ms)
+        kinds = (CommitOffsets,) if self.paused else (object,)
+        for letter in [one for one in self.letters if isinstance(one.request, kinds)]:
+            acted = (letter in self.letters and self._move(letter, now_ms)) or acted
+        return acted
+
+    def _carry_out(self, action, now_ms: int) -> None:
+        match action:
+            case Call(FindCoordinator(address=address)):
+                self.letters.append(Letter(self, action, now_ms))
+                if FindCoordinator not in self._held:
+                    self.hear(self.letters[-1], Found(address))
+            case Call():
+                self.letters.append(Letter(self, action, now_ms))
+            case Cancel(call):
+                (cancelled,) = (one for one in self.letters if one.call is call)
+                self.letters.remove(cancelled)
+                if cancelled.at_coordinator is not None:
+                    cancelled.at_coordinator.cancel()
+            case HangUp():
+                self.hang_ups += 1
+                for letter in list(self.letters):
+                    letter.fail(Unreachable("hung up"))
+            case Warn(text):
+                self.left_because.append(text.partition("next poll: ")[2])
+
+    def _move(self, letter: Letter, now_ms: int) -> bool:
+        kind = type(letter.request)
+        if now_ms >= letter.sent_at_ms + letter.call.timeout_ms:
+            letter.fail(Unreachable("Deadline Exceeded"))
+        elif letter.at_coordinator is None and kind not in self._held:
+            letter.deliver()
+        elif letter.is_answered and kind not in self._held_answers:
+            letter.hand_in()
         else:
-            machine.sync_answered(call.response, self._sent_at_ms, now_ms)
-            self._beat_at_ms = now_ms + machine.config.heartbeat_interval_ms
+            return False
         return True
 
 
@@ -150,7 +260,7 @@ class World:
             group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10
         )
         self.players: list[Player] = []
-        self.commits_sent: list[pb.OffsetCommitRequest] = []
+        self.commits_sent: list[CommitOffsets] = []
         self._assignor = assignor
         self._partitions = partitions
 
@@ -180,24 +290,33 @@ class World:
         raise AssertionError("they never stop talking")
 
     def advance(self, ms: int, *, step_ms: int = STEP_MS) -> None:
-        """Let time pass; the members look at their clocks every so often."""
+        """Let time pass. Members act at their deadlines, and hear answers every so often."""
         until_ms = self.now_ms + ms
-        while self.now_ms < until_ms:
-            self.settle()
-            self.coordinator.advance(min(step_ms, until_ms - self.now_ms))
         self.settle()
+        while self.now_ms < until_ms:
+            ends = [player.next_ms() for player in self.players]
+            next_ms = min(end for end in (*ends, self.now_ms + step_ms) if end is not None)
+            self.coordinator.advance(max(1, min(next_ms, until_ms) - self.now_ms))
+            self.settle()
+
+    def until(self, condition, *, polling: tuple[Player, ...] = ()) -> None:
+        """Let time pass until something is so."""
+        for _ in range(TURNS_MAX):
+            if condition():
+                return
+            self.advance(STEP_MS)
+            for player in polling:
+                player.poll()
+        raise AssertionError("it never is")
 
     def share(self, *players: Player) -> None:
         """Poll until these hold all partitions, and each some."""
-        for _ in range(1_000):
-            for player in players:
-                player.poll()
-            held = [p for player in players for p in player.assignment]
-            if sorted(held) == sorted(t(*range(self._partitions))):
-                if all(player.assignment for player in players):
-                    return
-            self.advance(STEP_MS)
-        raise AssertionError("they do not come to share")
+        self.until(lambda: self._is_shared(players), polling=players)
+
+    def _is_shared(self, players: tuple[Player, ...]) -> bool:
+        held = list(itertools.chain.from_iterable(player.assignment for player in players))
+        shared = sorted(held) == sorted(t(*range(self._partitions)))
+        return shared and all(player.assignment for player in players)
 
     def stored(self, number: int = 0) -> int:
         """The offset of a partition of `t`; -1: none."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.assignors import TopicPartition
 from coordinator.client import Assigned, CommitFailed, Lost, Revoking, StaleMember
-from coordinator.client.machine import Phase
-from coordinator.client.offsets import Commit
+from coordinator.client.calls import CommitOffsets, Join, Sync
+from coordinator.client.membership import Phase
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World, t
 
@@ -100,7 +99,7 @@ def test_a_commit_in_each_phase_of_a_revocation():
     held = one.holding(0)
     two = world.member()
     world.advance(200)
-    assert one.machine.phase is Phase.REVOKING
+    assert one.member.phase is Phase.REVOKING
     assert one.commit({0: 1}) == 1, "not told yet"
     assert kinds(one.poll()) == ["Revoking"]
     assert one.commit({0: 2}) == 1, "told"
@@ -117,7 +116,7 @@ def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holdin
     slow, quick, moved = play_slow_handler(world)
     quick.leave()
     world.advance(8_000)
-    assert slow.machine.assignment == t(0, 1), "it has both again, and has not polled since"
+    assert slow.member.assignment == t(0, 1), "it has both again, and has not polled since"
     assert is_refused(world, slow, {moved: 10})
     held = slow.holding(moved)
     events = slow.poll()
@@ -132,15 +131,15 @@ def test_a_cooperative_round_that_leaves_a_partition_here_costs_no_commit():
     one = world.member()
     world.share(one)
     held = one.holding(0)
-    before = one.machine.generation
+    before = one.member.generation
     two = world.member()
     world.share(one, two)
     stays = min(p.partition for p in one.assignment)
-    assert one.machine.generation > before + 1
+    assert one.member.generation > before + 1
     assert one.commit({stays: 9}) == 1
     assert held.partition.partition == stays
     assert one.commit({stays: 10}, holdings=[held]) == 1
-    assert world.commits_sent[-1].generation_id == one.machine.generation
+    assert world.commits_sent[-1].member.generation == one.member.generation
 
 
 @pytest.mark.parametrize("has_heard", [False, True], ids=["join on the way", "syncing"])
@@ -152,20 +151,25 @@ def test_a_commit_that_meets_a_cooperative_round_waits_for_its_end(has_heard):
     follower = world.member()
     world.share(leader, follower)
     kept = min(p.partition for p in follower.assignment)
-    before = follower.machine.generation
+    before = follower.member.generation
     world.member()
-    while world.coordinator.generation("g") == before:
-        for player in world.players:
-            if world.coordinator.generation("g") == before:
-                player.turn()
-        world.coordinator.advance(10)
-    if has_heard:
-        follower.turn()
+    leader.hold(Sync)
+    if not has_heard:
+        follower.hold_answers(Join)
+    world.until(lambda: world.coordinator.generation("g") > before)
+    world.settle()
     assert world.coordinator.state("g").value == "CompletingRebalance"
-    assert follower.machine.phase is (Phase.SYNCING if has_heard else Phase.JOINING)
-    assert follower.commit({kept: 3}) == 2
+    assert follower.member.phase is (Phase.SYNCING if has_heard else Phase.JOINING)
+    commit = follower.begin_commit({kept: 3})
+    world.advance(500)
+    assert commit.is_waiting
+    leader.release()
+    follower.release()
+    world.settle()
+    assert commit.is_done
+    assert commit.error is None
     assert world.stored(kept) == 3
-    generations = [sent.generation_id for sent in world.commits_sent[-2:]]
+    generations = [sent.member.generation for sent in world.commits_sent[-2:]]
     assert generations == [before + has_heard, before + 1]
 
 
@@ -173,13 +177,13 @@ def test_a_cooperative_round_that_changes_nothing_gives_no_event():
     world = World(COOPERATIVE, partitions=1)
     one = world.member()
     world.share(one)
-    generation = one.machine.generation
+    generation = one.member.generation
     idle = world.member()
     world.advance(500)
-    assert one.machine.generation > generation
+    assert one.member.generation > generation
     assert one.poll() == []
     assert one.assignment == t(0)
-    assert idle.poll() == [Assigned(frozenset(), idle.machine.generation)], "a member, with nothing"
+    assert idle.poll() == [Assigned(frozenset(), idle.member.generation)], "a member, with nothing"
 
 
 def test_assigned_lists_what_is_new_and_the_assignment_is_all():
@@ -190,7 +194,7 @@ def test_assigned_lists_what_is_new_and_the_assignment_is_all():
     two.leave()
     world.advance(500)
     (event,) = one.poll()
-    assert event == Assigned(t(0, 1, 2, 3) - had, one.machine.generation)
+    assert event == Assigned(t(0, 1, 2, 3) - had, one.member.generation)
     assert one.assignment == t(0, 1, 2, 3)
 
 
@@ -200,15 +204,15 @@ def test_what_its_owner_was_never_told_of_is_given_back_at_once(assignor):
     world = World(assignor)
     asleep = world.member()
     world.advance(100)
-    assert asleep.machine.assignment == t(0, 1)
+    assert asleep.member.assignment == t(0, 1)
     assert asleep.assignment == frozenset()
     awake = world.member()
     world.advance(500)
-    assert awake.machine.assignment
-    assert len(asleep.machine.assignment) == 1
+    assert awake.member.assignment
+    assert len(asleep.member.assignment) == 1
     events = asleep.poll()
     assert kinds(events) == ["Assigned"]
-    assert events[0].partitions == asleep.machine.assignment == asleep.assignment
+    assert events[0].partitions == asleep.member.assignment == asleep.assignment
 
 
 def test_two_partitions_of_which_one_is_held_are_refused_together(world):
@@ -227,7 +231,7 @@ def test_commits_before_the_first_assignment_and_after_leaving_are_refused(world
     assert is_refused(world, one, {0: 1})
     assert is_refused(world, one, {}, manifest=b"m")
     world.advance(100)
-    assert one.machine.assignment == t(0, 1)
+    assert one.member.assignment == t(0, 1)
     assert is_refused(world, one, {0: 1}), "assigned, and not handed out"
     one.poll()
     assert one.commit({0: 1}) == 1
@@ -279,7 +283,7 @@ def test_a_pause_after_which_it_has_joined_again_before_the_handler_commits(worl
     world.advance(2_500)
     one.paused = False
     world.advance(500)
-    assert one.machine.assignment == t(0, 1)
+    assert one.member.assignment == t(0, 1)
     assert is_refused(world, one, {0: 1})
     assert is_refused(world, one, {0: 1}, holdings=[held])
     assert kinds(one.poll()) == ["Lost", "Assigned"]
@@ -293,7 +297,7 @@ def test_a_pause_in_the_middle_of_a_revocation_loses_what_stays_too():
     one = world.member()
     world.share(one)
     world.member()
-    while one.machine.phase is not Phase.REVOKING:
+    while one.member.phase is not Phase.REVOKING:
         world.advance(10)
     one.paused = True
     world.advance(4_000)
@@ -317,28 +321,33 @@ def test_having_finished_with_one_revocation_says_nothing_of_the_next():
     assert one.commit({min(one.assignment).partition: 1}) == 1
     two.leave()
     world.advance(200)
-    assert one.machine.phase is Phase.REVOKING
+    assert one.member.phase is Phase.REVOKING
     assert kinds(one.poll()) == ["Revoking"]
-    assert one.machine.phase is Phase.REVOKING, "until the next poll"
+    assert one.member.phase is Phase.REVOKING, "until the next poll"
 
 
 def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world):
     one = world.member()
     world.share(one)
-    machine, commit = one.machine, Commit({TopicPartition("t", 0): 5}, {})
-    claimed = machine.begin_commit(commit, None)
-    sent = machine.commit_request(commit, claimed, world.now_ms)
-    response = world.coordinator.send(sent).response
-    one.leave()
-    assert machine.commit_answered(commit, claimed, sent, response, repeated=False, now_ms=0)
-    with pytest.raises(StaleMember):  # It is not sent a second time.
-        machine.commit_request(commit, claimed, world.now_ms)
+    one.hold_answers(CommitOffsets)
+    answered, unanswered = one.begin_commit({0: 5}), one.begin_commit({1: 6})
+    one.machine.close("closed", world.now_ms)
+    one.turn()
+    first, second = one.letters
+    first.hand_in()
+    assert answered.is_done
+    assert answered.error is None
+    second.fail()
+    world.advance(100)
+    assert isinstance(unanswered.error, StaleMember), "it is not sent a second time"
+    assert len(world.commits_sent) == 2
+    assert one.machine.is_closed
 
 
 def test_plain_tuples_are_partitions(world):
     one = world.member()
     world.share(one)
-    assert one.holding(0) == one.machine.holdings.of(("t", 0))
+    assert one.holding(0) == one.member.holdings.of(("t", 0))
 
 
 def test_shown_holdings_cover_every_partition_of_the_commit(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.machine import Phase
+from coordinator.client.membership import Phase
 from tests.client.kit import World
 
 
@@ -19,7 +19,7 @@ def test_what_a_process_was_to_give_back_is_handed_out_though_it_has_restarted(w
     world.share(before)
     other = world.member()
     world.advance(500)
-    assert before.machine.phase is Phase.REVOKING
+    assert before.member.phase is Phase.REVOKING
     before.kill()
     after = world.member(instance_id="i")
     world.share(after, other)
@@ -29,11 +29,11 @@ def test_what_a_process_was_to_give_back_is_handed_out_though_it_has_restarted(w
 def test_a_restart_between_two_rebalances_calls_for_none(world):
     before, other = world.member(instance_id="i"), world.member()
     world.share(before, other)
-    generation = other.machine.generation
+    generation = other.member.generation
     before.kill()
     after = world.member(instance_id="i")
     world.share(after, other)
-    assert after.machine.generation == other.machine.generation == generation
+    assert after.member.generation == other.member.generation == generation
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -43,7 +43,7 @@ def test_the_leader_may_restart_too(world, is_first):
     world.share(first)
     second = world.member(instance_id="j")
     world.advance(500)
-    assert first.machine.phase is Phase.REVOKING
+    assert first.member.phase is Phase.REVOKING
     first.kill()
     second.kill()
     names = ("i", "j") if is_first else ("j", "i")

@@ -127,20 +127,20 @@ def _plain_members(server) -> float:
 
 
 class TokenGone:
-    """A line whose token cannot be read any more: no trouble of gRPC's."""
+    """A channel whose token cannot be read any more: no trouble of gRPC's."""
 
     async def call(self, method, request, timeout_s):
         raise CannotDial("the token's file is gone")
 
 
 async def test_whatever_stops_a_batch_everybody_in_it_hears():
-    heartbeat_batcher = HeartbeatBatcher()
-    beaters = [BatchedMember(TokenGone(), 1.0, lambda: None) for _ in range(3)]
+    batcher = HeartbeatBatcher()
+    members = [BatchedMember(TokenGone(), 1.0, lambda: None) for _ in range(3)]
     with pytest.raises(CannotDial):
-        await heartbeat_batcher.beat(beaters[0], pb.HeartbeatRequest(), 1.0)
+        await batcher.beat(members[0], pb.HeartbeatRequest(), 1.0)
     async with asyncio.timeout(HANG_S):
         heard = await asyncio.gather(
-            *(heartbeat_batcher.beat(batched, pb.HeartbeatRequest(), 1.0) for batched in beaters),
+            *(batcher.beat(member, pb.HeartbeatRequest(), 1.0) for member in members),
             return_exceptions=True,
         )
     assert [type(error) for error in heard] == [CannotDial] * 3

@@ -21,6 +21,8 @@ from coordinator.client import (
     Stopping,
     TopicPartition,
 )
+from coordinator.client.membership import Phase
+from coordinator.client.wire import encode
 from coordinator.core.events import MemberLeft
 from tests.patience import HANG_S
 from tests.serving import Process, running
@@ -153,8 +155,8 @@ async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
         await one.start()
         await settle(one)
         held = one.assignment
+        one._machine._discovery.addresses[:] = ["127.0.0.1:1"]  # Nobody is there.
         await one._connection.close()
-        one._connection._bootstrap = ["127.0.0.1:1"]  # Nobody is there.
         async with asyncio.timeout(HANG_S):
             while not (events := await one.poll(timeout=0.2)):
                 pass
@@ -208,9 +210,9 @@ async def test_a_commit_between_two_assignments_is_told_to_wait():
         async with member(server) as one:
             await settle(one)
             # It joins again and does not sync: the group waits in CompletingRebalance.
-            one._task.cancel()
-            joined = await one._connection._stub.JoinGroup(one._machine.join_request())
-            one._machine.generation = joined.generation_id
+            one._machine.membership.phase = Phase.IDLE
+            joined = await one._connection._stub.JoinGroup(encode(one._machine.membership.join()))
+            one._machine.membership.generation = joined.generation_id
             with pytest.raises(RebalanceInProgress):
                 await one.commit({TopicPartition("t", 0): 1})
 
@@ -221,7 +223,7 @@ async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):
 
     async with running() as server:
         async with member(server) as one:
-            monkeypatch.setattr(type(one._machine), "join_answered", fails)
+            monkeypatch.setattr(type(one._machine), "handle", fails)
             assert [type(e) for e in await one.poll(timeout=HANG_S)] == [Stopping]
             with pytest.raises(CoordinatorError, match="an assignor's bug"):
                 await one.poll()

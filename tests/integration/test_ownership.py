@@ -237,7 +237,7 @@ async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
                 clock=lambda: epoch_ms() + ahead_ms,
                 **{**QUICK, "session_timeout_ms": 1_800_000},
             ) as one:
-                machines.append(one._member._machine)
+                machines.append(one._member._machine.membership)
                 summary = consume(one, rows, rows, rows_per_commit=3)
             return rows.resumed, summary
 

@@ -1,0 +1,325 @@
+"""Calls between a member's machine and its driver: requests, replies, failures, as plain values.
+
+The machine returns an `Action`, the driver carries it out and hands an `Answer` to each `Call`
+back. Nothing here knows a transport: `wire.py` alone translates to protobuf and gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CoordinatorError
+from coordinator.client.offsets import Commit, OffsetAndMetadata
+
+
+class Code(StrEnum):
+    """The coordinator's error codes that a member has a rule for; replies may carry others."""
+
+    NONE = "NONE"
+    COORDINATOR_LOAD_IN_PROGRESS = "COORDINATOR_LOAD_IN_PROGRESS"
+    COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+    FENCED_INSTANCE_ID = "FENCED_INSTANCE_ID"
+    GROUP_AUTHORIZATION_FAILED = "GROUP_AUTHORIZATION_FAILED"
+    GROUP_ID_NOT_FOUND = "GROUP_ID_NOT_FOUND"
+    GROUP_MAX_SIZE_REACHED = "GROUP_MAX_SIZE_REACHED"
+    ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+    INCONSISTENT_GROUP_PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
+    INVALID_GROUP_ID = "INVALID_GROUP_ID"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    INVALID_SESSION_TIMEOUT = "INVALID_SESSION_TIMEOUT"
+    MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
+    NOT_COORDINATOR = "NOT_COORDINATOR"
+    OFFSET_MISMATCH = "OFFSET_MISMATCH"
+    REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS"
+    UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID"
+    UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
+
+
+ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
+"""Answers of a node that does not coordinate the group (any more)."""
+
+
+# --- Requests ---
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How a member names itself to its group."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Ask one bootstrap address who coordinates the group."""
+
+    group_id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup. `protocols`: assignor name and subscription bytes, best first."""
+
+    member: Identity
+    protocols: tuple[tuple[str, bytes], ...]
+    protocol_type: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    client_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A SyncGroup. `assignments`: member id and assignment bytes, from the leader alone."""
+
+    member: Identity
+    protocol_type: str
+    protocol_name: str
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A Heartbeat."""
+
+    member: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A LeaveGroup."""
+
+    member: Identity
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """An OffsetCommit."""
+
+    member: Identity
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """An OffsetFetch; `partitions` None: all that are stored."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLogEnds:
+    """A ReportLogEnds: where the logs of partitions end."""
+
+    member: Identity
+    ends: Mapping[TopicPartition, int]
+
+
+Request = (
+    FindCoordinator | Join | Sync | Beat | Leave | CommitOffsets | FetchOffsets | ReportLogEnds
+)
+
+
+# --- Replies ---
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The coordinator's HOST:PORT; a driver is connected to it from here on."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as the leader of its generation sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The answer to a Join. `members` of the leader only."""
+
+    code: str = Code.NONE
+    message: str = ""
+    member_id: str = ""
+    generation: int = -1
+    leader: str = ""
+    protocol_name: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """The answer to a Sync."""
+
+    code: str = Code.NONE
+    message: str = ""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """The answer to a Beat, a Leave or a ReportLogEnds."""
+
+    code: str = Code.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The answer to a CommitOffsets.
+
+    `codes` of the partitions, each once, in the order of their numbers; `stored`: the offsets of
+    partitions where an expected one was not the one stored.
+    """
+
+    codes: tuple[str, ...]
+    stored: Mapping[TopicPartition, int] = field(default_factory=dict)
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The answer to a FetchOffsets; offset -1: nothing is stored."""
+
+    code: str = Code.NONE
+    message: str = ""
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+
+    def checked(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets.
+
+        Raises:
+            CoordinatorError: the request was refused.
+        """
+        if self.code != Code.NONE:
+            raise CoordinatorError(self.message, self.code)
+        return dict(self.offsets)
+
+
+Reply = Found | Joined | Synced | Acknowledged | Committed | Fetched
+
+
+# --- Failures: a call without a reply ---
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """No answer came, or the connection broke. The request may have been carried out."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A coordinator with too much to do dropped the call, or stops: it is there, and is to be
+    asked again after a pause. Looking for it elsewhere would give it more to do."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The coordinator has no room now, and says when it may have some."""
+
+    detail: str
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The coordinator does not let the caller in, or takes nothing of that size.
+
+    `code`: UNAUTHENTICATED, PERMISSION_DENIED or RESOURCE_EXHAUSTED.
+    """
+
+    detail: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """The coordinator cannot take the request as it is (INVALID_ARGUMENT)."""
+
+    detail: str
+    code: str = "INVALID_ARGUMENT"
+
+
+@dataclass(frozen=True, slots=True)
+class Unimplemented:
+    """Whoever answered does not know such a call."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The call could not be made: a token's file is gone, say. The owner is to hear of it."""
+
+    error: Exception
+
+
+Failure = Unreachable | Dropped | NoRoom | Refused | Malformed | Unimplemented | Broken
+
+
+# --- Actions and answers ---
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """Make one attempt, and hand in its `Answer`. Each is equal to itself alone.
+
+    A FindCoordinator goes to the address that it names, and connects the driver to what it finds.
+    Everything else goes over the connection there is, whose number is `connection`. `asker` is
+    whoever the answer is for.
+    """
+
+    request: Request
+    timeout_ms: int
+    connection: int
+    asker: object
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Give a call up; its answer is not wanted any more."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close the connection; calls that are out on it fail as `Unreachable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Say this to whoever runs the member."""
+
+    text: str
+
+
+Action = Call | Cancel | HangUp | Warn
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a call."""
+
+    call: Call
+    result: Reply | Failure

@@ -1,0 +1,29 @@
+"""A member's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """A member's settings; times in milliseconds.
+
+    `topics` maps each topic to its number of partitions, which counts while this member
+    leads. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
+    member leaves of its own accord, so that a worker that hangs does not hold its partitions
+    for ever; None: never.
+    """
+
+    group_id: str
+    topics: Mapping[str, int]
+    assignors: tuple[str, ...] = ("range",)
+    client_id: str = ""
+    instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int | None = 300_000
+    protocol_type: str = "consumer"
+    rack: str | None = None

@@ -1,0 +1,177 @@
+"""The driver: carries out what a machine decides, on asyncio.
+
+It makes the calls of the machine's actions, each in a task of its own, hands the answers in, and
+looks in again at the machine's next deadline. It decides nothing, and knows no protocol: any
+machine with this face will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from coordinator.client.calls import Action, Answer, Call, Cancel, Failure, HangUp, Reply, Warn
+from coordinator.client.operations import Operation
+
+LOGGER = logging.getLogger("coordinator.client")
+
+
+class Machine(Protocol):
+    """Something that decides, as `machine.MemberMachine` does."""
+
+    is_closed: bool
+
+    def next_action(self, now_ms: int) -> Action | None:
+        """What to do now; None: nothing before the next input or `next_deadline`."""
+
+    def handle(self, answer: Answer, now_ms: int) -> None:
+        """Take in what came of a call."""
+
+    def next_deadline(self) -> int | None:
+        """When it has something to do without another input; None: never."""
+
+    def abandon(self, operation: Operation) -> None:
+        """Nobody waits for an operation any more."""
+
+    def fail(self, error: Exception) -> None:
+        """Something of ours has failed."""
+
+
+class Transport(Protocol):
+    """What calls are made over, as `connection.Connection`."""
+
+    async def carry_out(self, call: Call) -> Reply | Failure:
+        """One attempt."""
+
+    async def close(self) -> None:
+        """Hang up; calls under way fail."""
+
+
+class Driver:
+    """Drives one machine on the running event loop.
+
+    Args:
+        clock: epoch milliseconds.
+        on_change: called after each turn, when the machine may have news.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        transport: Transport,
+        clock: Callable[[], int],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._machine = machine
+        self._transport = transport
+        self._clock = clock
+        self._on_change = on_change
+        self._calls: dict[Call, asyncio.Task[None]] = {}
+        self._hanging_up: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Operation, asyncio.Future[None]] = {}
+        # Calls that an owner waits for are made in its context, where its trace is. All others are
+        # made in this one: they are not made for the owner whose input happened to lead to them.
+        self._contexts: dict[object, contextvars.Context] = {}
+        self._context = contextvars.copy_context()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at_ms: int | None = None
+        self._closed = asyncio.Event()
+
+    def turn(self, now_ms: int | None = None) -> None:
+        """Do what there is to do. To be called after each input of the machine."""
+        now_ms = self._clock() if now_ms is None else now_ms
+        try:
+            while (action := self._machine.next_action(now_ms)) is not None:
+                self._carry_out(action)
+        except Exception as error:  # noqa: BLE001  # Ours or an assignor's: the owner must hear.
+            self._machine.fail(error)
+        self._set_timer()
+        for operation in [one for one in self._waiting if one.is_done]:
+            future = self._waiting.pop(operation)
+            if not future.done():
+                future.set_result(None)
+        if self._machine.is_closed:
+            self._closed.set()
+        self._on_change()
+
+    async def result_of(self, operation: Operation) -> None:
+        """Return when an operation that was begun has ended.
+
+        Raises:
+            Exception: what it ended with.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[operation] = future
+        self._contexts[operation] = contextvars.copy_context()
+        self.turn()
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._waiting.pop(operation, None)
+            self._machine.abandon(operation)
+            self.turn()
+            raise
+        finally:
+            del self._contexts[operation]
+        if operation.error is not None:
+            raise operation.error
+
+    async def until_closed(self) -> None:
+        """Return when the machine, which is closing, has nothing more to do."""
+        self.turn()
+        await self._closed.wait()
+        ending = [task for task in self._calls.values() if task.cancelling()]
+        await asyncio.gather(*ending, *self._hanging_up, return_exceptions=True)
+
+    # --- Inside ---
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Call():
+                context = self._contexts.get(action.asker, self._context)
+                task = self._calls[action] = self._create_task(self._call(action), context)
+                task.add_done_callback(lambda _: self._calls.pop(action))
+            case Cancel(call):
+                if call in self._calls:
+                    self._calls[call].cancel()
+            case Warn(text):
+                LOGGER.warning("%s", text)
+            case HangUp():
+                task = self._create_task(self._transport.close(), self._context)
+                self._hanging_up.add(task)
+                task.add_done_callback(self._hanging_up.discard)
+
+    def _create_task(
+        self, work: Coroutine[Any, Any, None], context: contextvars.Context
+    ) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work, context=context.copy())
+
+    async def _call(self, call: Call) -> None:
+        result = await self._transport.carry_out(call)
+        try:
+            self._machine.handle(Answer(call, result), self._clock())
+        except Exception as error:  # noqa: BLE001  # Ours: the owner must hear.
+            self._machine.fail(error)
+        self.turn()
+
+    def _set_timer(self) -> None:
+        deadline_ms = self._machine.next_deadline()
+        if deadline_ms == self._wakes_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._wakes_at_ms = None, deadline_ms
+        if deadline_ms is not None:
+            loop = asyncio.get_running_loop()
+            seconds = max(0, deadline_ms - self._clock()) / 1000
+            self._timer = loop.call_at(loop.time() + seconds, self._wake, context=self._context)
+
+    def _wake(self) -> None:
+        deadline_ms = self._wakes_at_ms
+        assert deadline_ms is not None
+        self._timer = self._wakes_at_ms = None
+        # Clocks round: it is the deadline by now, whatever they say.
+        self.turn(max(self._clock(), deadline_ms))

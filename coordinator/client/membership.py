@@ -1,0 +1,367 @@
+"""A member's place in its group: what it says, and what an answer means.
+
+    JOINING ──► SYNCING ──► STABLE ──► REVOKING ──► JOINING      a rebalance
+       ▲           │           │           │
+       └───────────┴───────────┴───────────┘                     lost, fenced off, expired
+                               └──► IDLE                         no progress: left the group
+    any ──► STOPPED                                              closed, or refused for good
+
+An eager assignor gives everything back before it joins again. A cooperative one joins
+with what it has, and only then gives back what the new assignment takes away. The leader marks such
+an assignment, so that a process which takes the member's place meanwhile joins again as well.
+
+The owner may be behind: it hears with `hand_out`. Its commits count for the holdings it knows
+(`holdings.py`), and are refused here once those have ended. What it was never told of is given
+back without asking it. What it did not give back in time it hears as `Lost`.
+
+Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import PreviousAssignment
+from coordinator.client.assigning import are_cooperative, read_assignment, share_out, subscriptions
+from coordinator.client.calls import (
+    ELSEWHERE,
+    Acknowledged,
+    Beat,
+    Code,
+    Identity,
+    Join,
+    Joined,
+    JoinedMember,
+    Leave,
+    Sync,
+    Synced,
+)
+from coordinator.client.config import MemberConfig
+from coordinator.client.errors import FatalError
+from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.holdings import MEMBERSHIP, Holdings
+
+_NOTHING: frozenset[TopicPartition] = frozenset()
+_FATAL = frozenset(
+    {
+        Code.FENCED_INSTANCE_ID,
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+        Code.GROUP_MAX_SIZE_REACHED,
+        Code.INVALID_GROUP_ID,
+        Code.INVALID_SESSION_TIMEOUT,
+        Code.INVALID_REQUEST,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Phase(Enum):
+    """Where a member stands with its group."""
+
+    JOINING = "joining"
+    SYNCING = "syncing"
+    STABLE = "stable"
+    REVOKING = "revoking"
+    IDLE = "idle"
+    STOPPED = "stopped"
+
+
+class Next(Enum):
+    """The caller's next step after an answer."""
+
+    GO_ON = "go on"
+    PAUSE = "pause, then try again"
+    REDISCOVER = "pause, look the coordinator up, then try again"
+
+
+@dataclass(slots=True)
+class Membership:
+    """One member. `events` collects what its owner is to be told by `hand_out`."""
+
+    config: MemberConfig
+    phase: Phase = Phase.JOINING
+    member_id: str = ""
+    generation: int = -1
+    is_leader: bool = False
+    assignment: frozenset[TopicPartition] = _NOTHING
+    events: list[RebalanceEvent] = field(default_factory=list)
+    failure: Exception | None = None
+    revoke_until_ms: int = 0
+    holdings: Holdings = field(default_factory=Holdings)
+    _revoking_is_told: bool = False
+    _last_heard_ms: int = 0
+    _protocol_name: str = ""
+    _members: tuple[JoinedMember, ...] = ()
+    _skip_assignment: bool = False
+    _giving_back: frozenset[TopicPartition] = _NOTHING
+    _reason: str = ""
+    _previous: frozenset[TopicPartition] = _NOTHING
+    _previous_generation: int = -1
+
+    # --- Requests ---
+
+    def identity(self) -> Identity:
+        """How the member names itself now."""
+        config = self.config
+        return Identity(config.group_id, self.generation, self.member_id, config.instance_id)
+
+    def join(self) -> Join:
+        """A JoinGroup that says what the member holds."""
+        config = self.config
+        held = Subscription(
+            topics=tuple(sorted(config.topics)),
+            owned_partitions=tuple(sorted(self.assignment)),
+            generation=self.generation,
+            rack=config.rack,
+        )
+        previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
+        return Join(
+            member=self.identity(),
+            protocols=subscriptions(config.assignors, held, previous),
+            protocol_type=config.protocol_type,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            client_id=config.client_id,
+            reason=self._reason,
+        )
+
+    def sync(self) -> Sync:
+        """A SyncGroup; from the leader with everyone's assignment."""
+        config = self.config
+        assignments: tuple[tuple[str, bytes], ...] = ()
+        if self.is_leader and not self._skip_assignment:
+            assignments = share_out(self._protocol_name, config.topics, self._members)
+        return Sync(self.identity(), config.protocol_type, self._protocol_name, assignments)
+
+    def beat(self) -> Beat:
+        """A Heartbeat of the current generation."""
+        return Beat(self.identity())
+
+    def leave(self, reason: str) -> Leave | None:
+        """A LeaveGroup; None if the group does not know the member."""
+        return Leave(self.identity(), reason) if self.member_id else None
+
+    # --- Answers ---
+
+    def joined(self, reply: Joined) -> Next:
+        """The answer to a JoinGroup."""
+        if self.phase is not Phase.JOINING:
+            return Next.GO_ON
+        if reply.code == Code.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            return Next.GO_ON
+        if reply.code != Code.NONE:
+            return self._refused(reply.code, reply.message)
+        self.member_id = reply.member_id
+        self.generation = reply.generation
+        self.is_leader = reply.leader == reply.member_id
+        self._protocol_name = reply.protocol_name
+        self._members = reply.members
+        self._skip_assignment = reply.skip_assignment
+        self._reason = ""
+        self.phase = Phase.SYNCING
+        return Next.GO_ON
+
+    def synced(self, reply: Synced, sent_at_ms: int, now_ms: int) -> Next:
+        """The answer to a SyncGroup. `sent_at_ms` is when it was asked."""
+        if self.phase is not Phase.SYNCING:
+            return Next.GO_ON
+        if reply.code != Code.NONE:
+            return self._refused(reply.code, reply.message)
+        self._last_heard_ms = sent_at_ms
+        given, gives_back = read_assignment(reply.assignment)
+        self._previous, self._previous_generation = given, self.generation
+        taken = self.assignment - given
+        new = given - self.assignment
+        self.phase = Phase.STABLE
+        self.assignment = given
+        news = new if self.is_cooperative else given
+        if not self.is_cooperative:
+            self._unsay(Assigned)
+        if news or not self.is_cooperative or not self.holdings.are_of_a_member:
+            self.events.append(Assigned(news, self.generation))
+        begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
+        self.holdings.begin(begun, self.generation)
+        if taken:
+            # Only a cooperative assignor gets here with something in hand.
+            self._revoke(taken, now_ms)
+        elif gives_back and self.is_cooperative:
+            # The process that held them is gone (a static member has restarted, say): they are
+            # given back, and nobody else asks for the round that hands them out.
+            self.phase = Phase.JOINING
+        return Next.GO_ON
+
+    def beaten(self, reply: Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
+        """The answer to a Heartbeat sent at `sent_at_ms`."""
+        if not self.is_in_session:
+            return Next.GO_ON
+        if reply.code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+            return self._refused(reply.code, reply.message)
+        self._last_heard_ms = max(self._last_heard_ms, sent_at_ms)
+        if reply.code == Code.REBALANCE_IN_PROGRESS:
+            self.rebalance(now_ms)
+        return Next.GO_ON
+
+    def rebalance(self, now_ms: int) -> None:
+        """The group rebalances: give back what has to be, then join again."""
+        if self.phase is not Phase.STABLE:
+            return
+        if self.is_cooperative or not self.assignment:
+            self.phase = Phase.JOINING
+        else:
+            self._revoke(self.assignment, now_ms)
+
+    # --- The owner's doings, and time ---
+
+    def polled(self, now_ms: int) -> None:
+        """The owner is here: it has finished with what it was told is being revoked."""
+        self.pass_deadlines(now_ms)
+        if self.phase is Phase.REVOKING and self._revoking_is_told:
+            self._give_back("it was given back")
+        if self.phase is Phase.IDLE:
+            self.phase = Phase.JOINING
+
+    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
+        """What the owner has not heard yet. From here on it holds what it hears of."""
+        self.pass_deadlines(now_ms)
+        events, self.events = self.events, []
+        self.holdings.hand_out()
+        self._revoking_is_told = self.phase is Phase.REVOKING
+        return events
+
+    def pass_deadlines(self, now_ms: int) -> None:
+        """End what the clock ends: a session, a revocation that its owner did not answer.
+
+        The session ends here before it can end at the coordinator: it is counted from
+        when the last answered heartbeat was *sent*.
+        """
+        if self.is_in_session and now_ms >= self.session_ends_ms:
+            self._lose("the coordinator has not answered for a whole session timeout")
+            self.member_id = ""
+        elif self.phase is Phase.REVOKING and now_ms >= self.revoke_until_ms:
+            reason = "it was not given back before the deadline of its revocation"
+            lost = self.holdings.known(self._giving_back)
+            self._give_back(reason)
+            if lost:
+                self.events.append(Lost(lost, reason))
+
+    def next_deadline(self) -> int | None:
+        """When `pass_deadlines` next ends something."""
+        if self.phase is Phase.REVOKING:
+            return min(self.session_ends_ms, self.revoke_until_ms)
+        return self.session_ends_ms if self.phase is Phase.STABLE else None
+
+    def give_up(self, reason: str) -> None:
+        """Its owner makes no progress: the member loses everything, and leaves until a poll."""
+        self._lose(reason)
+        self.phase = Phase.IDLE
+
+    def unreachable(self, now_ms: int) -> None:
+        """No coordinator answers: what is held is safe for the rest of the session only."""
+        if self.is_between_assignments and self.assignment:
+            if now_ms >= self.session_ends_ms:
+                self._lose("no coordinator has answered for a whole session timeout")
+
+    @property
+    def is_between_assignments(self) -> bool:
+        """True while a generation is being joined."""
+        return self.phase in (Phase.JOINING, Phase.SYNCING)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """True if everything this member offers can hand over step by step."""
+        return are_cooperative(self.config.assignors)
+
+    @property
+    def session_ends_ms(self) -> int:
+        """When the member has to take its session as ended."""
+        return self._last_heard_ms + self.config.session_timeout_ms
+
+    @property
+    def is_in_session(self) -> bool:
+        """True while the member beats."""
+        return self.phase in (Phase.STABLE, Phase.REVOKING)
+
+    def left(self) -> None:
+        """The group has been left: it does not know this member any more."""
+        self.member_id = ""
+        self.generation = -1
+
+    def fail(self, error: Exception, reason: str = "") -> None:
+        """The end, because of an error that the owner hears of."""
+        self.failure = self.failure or error
+        self.stop(reason or f"failed: {error}")
+
+    def stop(self, reason: str) -> None:
+        """The end: partitions still held are lost."""
+        if self.phase is not Phase.STOPPED:
+            self._lose(reason)
+            self.phase = Phase.STOPPED
+            self.events.append(Stopping(reason))
+
+    # --- Inside ---
+
+    def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+        """Have the owner give partitions back; what it does not know of goes at once."""
+        known = self.holdings.known(partitions)
+        self._giving_back = partitions - known
+        self._give_back("it was taken away before a poll handed it out")
+        if not known:
+            return
+        self._giving_back = known
+        self.revoke_until_ms = now_ms + self.config.rebalance_timeout_ms // 2
+        self.phase = Phase.REVOKING
+        self._revoking_is_told = False
+        self.events.append(Revoking(known, self.revoke_until_ms))
+
+    def _give_back(self, reason: str) -> None:
+        """What was being revoked is the member's no more: join again."""
+        self._withdraw(self._giving_back)
+        self.holdings.end(self._giving_back, reason)
+        self.assignment -= self._giving_back
+        self._giving_back = _NOTHING
+        self.phase = Phase.JOINING
+
+    def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
+        """Do not tell the owner that it has these, or is to give them back: neither holds."""
+        events, self.events = self.events, []
+        for event in events:
+            if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
+                left = event.partitions - partitions
+                if left:
+                    self.events.append(replace(event, partitions=left))
+            else:
+                self.events.append(event)
+
+    def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
+        """Events that the owner has not heard, and that do not hold any more."""
+        self.events = [event for event in self.events if not isinstance(event, kinds)]
+
+    def _refused(self, code: str, message: str) -> Next:
+        if code in _FATAL:
+            self.fail(FatalError(message, code), code)
+        elif code == Code.REBALANCE_IN_PROGRESS:
+            self.phase = Phase.JOINING
+        elif code == Code.UNKNOWN_MEMBER_ID:
+            self._lose(code)
+            self.left()
+        elif code == Code.ILLEGAL_GENERATION:
+            self._lose(code)
+            self.generation = -1
+        else:
+            return Next.REDISCOVER if code in ELSEWHERE else Next.PAUSE
+        return Next.GO_ON
+
+    def _lose(self, reason: str) -> None:
+        lost = self.holdings.known(self.assignment | self._giving_back)
+        self.holdings.end_all(reason)
+        self._unsay(Assigned, Revoking)
+        self.assignment = self._giving_back = _NOTHING
+        if lost:
+            self.events.append(Lost(lost, reason))
+        self._reason = reason
+        if self.phase is not Phase.STOPPED:
+            self.phase = Phase.JOINING

@@ -1,0 +1,298 @@
+"""Operations: what the owner asks for beside the protocol, asked again until an answer is final.
+
+An operation makes one attempt at a time. `attempt` gives the request of the next one, `handle` is
+told what came of it; when `is_done`, there may be an `error`. In between it pauses
+(`due_ms`), or, a commit, waits for the member to have its assignment (`is_waiting`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.calls import (
+    ELSEWHERE,
+    Broken,
+    Code,
+    CommitOffsets,
+    Committed,
+    Dropped,
+    Failure,
+    Fetched,
+    FetchOffsets,
+    Malformed,
+    NoRoom,
+    Refused,
+    Reply,
+    ReportLogEnds,
+    Request,
+    Unimplemented,
+    Unreachable,
+)
+from coordinator.client.errors import (
+    CommitFailed,
+    OffsetMismatch,
+    RebalanceInProgress,
+    StaleMember,
+    Unavailable,
+)
+from coordinator.client.holdings import Holding
+from coordinator.client.membership import Membership, Next
+from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
+from coordinator.client.retry import BackOff
+
+CALL_TIMEOUT_MS = 10_000
+GIVE_UP_MS = 30_000
+"""How long an answer is asked for, again and again."""
+
+_RETRIABLE = ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
+_STALE = frozenset(
+    {
+        Code.UNKNOWN_MEMBER_ID,
+        Code.ILLEGAL_GENERATION,
+        Code.FENCED_INSTANCE_ID,
+        Code.GROUP_ID_NOT_FOUND,
+    }
+)
+OperationRequest = CommitOffsets | FetchOffsets | ReportLogEnds
+
+
+class Operation(ABC):
+    """One thing the owner has asked for. Each is equal to itself alone."""
+
+    def __init__(self, random: Callable[[], float], now_ms: int) -> None:
+        self._random = random
+        self.error: Exception | None = None
+        self.is_done = False
+        self.due_ms: int | None = None
+        """When to make the next attempt; None: one is under way, or it waits."""
+        self.repeated = False
+        """True if an attempt that nobody answered may have been carried out."""
+        self.ask_anew(now_ms)
+
+    def ask_anew(self, now_ms: int) -> None:
+        """Make an attempt now, with all patience before it."""
+        self.due_ms = now_ms
+        self._back_off = BackOff(self._random)
+        self._give_up_ms = now_ms + GIVE_UP_MS
+
+    def attempt(self, now_ms: int) -> OperationRequest | None:
+        """The request of an attempt; None: the operation has ended instead."""
+        try:
+            return self._request(now_ms)
+        except Exception as error:  # noqa: BLE001  # Whoever asked is to hear of it.
+            self.end(error)
+            return None
+
+    def timeout_ms(self, request: Request) -> int:
+        """How long to wait for an answer to an attempt."""
+        return CALL_TIMEOUT_MS
+
+    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
+        """What came of an attempt; REDISCOVER: the coordinator is to be looked for.
+
+        Args:
+            request: None: it was not sent, since no coordinator was found.
+        """
+        match result:
+            case Broken(error):
+                self.end(error)
+            case Refused(detail, code) | Malformed(detail, code):
+                self.end(CommitFailed(detail, code))
+            case NoRoom(detail, after_ms):
+                self._try_again(f"no coordinator answered: {detail}", now_ms, after_ms)
+            case Unreachable(detail) | Dropped(detail) | Unimplemented(detail):
+                self.repeated = True
+                self._try_again(f"no coordinator answered: {detail}", now_ms)
+                return Next.PAUSE if isinstance(result, Dropped) else Next.REDISCOVER
+            case reply:
+                return self._heard(reply, now_ms)
+        return Next.GO_ON
+
+    def look(self, now_ms: int) -> None:  # noqa: B027  # Most have nothing to look at.
+        """Take notice of what has changed meanwhile."""
+
+    def next_deadline(self) -> int | None:
+        """When it is to be attempted, or given up; None: its attempt is under way."""
+        return self.due_ms
+
+    def end(self, error: Exception | None = None) -> None:
+        """It is over."""
+        self.error, self.is_done, self.due_ms = error, True, None
+
+    # --- Inside ---
+
+    def _heard(self, reply: Reply, now_ms: int) -> Next:
+        codes, message = _codes(reply), getattr(reply, "message", "")
+        if not codes & _RETRIABLE:
+            try:
+                self._answered(reply, now_ms)
+            except Exception as error:  # noqa: BLE001  # Whoever asked is to hear of it.
+                self.end(error)
+            return Next.GO_ON
+        # A write that the coordinator gave up waiting for may be durable yet.
+        self.repeated = True
+        if not self._try_again(message, now_ms):
+            return Next.GO_ON
+        return Next.REDISCOVER if codes & ELSEWHERE else Next.PAUSE
+
+    def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> bool:
+        """True: after a pause. False: it has taken too long."""
+        if now_ms >= self._give_up_ms:
+            self.end(Unavailable(trouble))
+            return False
+        self.due_ms = now_ms + after_ms + self._back_off.next_ms()
+        return True
+
+    @abstractmethod
+    def _request(self, now_ms: int) -> OperationRequest:
+        """Raises CoordinatorError if there is nothing to be asked any more."""
+
+    @abstractmethod
+    def _answered(self, reply: Reply, now_ms: int) -> None:
+        """The final answer. Raises CoordinatorError: it is a refusal."""
+
+
+class CommitOperation(Operation):
+    """A commit, for the holdings that its owner knows.
+
+    A cooperative round takes nothing from a holding that lasts, so a commit is not refused because
+    of one: it is made again when the member has its assignment.
+
+    Args:
+        claimed: what it counts for; made without any, it counts for the membership.
+    """
+
+    def __init__(
+        self,
+        commit: Commit,
+        claimed: frozenset[Holding],
+        membership: Membership,
+        random: Callable[[], float],
+        now_ms: int,
+    ) -> None:
+        super().__init__(random, now_ms)
+        self._commit = commit
+        self._claimed = claimed
+        self._membership = membership
+        self._generation = -1
+        self._until_ms = self._give_up_ms
+        self.is_waiting = False
+        """True while the member is between assignments, and the commit was refused for that."""
+
+    def look(self, now_ms: int) -> None:
+        """Go on if the member has its assignment, or if that has taken too long."""
+        if not self.is_waiting:
+            return
+        if not self._membership.is_between_assignments:
+            self.is_waiting = False
+            self.ask_anew(now_ms)
+        elif now_ms >= self._until_ms:
+            self.end(RebalanceInProgress("the group is still between assignments"))
+
+    def next_deadline(self) -> int | None:
+        """When it is to be attempted, or given up."""
+        return self._until_ms if self.is_waiting and not self.is_done else self.due_ms
+
+    def _request(self, now_ms: int) -> CommitOffsets:
+        membership = self._membership
+        membership.pass_deadlines(now_ms)
+        membership.holdings.check(self._claimed)
+        self._generation = membership.generation
+        return CommitOffsets(membership.identity(), self._commit)
+
+    def _answered(self, reply: Reply, now_ms: int) -> None:
+        assert isinstance(reply, Committed)
+        membership = self._membership
+        try:
+            judge(reply, self._commit, repeated=self.repeated)
+        except (RebalanceInProgress, StaleMember) as refusal:
+            is_current = self._generation == membership.generation
+            if isinstance(refusal, RebalanceInProgress) and is_current:
+                membership.rebalance(now_ms)
+            moved = membership.is_between_assignments or not is_current
+            if not moved or not all(map(membership.holdings.lasts, self._claimed)):
+                raise
+            self.is_waiting = True
+            self.look(now_ms)
+        else:
+            self.end()
+
+
+class FetchOperation(Operation):
+    """A question for stored offsets; `value` maps partitions to them."""
+
+    def __init__(
+        self,
+        group_id: str,
+        partitions: tuple[TopicPartition, ...] | None,
+        random: Callable[[], float],
+        now_ms: int,
+    ) -> None:
+        super().__init__(random, now_ms)
+        self._fetch = FetchOffsets(group_id, partitions)
+        self.value: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def _request(self, now_ms: int) -> FetchOffsets:
+        return self._fetch
+
+    def _answered(self, reply: Reply, now_ms: int) -> None:
+        assert isinstance(reply, Fetched)
+        self.value = reply.checked()
+        self.end()
+
+
+class ReportOperation(Operation):
+    """Where logs end, told once: nobody's work depends on it. `is_known`: it can be told at all."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        ends: Mapping[TopicPartition, int],
+        random: Callable[[], float],
+        now_ms: int,
+    ) -> None:
+        super().__init__(random, now_ms)
+        self._membership = membership
+        self._ends = ends
+        self.is_known = True
+
+    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
+        self.is_known = not isinstance(result, Unimplemented)
+        self.end(result.error if isinstance(result, Broken) else None)
+        return Next.GO_ON
+
+    def _request(self, now_ms: int) -> ReportLogEnds:
+        return ReportLogEnds(self._membership.identity(), self._ends)
+
+    def _answered(self, reply: Reply, now_ms: int) -> None:
+        """Nothing: whatever the answer is, it was the only attempt."""
+
+
+def judge(reply: Committed, commit: Commit, *, repeated: bool) -> None:
+    """Return if everything is stored.
+
+    Args:
+        repeated: an earlier attempt may have arrived; what it stored is no mismatch.
+    Raises:
+        RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
+    """
+    refused = [code for code in reply.codes if code not in (Code.NONE, Code.OFFSET_MISMATCH)]
+    if refused:
+        code = refused[0]
+        if code == Code.REBALANCE_IN_PROGRESS:
+            raise RebalanceInProgress(reply.message, code)
+        raise (StaleMember if code in _STALE else CommitFailed)(reply.message, code)
+    if reply.stored:
+        if repeated and all(
+            offset_number(commit.offsets[p]) == offset for p, offset in reply.stored.items()
+        ):
+            return  # The first attempt had arrived after all.
+        raise OffsetMismatch(reply.message, "OFFSET_MISMATCH", reply.stored)
+
+
+def _codes(reply: Reply) -> frozenset[str]:
+    return frozenset(
+        reply.codes if isinstance(reply, Committed) else (getattr(reply, "code", Code.NONE),)
+    )

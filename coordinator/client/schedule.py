@@ -1,0 +1,220 @@
+"""The schedule of a member's protocol: which request is next, when, and what a failure means.
+
+One request of the protocol is under way at a time. After an answer the next one is due at once, or
+with the next heartbeat; after a failure, when the back-off is over. The commits of the owner run
+beside it (`operations.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.client.calls import (
+    Acknowledged,
+    Beat,
+    Broken,
+    Dropped,
+    Failure,
+    Join,
+    Joined,
+    Leave,
+    Malformed,
+    NoRoom,
+    Refused,
+    Reply,
+    Request,
+    Sync,
+    Synced,
+)
+from coordinator.client.errors import CoordinatorError, FatalError
+from coordinator.client.membership import Membership, Next, Phase
+from coordinator.client.operations import CALL_TIMEOUT_MS
+from coordinator.client.retry import BackOff
+
+BEATS_A_SESSION = 4
+"""How many heartbeats may fail, one after the other, before the session ends."""
+LEAVE_TIMEOUT_MS = 2_000
+JOIN_GRACE_MS = 5_000
+"""Beyond the rebalance timeout; as Kafka's client. The initial delay of a new group comes on top
+where it is the longer one."""
+
+ProtocolRequest = Join | Sync | Beat | Leave
+
+
+class Schedule:
+    """Decides what the protocol asks next. `is_out`: a request is under way."""
+
+    def __init__(self, membership: Membership, random: Callable[[], float]) -> None:
+        self._membership = membership
+        # Several attempts fit into a session, whose end costs the partitions.
+        most_s = min(5.0, membership.config.session_timeout_ms / 6_000)
+        self._back_off = BackOff(random, most_s=most_s)
+        self._is_backing_off = False
+        self._is_started = False
+        self._due_ms = 0
+        self._sent_at_ms = 0
+        self._leaves_because = ""
+        self._last_poll_ms = 0
+        self._standing_polls = 0
+        self.is_out = False
+
+    # --- The owner ---
+
+    def start(self, now_ms: int) -> None:
+        """Begin to join."""
+        self._is_started = True
+        self._due_ms = self._last_poll_ms = now_ms
+
+    def poll_begins(self, now_ms: int) -> None:
+        """The owner polls. Standing in a poll is progress."""
+        self._last_poll_ms = now_ms
+        self._standing_polls += 1
+
+    def poll_ends(self, now_ms: int) -> None:
+        """The owner has heard what there was."""
+        self._last_poll_ms = now_ms
+        self._standing_polls -= 1
+
+    def alive(self, now_ms: int) -> None:
+        """The owner makes progress."""
+        self._last_poll_ms = now_ms
+
+    def hurry(self, now_ms: int) -> None:
+        """Take the next step at once; while a request is under way, its answer decides."""
+        self._due_ms = now_ms
+
+    # --- Time ---
+
+    def next_deadline(self) -> int | None:
+        """When `pass_deadlines` or `attempt` next has something to do."""
+        ends = (self._membership.next_deadline(), self._poll_deadline(), self._step_due())
+        return min((end for end in ends if end is not None), default=None)
+
+    def pass_deadlines(self, now_ms: int) -> str:
+        """End what the clock ends: a session, a revocation, an owner's time to poll.
+
+        Returns:
+            Why the member leaves the group now; empty: it does not.
+        """
+        membership, phase = self._membership, self._membership.phase
+        poll_deadline = self._poll_deadline()
+        membership.pass_deadlines(now_ms)
+        reason = ""
+        if poll_deadline is not None and now_ms >= poll_deadline:
+            reason = self._leaves_because = (
+                f"no progress: no poll for {now_ms - self._last_poll_ms} ms; "
+                f"max_poll_interval_ms is {membership.config.max_poll_interval_ms}"
+            )
+            membership.give_up(reason)
+        if membership.phase is not phase and not self._is_backing_off:
+            self.hurry(now_ms)
+        return reason
+
+    def is_due(self, now_ms: int) -> bool:
+        """True if there is a request to be made now."""
+        due_ms = self._step_due()
+        return due_ms is not None and now_ms >= due_ms
+
+    def attempt(self, now_ms: int) -> ProtocolRequest | None:
+        """The next request; None: there is none to be made any more."""
+        membership = self._membership
+        self._sent_at_ms = now_ms
+        if self._leaves_because:
+            leave = membership.leave(self._leaves_because)
+            if leave is not None:
+                return leave
+            self._left()
+        match membership.phase:
+            case Phase.JOINING:
+                return membership.join()
+            case Phase.SYNCING:
+                return membership.sync()
+            case Phase.STABLE | Phase.REVOKING:
+                return membership.beat()
+        self.is_out = False
+        return None
+
+    def timeout_ms(self, request: Request) -> int:
+        """How long to wait for an answer."""
+        config = self._membership.config
+        match request:
+            case Join() | Sync():
+                return config.rebalance_timeout_ms + JOIN_GRACE_MS
+            case Beat():
+                # A node that was stopped answers never: leave time to find its successor.
+                return min(config.session_timeout_ms // BEATS_A_SESSION, CALL_TIMEOUT_MS)
+        return LEAVE_TIMEOUT_MS
+
+    # --- Answers ---
+
+    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
+        """What came of a request; REDISCOVER: the coordinator is to be looked for.
+
+        Args:
+            request: None: it was not sent, since no coordinator was found.
+        """
+        self.is_out = False
+        after_ms = 0
+        match request, result:
+            case (Leave(), _) | (None, _) if self._leaves_because:
+                self._left()
+                todo = Next.GO_ON
+            case Join(), Joined():
+                todo = self._membership.joined(result)
+            case Sync(), Synced():
+                todo = self._membership.synced(result, self._sent_at_ms, now_ms)
+            case Beat(), Acknowledged():
+                todo = self._membership.beaten(result, self._sent_at_ms, now_ms)
+            case _:
+                todo = self._failed(result, now_ms)
+                after_ms = result.after_ms if isinstance(result, NoRoom) else 0
+        self._is_backing_off = todo is not Next.GO_ON
+        if self._is_backing_off:
+            # A beat that failed is repeated after the back-off alone: the session is running out.
+            self._due_ms = now_ms + after_ms + self._back_off.next_ms()
+        else:
+            self._back_off.reset()
+            beats = self._membership.is_in_session
+            self._due_ms = now_ms + self._membership.config.heartbeat_interval_ms * beats
+        return todo
+
+    # --- Inside ---
+
+    def _failed(self, result: Reply | Failure, now_ms: int) -> Next:
+        membership = self._membership
+        match result:
+            case Broken(error):
+                membership.fail(error)
+            case Malformed(detail, code):
+                membership.fail(CoordinatorError(detail, code))
+            case Refused(detail, code) if self._is_turned_away(code):
+                membership.fail(FatalError(detail, code))
+            case Dropped() | NoRoom():
+                membership.unreachable(now_ms)
+                return Next.PAUSE
+            case _:
+                membership.unreachable(now_ms)
+                return Next.REDISCOVER
+        return Next.GO_ON
+
+    def _is_turned_away(self, code: str) -> bool:
+        # A token may be about to be exchanged: whoever has a place keeps it for the session.
+        return code != "UNAUTHENTICATED" or self._membership.phase is Phase.JOINING
+
+    def _left(self) -> None:
+        self._leaves_because = ""
+        self._membership.left()
+
+    def _step_due(self) -> int | None:
+        """When the next request is due; None: one is under way, or there is none to make."""
+        if self.is_out or not self._is_started or self._membership.phase is Phase.STOPPED:
+            return None
+        if self._membership.phase is Phase.IDLE and not self._leaves_because:
+            return None
+        return self._due_ms
+
+    def _poll_deadline(self) -> int | None:
+        limit_ms = self._membership.config.max_poll_interval_ms
+        if limit_ms is None or self._standing_polls or not self._membership.is_in_session:
+            return None
+        return self._last_poll_ms + limit_ms + 1
