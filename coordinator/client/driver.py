@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from coordinator.client.calls import Action, Answer, Call, Cancel, Failure, HangUp, Reply, Warn
+from coordinator.client.calls import Action, Answer, Call, Cancel, HangUp, Warn
+from coordinator.client.connection import Connection
 from coordinator.client.operations import Operation
 
 LOGGER = logging.getLogger("coordinator.client")
@@ -40,16 +41,6 @@ class Machine(Protocol):
         """Something of ours has failed."""
 
 
-class Transport(Protocol):
-    """What calls are made over, as `connection.Connection`."""
-
-    async def carry_out(self, call: Call) -> Reply | Failure:
-        """One attempt."""
-
-    async def close(self) -> None:
-        """Hang up; calls under way fail."""
-
-
 class Driver:
     """Drives one machine on the running event loop.
 
@@ -61,12 +52,12 @@ class Driver:
     def __init__(
         self,
         machine: Machine,
-        transport: Transport,
+        connection: Connection,
         clock: Callable[[], int],
         on_change: Callable[[], None],
     ) -> None:
         self._machine = machine
-        self._transport = transport
+        self._connection = connection
         self._clock = clock
         self._on_change = on_change
         self._calls: dict[Call, asyncio.Task[None]] = {}
@@ -140,7 +131,7 @@ class Driver:
             case Warn(text):
                 LOGGER.warning("%s", text)
             case HangUp():
-                task = self._create_task(self._transport.close(), self._context)
+                task = self._create_task(self._connection.close(), self._context)
                 self._hanging_up.add(task)
                 task.add_done_callback(self._hanging_up.discard)
 
@@ -150,7 +141,7 @@ class Driver:
         return asyncio.get_running_loop().create_task(work, context=context.copy())
 
     async def _call(self, call: Call) -> None:
-        result = await self._transport.carry_out(call)
+        result = await self._connection.carry_out(call)
         try:
             self._machine.handle(Answer(call, result), self._clock())
         except Exception as error:  # noqa: BLE001  # Ours: the owner must hear.

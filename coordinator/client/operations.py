@@ -197,7 +197,6 @@ class CommitOperation(Operation):
 
     def _request(self, now_ms: int) -> CommitOffsets:
         membership = self._membership
-        membership.pass_deadlines(now_ms)
         membership.holdings.check(self._claimed)
         self._generation = membership.generation
         return CommitOffsets(membership.identity(), self._commit)

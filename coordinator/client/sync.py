@@ -10,22 +10,38 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
-from coordinator.client.events import RebalanceEvent
-from coordinator.client.holdings import Holding
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.machine import MemberMachine
-from coordinator.client.offsets import OffsetAndMetadata, Offsets
 from coordinator.client.session import GroupMember
 from coordinator.client.view import MemberView, closing_reason
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _in_plain_code(
+    method: Callable[Concatenate[GroupMember, P], Coroutine[Any, Any, T]],
+    *,
+    refusal: type[Exception] = RuntimeError,
+) -> Callable[Concatenate[BlockingMember, P], T]:
+    """A coroutine method of `GroupMember` as a method that returns when it has ended.
+
+    Args:
+        refusal: what it raises once the member is closed.
+    """
+
+    @wraps(method)
+    def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(method(self._started, *args, **kwargs), refusal)
+
+    return call
 
 
 class BlockingMember(MemberView):
@@ -88,47 +104,10 @@ class BlockingMember(MemberView):
     ) -> None:
         self.close(closing_reason(error))
 
-    def poll(self, timeout: float = 0.0) -> list[RebalanceEvent]:
-        """See `GroupMember.poll`."""
-        return self._call(self._started.poll(timeout))
-
-    def commit(
-        self,
-        offsets: Offsets,
-        *,
-        atomic: bool = False,
-        expected: Mapping[TopicPartition, int] | None = None,
-        manifest: bytes = b"",
-        holdings: Collection[Holding] | None = None,
-    ) -> None:
-        """See `GroupMember.commit`."""
-        member = self._started
-        try:
-            self._call(
-                member.commit(
-                    offsets,
-                    atomic=atomic,
-                    expected=expected,
-                    manifest=manifest,
-                    holdings=holdings,
-                )
-            )
-        except RuntimeError as error:
-            if self._on is not None:
-                raise
-            raise StaleMember(str(error)) from error
-
-    def committed(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, int]:
-        """See `GroupMember.committed`."""
-        return self._call(self._started.committed(partitions))
-
-    def committed_with_metadata(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See `GroupMember.committed_with_metadata`."""
-        return self._call(self._started.committed_with_metadata(partitions))
+    poll = _in_plain_code(GroupMember.poll)
+    commit = _in_plain_code(GroupMember.commit, refusal=StaleMember)
+    committed = _in_plain_code(GroupMember.committed)
+    committed_with_metadata = _in_plain_code(GroupMember.committed_with_metadata)
 
     def _seen(self) -> tuple[MemberMachine, int]:
         return self._started._seen()
@@ -159,13 +138,13 @@ class BlockingMember(MemberView):
         finally:
             self._calls.discard(task)
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Coroutine[Any, Any, T], refusal: type[Exception] = RuntimeError) -> T:
         with self._lock:
             if self._on is None:
                 work.close()
-                raise RuntimeError("the member is closed, or was never started")
+                raise refusal("the member is closed, or was never started")
             future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), self._on.loop)
         try:
             return future.result()
         except CancelledError:
-            raise RuntimeError("the member was closed meanwhile") from None
+            raise refusal("the member was closed meanwhile") from None

@@ -96,7 +96,12 @@ def encode(request: Request) -> Any:  # Any: one of the stub's messages.
                 manifest=commit.manifest,
             )
         case FetchOffsets(group_id, partitions):
-            topics = fetch_topics(partitions or ())
+            topics = [
+                pb.OffsetFetchRequest.Topic(
+                    name=topic, partition_indexes=[p.partition for p in asked]
+                )
+                for topic, asked in _by_topic(partitions or ())
+            ]
             return pb.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
         case ReportLogEnds(member, ends):
             return _report(member, ends)
@@ -141,46 +146,54 @@ def _sync(request: Sync) -> pb.SyncGroupRequest:
 
 
 def _report(member: Identity, ends: Mapping[TopicPartition, int]) -> pb.ReportLogEndsRequest:
-    request = pb.ReportLogEndsRequest(**_named(member))
-    topics: dict[str, pb.ReportLogEndsRequest.Topic] = {}
-    for key, offset in ends.items():
-        if key.topic not in topics:
-            topics[key.topic] = request.topics.add(name=key.topic)
-        topics[key.topic].partitions.add(partition_index=key.partition, log_end_offset=offset)
-    return request
+    message = pb.ReportLogEndsRequest
+    return message(
+        **_named(member),
+        topics=[
+            message.Topic(
+                name=topic,
+                partitions=[
+                    message.Partition(partition_index=p.partition, log_end_offset=ends[p])
+                    for p in partitions
+                ],
+            )
+            for topic, partitions in _by_topic(ends)
+        ],
+    )
 
 
 def commit_topics(
     offsets: Offsets, expected: Mapping[TopicPartition, int]
 ) -> list[pb.OffsetCommitRequest.Topic]:
     """The topics of a commit request."""
-    by_topic: dict[str, list[pb.OffsetCommitRequest.Partition]] = {}
-    for key, value in offsets.items():
-        commit = OffsetAndMetadata(value) if isinstance(value, int) else value
-        by_topic.setdefault(key.topic, []).append(
-            pb.OffsetCommitRequest.Partition(
-                partition_index=key.partition,
-                committed_offset=commit.offset,
-                committed_leader_epoch=commit.leader_epoch,
-                committed_metadata=commit.metadata,
-                expected_committed_offset=expected.get(key),
-            )
+    message = pb.OffsetCommitRequest
+    told = {
+        p: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for p, offset in offsets.items()
+    }
+    return [
+        message.Topic(
+            name=topic,
+            partitions=[
+                message.Partition(
+                    partition_index=p.partition,
+                    committed_offset=told[p].offset,
+                    committed_leader_epoch=told[p].leader_epoch,
+                    committed_metadata=told[p].metadata,
+                    expected_committed_offset=expected.get(p),
+                )
+                for p in partitions
+            ],
         )
-    return [
-        pb.OffsetCommitRequest.Topic(name=topic, partitions=partitions)
-        for topic, partitions in by_topic.items()
+        for topic, partitions in _by_topic(told)
     ]
 
 
-def fetch_topics(partitions: Iterable[TopicPartition]) -> list[pb.OffsetFetchRequest.Topic]:
-    """The topics of a fetch request."""
-    by_topic: dict[str, list[int]] = {}
+def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[TopicPartition]]]:
+    topics: dict[str, list[TopicPartition]] = {}
     for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    return [
-        pb.OffsetFetchRequest.Topic(name=topic, partition_indexes=indexes)
-        for topic, indexes in by_topic.items()
-    ]
+        topics.setdefault(partition.topic, []).append(partition)
+    return topics.items()
 
 
 # --- Replies ---
