@@ -164,12 +164,16 @@ class Player:
     # --- Its letters ---
 
     def hold(self, *kinds: type) -> None:
-        """Do not deliver requests of these kinds."""
+        """Do not deliver requests of these kinds; `object`: of any, but to bootstrap addresses."""
         self._held |= set(kinds)
 
     def hold_answers(self, *kinds: type) -> None:
         """Deliver requests of these kinds, and do not hand in their answers."""
         self._held_answers |= set(kinds)
+
+    def deliver(self, *kinds: type) -> None:
+        """Hold requests of these kinds no more."""
+        self._held -= set(kinds)
 
     def release(self) -> None:
         """Hold nothing any more."""
@@ -242,9 +246,9 @@ class Player:
         kind = type(letter.request)
         if now_ms >= letter.sent_at_ms + letter.call.timeout_ms:
             letter.fail(Unreachable("Deadline Exceeded"))
-        elif letter.at_coordinator is None and kind not in self._held:
+        elif letter.at_coordinator is None and not self._held & {kind, object}:
             letter.deliver()
-        elif letter.is_answered and kind not in self._held_answers:
+        elif letter.is_answered and not self._held_answers & {kind, object}:
             letter.hand_in()
         else:
             return False

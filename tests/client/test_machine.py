@@ -1,0 +1,341 @@
+"""The machine alone: which action is next, after what, and exactly when."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client import (
+    CommitFailed,
+    CoordinatorError,
+    FatalError,
+    OffsetMismatch,
+    Unavailable,
+)
+from coordinator.client.calls import (
+    Answer,
+    Beat,
+    Broken,
+    Call,
+    Cancel,
+    Code,
+    CommitOffsets,
+    Dropped,
+    FetchOffsets,
+    FindCoordinator,
+    Found,
+    HangUp,
+    Join,
+    Leave,
+    Malformed,
+    NoRoom,
+    Refused,
+    Sync,
+    Unimplemented,
+    Unreachable,
+)
+from coordinator.client.config import MemberConfig
+from coordinator.client.machine import MemberMachine
+from coordinator.client.membership import Phase
+from coordinator.v1.errors_pb2 import ErrorCode
+from tests.client.kit import Player, World
+
+PAUSE_MS = 50
+"""The first pause of a back-off, half of its limit."""
+
+FAILURES = {
+    # failure: is the coordinator looked for? after how many milliseconds?
+    Unreachable("gone"): (True, PAUSE_MS),
+    Unimplemented("what?"): (True, PAUSE_MS),
+    Dropped("busy"): (False, PAUSE_MS),
+    NoRoom("full", 1_000): (False, 1_000 + PAUSE_MS),
+}
+FATAL = [
+    (Refused("who?", "PERMISSION_DENIED"), FatalError),
+    (Refused("too large", "RESOURCE_EXHAUSTED"), FatalError),
+    (Malformed("no such field"), CoordinatorError),
+    (Broken(OSError("no such file")), CoordinatorError),
+]
+
+
+@pytest.fixture
+def world() -> World:
+    return World("range")
+
+
+def stable(world: World) -> Player:
+    one = world.member()
+    world.share(one)
+    return one
+
+
+def out(one: Player, kind: type):
+    """Have the next request of a kind sent, and lost before it arrives."""
+    one.hold(kind)
+    one.world.until(lambda: any(isinstance(letter.request, kind) for letter in one.letters))
+    return one.letter(kind)
+
+
+@pytest.mark.parametrize("kind", [Join, Sync, Beat])
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+def test_a_request_of_the_protocol_that_fails_is_repeated_after_its_back_off(world, kind, failure):
+    one = world.member()
+    looks, after_ms = FAILURES[failure]
+    out(one, kind).fail(failure)
+    one.turn()
+    assert one.hang_ups == looks
+    assert one.machine.next_deadline() == world.now_ms + after_ms
+    world.advance(after_ms - 1)
+    assert not one.letters
+    world.advance(1)
+    assert one.letter(kind).request
+    one.release()
+    world.share(one)
+
+
+@pytest.mark.parametrize("kind", [Join, Sync, Beat])
+@pytest.mark.parametrize(("failure", "error"), FATAL, ids=lambda value: getattr(value, "code", ""))
+def test_a_request_that_is_refused_for_good_stops_the_member(world, kind, failure, error):
+    one = world.member()
+    out(one, kind).fail(failure)
+    one.turn()
+    assert one.machine.has_stopped
+    assert type(one.machine.failure) is error
+    assert one.machine.next_deadline() is None
+    assert [type(event).__name__ for event in one.poll()][-1] == "Stopping"
+
+
+@pytest.mark.parametrize(("kind", "stops"), [(Join, True), (Sync, False), (Beat, False)])
+def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, stops):
+    one = world.member()
+    out(one, kind).fail(Refused("expired", "UNAUTHENTICATED"))
+    one.turn()
+    assert one.machine.has_stopped is stops
+
+
+@pytest.mark.parametrize(
+    ("failure", "calls", "error"),
+    [
+        (Unreachable("gone"), 2, None),
+        (Dropped("busy"), 2, None),
+        (NoRoom("full", 100), 2, None),
+        (Unimplemented("what?"), 2, None),
+        (Refused("who?", "UNAUTHENTICATED"), 1, CommitFailed),
+        (Malformed("no"), 1, CommitFailed),
+        (Broken(ValueError("it is no number")), 1, ValueError),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_becomes_of_a_commit_whose_call_fails(world, failure, calls, error):
+    one = stable(world)
+    one.hold(CommitOffsets)
+    operation = one.begin_commit({0: 5})
+    one.letter(CommitOffsets).fail(failure)
+    one.release()
+    world.advance(500)
+    assert operation.is_done
+    assert len(world.commits_sent) == calls - 1
+    assert (operation.error is None) if error is None else (type(operation.error) is error)
+    assert one.member.phase is Phase.STABLE
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+def test_a_commit_whose_answer_was_lost_is_no_mismatch(world, was_stored):
+    one = stable(world)
+    one.hold_answers(CommitOffsets)
+    offset = {one.holding(0).partition: -1}
+    operation = one.begin_commit({0: 5}, expected=offset)
+    if not was_stored:
+        one.letter(CommitOffsets).hand_in()
+        assert operation.error is None
+        operation = one.begin_commit({0: 6}, expected=offset)
+    one.letter(CommitOffsets).fail()
+    one.release()
+    world.advance(500)
+    assert (operation.error is None) if was_stored else isinstance(operation.error, OffsetMismatch)
+    assert world.stored(0) == 5
+
+
+def test_nobody_answers_a_commit_for_thirty_seconds(world):
+    one = world.member(session_timeout_ms=60_000)
+    world.share(one)
+    one.hold(CommitOffsets, FindCoordinator)
+    operation = one.begin_commit({0: 5})
+    began_ms = world.now_ms
+    while not operation.is_done:
+        assert world.now_ms <= began_ms + 41_000
+        world.advance(1_000, step_ms=1_000)
+    assert world.now_ms >= began_ms + 30_000
+    assert isinstance(operation.error, Unavailable)
+
+
+def test_addresses_are_asked_in_turn_and_one_that_fails_last_from_then_on():
+    machine = MemberMachine(MemberConfig(group_id="g", topics={}), ["a", "b", "c"], lambda: 0.5)
+    machine.start(0)
+    asked = []
+    now_ms = 0
+    for result in [Unreachable("a"), Unreachable("b"), Unreachable("c"), Unreachable("a")]:
+        call = machine.next_action(now_ms)
+        asked.append(call.request.address)
+        machine.handle(Answer(call, result), now_ms)
+        if len(asked) == 3:  # All have failed: a pause.
+            assert machine.next_action(now_ms) is None
+            now_ms = machine.next_deadline()
+    call = machine.next_action(now_ms)
+    machine.handle(Answer(call, Found("b")), now_ms)
+    assert [*asked, call.request.address] == ["a", "b", "c", "a", "b"]
+    assert isinstance(machine.next_action(now_ms).request, Join)
+    assert machine.next_action(now_ms) is None
+
+
+def test_who_waits_for_the_coordinator_is_served_in_order_and_fails_one_by_one(world):
+    one = stable(world)
+    one.hold(FindCoordinator)
+    out(one, Beat).fail()
+    first, second = one.begin_commit({0: 1}), one.begin_commit({1: 2})
+    one.deliver(Beat)
+    for _ in range(2):
+        one.letter(FindCoordinator).fail()
+        one.turn()
+    assert first.due_ms is not None, "both addresses have failed: it pauses"
+    assert second.due_ms is None, "it has the next look"
+    one.hear(one.letter(FindCoordinator), Found("a:1"))
+    one.release()
+    world.advance(200)
+    assert [first.error, second.error] == [None, None]
+    assert [sent.commit.offsets for sent in world.commits_sent] == [{(("t", 1)): 2}, {("t", 0): 1}]
+
+
+def test_a_failure_of_an_older_connection_does_not_close_the_newer(world):
+    one = stable(world)
+    one.hold_answers(CommitOffsets, FetchOffsets)
+    one.begin_commit({0: 1})
+    one.machine.fetch(None, world.now_ms)
+    one.turn()
+    fetch, commit = one.letter(FetchOffsets), one.letter(CommitOffsets)
+    one.letters.remove(fetch)  # Its failure is slower to come.
+    commit.fail()
+    one.turn()
+    world.advance(PAUSE_MS)
+    assert one.hang_ups == 1
+    assert one.letter(CommitOffsets).call.connection == fetch.call.connection + 1
+    one.machine.handle(Answer(fetch.call, Unreachable("the old one")), world.now_ms)
+    one.turn()
+    assert one.hang_ups == 1
+
+
+def test_an_operation_that_nobody_waits_for_is_cancelled(world):
+    one = stable(world)
+    one.hold(CommitOffsets)
+    operation = one.begin_commit({0: 5})
+    letter = one.letter(CommitOffsets)
+    one.machine.abandon(operation)
+    assert one.machine.next_action(world.now_ms) == Cancel(letter.call)
+    one.machine.handle(Answer(letter.call, Unreachable("late")), world.now_ms)
+    assert one.machine.next_action(world.now_ms) is None, "it is not repeated"
+
+
+# --- The end ---
+
+
+def test_closing_waits_for_commits_two_seconds_and_then_leaves(world):
+    one = stable(world)
+    one.hold(CommitOffsets)
+    operation = one.begin_commit({0: 5})
+    one.machine.close("closed", world.now_ms)
+    assert one.machine.next_deadline() == world.now_ms + 2_000
+    world.advance(1_999)
+    assert world.coordinator.state("g").value == "Stable"
+    world.advance(1)
+    assert one.machine.is_closed
+    assert world.coordinator.state("g").value == "Empty"
+    world.advance(PAUSE_MS)
+    assert "closed" in str(operation.error), "it is not made again"
+
+
+@pytest.mark.parametrize(
+    ("settings", "leave", "leaves"),
+    [
+        ({}, None, True),
+        ({}, False, False),
+        ({"instance_id": "i"}, None, False),
+        ({"instance_id": "i"}, True, True),
+    ],
+)
+def test_a_static_member_leaves_only_if_it_is_told_to(world, settings, leave, leaves):
+    one = world.member(**settings)
+    world.share(one)
+    one.hold(Leave)
+    one.machine.close("closed", world.now_ms, leave=leave)
+    one.turn()
+    assert [type(letter.request) for letter in one.letters] == [Leave] * leaves
+    if leaves:
+        one.letter(Leave).fail()
+        one.turn()
+    assert one.machine.is_closed
+    assert one.hang_ups == 1
+
+
+def test_closing_gives_up_the_request_that_is_out(world):
+    one = world.member()
+    out(one, Join)
+    one.machine.close("closed", world.now_ms)
+    one.turn()
+    assert one.letters == []
+    assert one.machine.is_closed
+    one.machine.close("again", world.now_ms)
+    assert one.machine.next_action(world.now_ms) is None
+
+
+def test_a_machine_that_was_never_started_asks_nothing_and_closes():
+    machine = MemberMachine(MemberConfig(group_id="g", topics={}), ["a"], lambda: 0.5)
+    assert machine.next_action(0) is None
+    assert machine.next_deadline() is None
+    machine.close("closed", 0)
+    assert machine.next_action(0) is None
+    assert machine.is_closed
+
+
+# --- Time ---
+
+
+def test_others_that_beat_have_it_beat_and_its_next_is_an_interval_later(world):
+    one = stable(world)
+    world.advance(30)
+    one.machine.beat_now(world.now_ms)
+    one.hold(Beat)
+    one.turn()
+    assert one.letter(Beat).sent_at_ms == world.now_ms
+    one.release()
+    assert one.machine.next_deadline() == world.now_ms + 100
+
+
+def test_a_beat_waits_for_an_answer_a_quarter_of_the_session(world):
+    one = stable(world)
+    assert out(one, Beat).call.timeout_ms == 500
+
+
+def test_work_shown_in_time_moves_the_deadline(world):
+    one = world.member(max_poll_interval_ms=70)
+    world.share(one)
+    polled_ms = world.now_ms
+    assert one.machine.next_deadline() == polled_ms + 71
+    world.advance(20)
+    one.alive()
+    assert one.machine.next_deadline() == polled_ms + 91
+
+
+def test_every_code_there_is_a_rule_for_is_the_coordinators():
+    assert {code.value for code in Code} <= set(ErrorCode.keys())
+
+
+def test_actions_come_one_at_a_time_and_hanging_up_comes_first(world):
+    one = stable(world)
+    one.hold(Beat)
+    letter = out(one, Beat)
+    one.letters.remove(letter)
+    one.machine.handle(Answer(letter.call, Unreachable("gone")), world.now_ms)
+    assert one.machine.next_action(world.now_ms) == HangUp()
+    assert one.machine.next_action(world.now_ms) is None
+    find = one.machine.next_action(world.now_ms + PAUSE_MS)
+    assert isinstance(find, Call)
+    assert isinstance(find.request, FindCoordinator)

@@ -1,0 +1,241 @@
+"""The tables of what ownership means, message by message: two machines, one coordinator, no luck.
+
+Each row holds single messages back and delivers them in a named phase.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client import Lost, RebalanceInProgress, StaleMember
+from coordinator.client.calls import Beat, CommitOffsets, Join, Sync
+from coordinator.client.membership import Phase
+from coordinator.client.wire import encode
+from coordinator.core.group import GroupState
+from tests.client.kit import Player, World
+
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+STORED, REFUSED, WAITS = "stored", "refused", "waits, then is stored"
+
+
+def played_to(phase: str, world: World, one: Player, two: Player) -> None:
+    """Bring a rebalance that `two` has begun to a phase, with `one` the leader."""
+    one.hold(Sync, Beat)
+    world.advance(10)
+    if phase == "preparing":
+        assert world.coordinator.state("g") is GroupState.PREPARING_REBALANCE
+        return
+    one.deliver(Beat)
+    world.until(lambda: world.coordinator.state("g") is GroupState.AWAITING_SYNC, polling=(one,))
+    if phase == "completing":
+        return
+    one.deliver(Sync)
+    world.until(lambda: one.member.phase is Phase.STABLE and two.member.phase is Phase.STABLE)
+    if phase == "stable":
+        return
+    assert phase == "handed over"
+    world.share(one, two)
+
+
+# When the request arrives that was sent before the rebalance: the group's phase, and what becomes
+# of a commit of what stays with its member and of what goes to another one.
+COMMITS = [
+    # assignor, phase, stays, goes
+    (EAGER, "preparing", STORED, STORED),
+    (EAGER, "completing", REFUSED, REFUSED),
+    (EAGER, "stable", REFUSED, REFUSED),
+    (EAGER, "handed over", REFUSED, REFUSED),
+    (COOPERATIVE, "preparing", STORED, STORED),
+    (COOPERATIVE, "completing", WAITS, WAITS),
+    (COOPERATIVE, "handed over", STORED, REFUSED),
+]
+
+
+@pytest.mark.parametrize(("assignor", "phase", "stays", "goes"), COMMITS)
+@pytest.mark.parametrize("moves", [False, True], ids=["stays", "goes"])
+def test_a_commit_that_arrives_in_each_phase(assignor, phase, stays, goes, moves):
+    other = World(assignor)  # The same world, to know who will have what.
+    first = other.member()
+    other.share(first)
+    second = other.member()
+    other.share(first, second)
+    world = World(assignor)
+    one = world.member()
+    world.share(one)
+    number = min((second if moves else first).assignment).partition
+    expected = goes if moves else stays
+    one.hold(CommitOffsets)
+    operation = one.begin_commit({number: 7})
+    two = world.member()
+    played_to(phase, world, one, two)
+    one.letter(CommitOffsets).deliver()
+    one.deliver(CommitOffsets)
+    if expected == WAITS:
+        # Nobody has given the partition back yet: it is stored before that happens.
+        world.settle()
+        assert operation.is_waiting
+    one.release()
+    world.settle()
+    assert operation.is_done
+    if expected == REFUSED:
+        assert isinstance(operation.error, StaleMember | RebalanceInProgress)
+        assert world.stored(number) == -1
+    else:
+        assert operation.error is None
+        assert world.stored(number) == 7
+
+
+# How a holding ends, and what its owner hears of it with the next poll.
+def give_back(world: World, one: Player) -> None:
+    world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    one.poll()
+    one.poll()
+
+
+def overlook(world: World, one: Player) -> None:
+    world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.advance(one.member.revoke_until_ms - world.now_ms)
+
+
+def hear_and_overlook(world: World, one: Player) -> None:
+    world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    one.poll()
+    world.advance(one.member.revoke_until_ms - world.now_ms)
+
+
+def lose_the_session(world: World, one: Player) -> None:
+    one.hold(Beat)
+    world.advance(one.member.session_ends_ms - world.now_ms)
+
+
+def be_forgotten(world: World, one: Player) -> None:
+    one.hold(Beat)
+    world.until(lambda: one.letters)
+    world.coordinator.send(encode(one.member.leave("an operator's")))
+    one.release()
+    world.settle()
+
+
+def hang(world: World, one: Player) -> None:
+    world.advance(one.machine.config.max_poll_interval_ms + 1)
+
+
+def close(world: World, one: Player) -> None:
+    one.leave()
+
+
+ENDS = [
+    (give_back, [], "it was given back"),
+    (overlook, ["Lost"], "before the deadline"),
+    (hear_and_overlook, ["Lost"], "before the deadline"),
+    (lose_the_session, ["Lost"], "a whole session"),
+    (be_forgotten, ["Lost"], "UNKNOWN_MEMBER_ID"),
+    (hang, ["Lost"], "no progress"),
+    (close, ["Lost", "Stopping"], "closed"),
+]
+
+
+@pytest.mark.parametrize("assignor", [EAGER, COOPERATIVE])
+@pytest.mark.parametrize(("end", "heard", "reason"), ENDS, ids=[end.__name__ for end, *_ in ENDS])
+def test_once_a_holding_has_ended_nothing_is_sent_for_it(assignor, end, heard, reason):
+    world = World(assignor)
+    one = world.member(max_poll_interval_ms=5_000)
+    world.share(one)
+    held = {p.partition: one.holding(p.partition) for p in one.assignment}
+    end(world, one)
+    gone = min(n for n, holding in held.items() if not one.member.holdings.lasts(holding))
+    for holdings in (None, [held[gone]]):
+        sent = len(world.commits_sent)
+        with pytest.raises(StaleMember, match=reason):
+            one.commit({gone: 9}, holdings=holdings)
+        assert len(world.commits_sent) == sent
+    events = one.poll()
+    assert [type(event).__name__ for event in events][: len(heard)] == heard
+    assert all(reason in event.reason for event in events if isinstance(event, Lost))
+    world.advance(6_000)  # Joined again, it may have the same partition: another holding.
+    one.poll()
+    with pytest.raises(StaleMember):
+        one.commit({gone: 9}, holdings=[held[gone]])
+    assert world.stored(gone) == -1
+
+
+def test_the_answer_to_a_heartbeat_of_the_time_before_says_nothing_of_the_new_one():
+    """REBALANCE_IN_PROGRESS of the old generation comes when the new one is stable."""
+    world = World(COOPERATIVE)
+    one = world.member()
+    world.share(one)
+    one.hold_answers(Beat)
+    world.until(lambda: one.letters)
+    late = one.letter(Beat)
+    late.fail()  # Its answer is lost; the member asks again, and hears of the round.
+    two = world.member()
+    one.release()
+    world.share(one, two)
+    held = one.assignment
+    world.advance(300)
+    assert one.poll() == []
+    assert one.assignment == held
+
+
+def test_a_join_whose_answer_is_lost_is_sent_again_under_the_same_id():
+    world = World(COOPERATIVE)
+    one = world.member()
+    one.two_phase = True
+    one.hold_answers(Join)
+    world.settle()
+    one.letter(Join).hand_in()  # MEMBER_ID_REQUIRED
+    world.advance(10)
+    known = one.member.member_id
+    one.letter(Join).fail()
+    one.release()
+    world.share(one)
+    assert one.member.member_id == known
+    assert one.hang_ups == 1
+
+
+def test_a_sync_that_is_answered_after_the_session_is_counted_from_when_it_was_sent():
+    world = World(EAGER)
+    one = world.member()
+    one.hold_answers(Sync)
+    world.advance(10)
+    sent_at_ms = one.letter(Sync).sent_at_ms
+    world.advance(1_500)
+    one.release()
+    one.hold(Beat)
+    assert one.member.session_ends_ms == sent_at_ms + 2_000
+    one.poll()
+    assert one.assignment
+    world.advance(500)
+    assert not one.assignment
+
+
+def test_a_heartbeat_that_is_out_does_not_put_off_the_end_of_a_revocation():
+    world = World(EAGER)
+    one = world.member(session_timeout_ms=20_000)
+    world.share(one)
+    world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    one.hold(Beat)
+    world.until(lambda: one.letters)
+    world.advance(one.member.revoke_until_ms - world.now_ms - 1)
+    assert one.member.phase is Phase.REVOKING
+    world.advance(1)
+    assert [type(event) for event in one.poll()] == [Lost]
+    one.release()
+    world.share(*world.players)
+
+
+def test_of_two_commits_in_reverse_order_the_later_to_arrive_stays():
+    world = World(EAGER)
+    one = world.member()
+    world.share(one)
+    one.hold(CommitOffsets)
+    operations = [one.begin_commit({0: offset}) for offset in (1, 2)]
+    for letter in reversed(one.letters):
+        letter.deliver()
+    one.release()
+    assert [operation.error for operation in operations] == [None, None]
+    assert world.stored(0) == 1
