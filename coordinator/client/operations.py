@@ -64,7 +64,7 @@ class Operation(ABC):
     def __init__(self, random: Callable[[], float], now_ms: int) -> None:
         self._random = random
         self.error: Exception | None = None
-        self.is_done = False
+        self.is_done = self.is_out = False
         self.due_ms: int | None = None
         """When to make the next attempt; None: one is under way, or it waits."""
         self.repeated = False
@@ -79,11 +79,11 @@ class Operation(ABC):
 
     def attempt(self, now_ms: int) -> OperationRequest | None:
         """The request of an attempt; None: the operation has ended instead."""
-        try:
-            return self._request(now_ms)
-        except Exception as error:  # noqa: BLE001  # Whoever asked is to hear of it.
-            self.end(error)
+        self.look(now_ms)
+        if self.is_done:
             return None
+        self.is_out = True
+        return self._request()
 
     def timeout_ms(self, request: Request) -> int:
         """How long to wait for an answer to an attempt."""
@@ -95,6 +95,7 @@ class Operation(ABC):
         Args:
             request: None: it was not sent, since no coordinator was found.
         """
+        self.is_out = False
         match result:
             case Broken(error):
                 self.end(error)
@@ -146,8 +147,8 @@ class Operation(ABC):
         return True
 
     @abstractmethod
-    def _request(self, now_ms: int) -> OperationRequest:
-        """Raises CoordinatorError if there is nothing to be asked any more."""
+    def _request(self) -> OperationRequest:
+        """The request as it is to be made now."""
 
     @abstractmethod
     def _answered(self, reply: Reply, now_ms: int) -> None:
@@ -182,7 +183,17 @@ class CommitOperation(Operation):
         """True while the member is between assignments, and the commit was refused for that."""
 
     def look(self, now_ms: int) -> None:
-        """Go on if the member has its assignment, or if that has taken too long."""
+        """Go on if the member has its assignment; end if a holding has, or if it takes too long.
+
+        What is on the way when a holding ends is for the coordinator to judge.
+        """
+        if self.is_out or self.is_done:
+            return
+        try:
+            self._membership.holdings.check(self._claimed)
+        except StaleMember as error:
+            self.end(error)
+            return
         if not self.is_waiting:
             return
         if not self._membership.is_between_assignments:
@@ -195,11 +206,9 @@ class CommitOperation(Operation):
         """When it is to be attempted, or given up."""
         return self._until_ms if self.is_waiting and not self.is_done else self.due_ms
 
-    def _request(self, now_ms: int) -> CommitOffsets:
-        membership = self._membership
-        membership.holdings.check(self._claimed)
-        self._generation = membership.generation
-        return CommitOffsets(membership.identity(), self._commit)
+    def _request(self) -> CommitOffsets:
+        self._generation = self._membership.generation
+        return CommitOffsets(self._membership.identity(), self._commit)
 
     def _answered(self, reply: Reply, now_ms: int) -> None:
         assert isinstance(reply, Committed)
@@ -233,7 +242,7 @@ class FetchOperation(Operation):
         self._fetch = FetchOffsets(group_id, partitions)
         self.value: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def _request(self, now_ms: int) -> FetchOffsets:
+    def _request(self) -> FetchOffsets:
         return self._fetch
 
     def _answered(self, reply: Reply, now_ms: int) -> None:
@@ -262,7 +271,7 @@ class ReportOperation(Operation):
         self.end(result.error if isinstance(result, Broken) else None)
         return Next.GO_ON
 
-    def _request(self, now_ms: int) -> ReportLogEnds:
+    def _request(self) -> ReportLogEnds:
         return ReportLogEnds(self._membership.identity(), self._ends)
 
     def _answered(self, reply: Reply, now_ms: int) -> None:

@@ -9,6 +9,7 @@ from coordinator.client import (
     CoordinatorError,
     FatalError,
     OffsetMismatch,
+    StaleMember,
     Unavailable,
 )
 from coordinator.client.calls import (
@@ -168,6 +169,25 @@ def test_nobody_answers_a_commit_for_thirty_seconds(world):
     assert isinstance(operation.error, Unavailable)
 
 
+@pytest.mark.parametrize("waits_for", ["its back-off", "a connection"])
+def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
+    one = stable(world)
+    if waits_for == "a connection":
+        out(one, Beat).fail()
+        one.hold(FindCoordinator, CommitOffsets)
+        operation = one.begin_commit({0: 5})
+    else:
+        one.hold(CommitOffsets, Beat)
+        operation = one.begin_commit({0: 5})
+        one.letter(CommitOffsets).fail(NoRoom("full", 5_000))
+    ends_ms = one.member.session_ends_ms
+    world.advance(ends_ms - world.now_ms - 1)
+    assert not operation.is_done
+    world.advance(1)
+    assert isinstance(operation.error, StaleMember)
+    assert world.commits_sent == []
+
+
 def test_addresses_are_asked_in_turn_and_one_that_fails_last_from_then_on():
     machine = MemberMachine(MemberConfig(group_id="g", topics={}), ["a", "b", "c"], lambda: 0.5)
     machine.start(0)
@@ -248,7 +268,6 @@ def test_closing_waits_for_commits_two_seconds_and_then_leaves(world):
     world.advance(1)
     assert one.machine.is_closed
     assert world.coordinator.state("g").value == "Empty"
-    world.advance(PAUSE_MS)
     assert "closed" in str(operation.error), "it is not made again"
 
 
