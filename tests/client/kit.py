@@ -300,7 +300,8 @@ class World:
         while self.now_ms < until_ms:
             ends = [player.next_ms() for player in self.players]
             next_ms = min(end for end in (*ends, self.now_ms + step_ms) if end is not None)
-            self.coordinator.advance(max(1, min(next_ms, until_ms) - self.now_ms))
+            assert next_ms > self.now_ms, "a deadline has passed, and nothing has come of it"
+            self.coordinator.advance(min(next_ms, until_ms) - self.now_ms)
             self.settle()
 
     def until(self, condition, *, polling: tuple[Player, ...] = ()) -> None:
