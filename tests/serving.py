@@ -17,7 +17,7 @@ from pathlib import Path
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
-from coordinator.service.server import CoordinatorServer
+from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
 from tests.patience import HANG_S
 

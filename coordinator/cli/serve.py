@@ -22,9 +22,9 @@ from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.security.loading import Security
+from coordinator.service.grpc.replica_service import Peers
+from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.service.otel import CannotTrace, open_tracer
-from coordinator.service.replica_service import Peers
-from coordinator.service.server import CoordinatorServer
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
 from coordinator.settings.sections import ObserveConfig

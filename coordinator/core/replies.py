@@ -1,4 +1,4 @@
-"""Answers, as values. `service/translate/` turns them into protobuf.
+"""Answers, as values. `service/grpc/translate/` turns them into protobuf.
 
 `error` is NONE in a good answer; `message` then is empty. Field names are the
 contract's.

@@ -19,13 +19,13 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.replies import HeartbeatReply, Reply
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import Slices, in_slices
-from coordinator.service import statuses, translate
 from coordinator.service.admission_queue import Drop
 from coordinator.service.callers import CALLER
-from coordinator.service.checked_server import RefusalSink
+from coordinator.service.grpc import statuses, translate
+from coordinator.service.grpc.checked_server import RefusalSink
+from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.grpc.serialized import is_large, serialized
 from coordinator.service.limits import RETRY_S, Exhausted, Limits
-from coordinator.service.message_limits import MessageLimits
-from coordinator.service.serialized import is_large, serialized
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.service.turns import Turns

@@ -12,9 +12,9 @@ from typing import Any
 from coordinator.core.events import Event
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
-from coordinator.service.checked_server import CheckedServer
-from coordinator.service.group_service import GroupService
-from coordinator.service.replica_service import Peers, ReplicaService
+from coordinator.service.grpc.checked_server import CheckedServer
+from coordinator.service.grpc.group_service import GroupService
+from coordinator.service.grpc.replica_service import Peers, ReplicaService
 from coordinator.service.rpc import Rpc
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses, SimulatedCredentials, SimulatedServer

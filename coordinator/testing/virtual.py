@@ -18,8 +18,8 @@ from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.service import translate
-from coordinator.service.message_limits import MessageLimits
+from coordinator.service.grpc import translate
+from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.settings import Settings
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import DriverInput, Effects, Start, Trouble
@@ -116,7 +116,7 @@ class VirtualCoordinator:
         """Send any request of GroupCoordinator or GroupAdmin.
 
         Raises:
-            coordinator.service.translate.Malformed: what a real call would be refused
+            coordinator.service.grpc.translate.Malformed: what a real call would be refused
                 for with INVALID_ARGUMENT.
         """
         call = VirtualCall(self, request)

@@ -19,7 +19,7 @@ from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
-from coordinator.service.server import CoordinatorServer
+from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
 from tests.bench.figures import Figures, Goal
 from tests.bench.large_messages import LargeMessage, large_messages

@@ -21,7 +21,7 @@ from coordinator.client import CommitFailed, Credentials, FatalError, GroupMembe
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
-from coordinator.service import server as server_module
+from coordinator.service.grpc import server as server_module
 from coordinator.v1 import admin_pb2 as pb2
 from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from coordinator.service.accept_queue import QUEUE_LIMIT_S, SAMPLES, Backlog
+from coordinator.service.grpc.accept_queue import QUEUE_LIMIT_S, SAMPLES, Backlog
 
 PROBE_S = 0.25
 

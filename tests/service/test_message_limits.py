@@ -12,10 +12,10 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.service import wire_counts
+from coordinator.service.grpc import wire_counts
+from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, Items, MessageLimits, Text
+from coordinator.service.grpc.serialized import varint
 from coordinator.service.malformed import VIOLATIONS_MAX, Malformed
-from coordinator.service.message_limits import LIMITS, Elsewhere, Items, MessageLimits, Text
-from coordinator.service.serialized import varint
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 from coordinator.v1 import group_pb2 as pb

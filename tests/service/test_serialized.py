@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.core import replies as r
 from coordinator.runtime.slices import at_once
-from coordinator.service.serialized import LARGE, Serialized, is_large, serialized, writer
+from coordinator.service.grpc.serialized import LARGE, Serialized, is_large, serialized, writer
 from coordinator.v1 import admin_pb2
 from coordinator.v1 import group_pb2 as pb
 

@@ -10,8 +10,8 @@ from coordinator.core import replies as r
 from coordinator.core.records import OffsetCommitted
 from coordinator.core.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
+from coordinator.service.grpc.translate import commands_of, response_work, translation
 from coordinator.service.malformed import Malformed
-from coordinator.service.translate import commands_of, response_work, translation
 from coordinator.v1 import admin_pb2, group_pb2
 from coordinator.v1 import group_pb2 as pb
 

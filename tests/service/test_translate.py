@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from coordinator.core.requests import CommitOffsets, FetchOffsets, JoinGroup
-from coordinator.service.translate import Malformed, commands_of
+from coordinator.service.grpc.translate import Malformed, commands_of
 from coordinator.v1 import group_pb2 as pb
 
 

@@ -8,8 +8,8 @@ from itertools import count
 from google.protobuf.message import DecodeError, Message
 
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.service import translate
-from coordinator.service.translate.requests import _COMMANDS
+from coordinator.service.grpc import translate
+from coordinator.service.grpc.translate.requests import _COMMANDS
 from coordinator.v1 import admin_pb2, group_pb2
 
 KINDS: list[type[Message]] = sorted(_COMMANDS, key=lambda kind: kind.__name__)

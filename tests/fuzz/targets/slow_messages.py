@@ -26,11 +26,11 @@ from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.service import wire_counts
+from coordinator.service.grpc import wire_counts
+from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.grpc.serialized import varint
+from coordinator.service.grpc.translate import response_work, translation
 from coordinator.service.malformed import Malformed
-from coordinator.service.message_limits import MessageLimits
-from coordinator.service.serialized import varint
-from coordinator.service.translate import response_work, translation
 from coordinator.settings.sections import LimitsConfig
 from coordinator.shard.outbox import Appended
 from coordinator.shard.shard import Shard

@@ -11,9 +11,9 @@ import grpc
 from coordinator.core.errors import ErrorCode
 from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.service.callers import CALLER
+from coordinator.service.grpc.translate import rebalance_message
 from coordinator.service.rebalance_feed import RebalanceFeed, TooSlow
 from coordinator.service.rpc import Context, Rpc
-from coordinator.service.translate import rebalance_message
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc
 

@@ -9,7 +9,7 @@ from coordinator.cluster.runner import NotController
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.ids import ShardId
 from coordinator.runtime.node import Node
-from coordinator.service import translate
+from coordinator.service.grpc import translate
 from coordinator.service.rpc import Context
 from coordinator.storage.coordination import ClusterView
 from coordinator.v1 import cluster_pb2 as pb

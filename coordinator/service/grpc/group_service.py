@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from coordinator.service import translate
+from coordinator.service.grpc import translate
 from coordinator.service.rpc import Context, Rpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc

@@ -24,11 +24,11 @@ from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 from structlog.contextvars import bind_contextvars
 
-from coordinator.service import statuses, wire_counts
-from coordinator.service.accept_queue import OWN_QUEUE
+from coordinator.service.grpc import statuses, wire_counts
+from coordinator.service.grpc.accept_queue import OWN_QUEUE
+from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.grpc.serialized import writer
 from coordinator.service.malformed import Malformed
-from coordinator.service.message_limits import MessageLimits
-from coordinator.service.serialized import writer
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 RefusalSink = Callable[[str, str, str], None]

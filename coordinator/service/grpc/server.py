@@ -13,15 +13,15 @@ from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
-from coordinator.service.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
-from coordinator.service.admin_service import AdminService, DeletionSink
-from coordinator.service.checked_server import CheckedServer, RefusalSink
-from coordinator.service.cluster_service import ClusterService
 from coordinator.service.gate import GatedServer
-from coordinator.service.group_service import GroupService
-from coordinator.service.health_service import HealthService
+from coordinator.service.grpc.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
+from coordinator.service.grpc.admin_service import AdminService, DeletionSink
+from coordinator.service.grpc.checked_server import CheckedServer, RefusalSink
+from coordinator.service.grpc.cluster_service import ClusterService
+from coordinator.service.grpc.group_service import GroupService
+from coordinator.service.grpc.health_service import HealthService
+from coordinator.service.grpc.replica_service import ReplicaService
 from coordinator.service.rebalance_feed import RebalanceFeed
-from coordinator.service.replica_service import ReplicaService
 from coordinator.service.rpc import Rpc
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings.sections import LimitsConfig

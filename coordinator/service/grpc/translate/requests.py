@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import Work, at_once
+from coordinator.service.grpc.message_limits import REASON, MessageLimits
 from coordinator.service.malformed import Malformed, Violation
-from coordinator.service.message_limits import REASON, MessageLimits
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, group_pb2
 

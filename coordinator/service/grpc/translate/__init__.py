@@ -6,14 +6,13 @@ response_of(request, replies)                     their replies, one response
 `translation` and `response_work` do the same a slice at a time, where others are waiting.
 """
 
-from coordinator.service.malformed import Malformed, Violation
-from coordinator.service.translate.rebalances import rebalance_message
-from coordinator.service.translate.requests import (
+from coordinator.service.grpc.translate.rebalances import rebalance_message
+from coordinator.service.grpc.translate.requests import (
     commands_of,
     heartbeat_command,
     translation,
 )
-from coordinator.service.translate.responses import (
+from coordinator.service.grpc.translate.responses import (
     error_code,
     find_response,
     heartbeat_response,
@@ -21,6 +20,7 @@ from coordinator.service.translate.responses import (
     response_of,
     response_work,
 )
+from coordinator.service.malformed import Malformed, Violation
 
 __all__ = [
     "Malformed",

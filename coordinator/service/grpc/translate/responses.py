@@ -14,7 +14,7 @@ from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.records import OffsetCommitted
 from coordinator.runtime.slices import Work, at_once
-from coordinator.service.translate.rebalances import rebalance_message, refused_join_message
+from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
 PART = 50

@@ -9,7 +9,7 @@ from coordinator.core.ids import ShardId
 from coordinator.dial import CannotDial, Credentials
 from coordinator.runtime.node import Node
 from coordinator.runtime.standby import Unreachable
-from coordinator.service import translate
+from coordinator.service.grpc import translate
 from coordinator.service.rpc import Context
 from coordinator.shard.followers import FetchedEntries, FetchEntries, TailEntry
 from coordinator.storage.coordination import NodeInfo

@@ -1,0 +1,1 @@
+"""gRPC as one transport of the service."""
