@@ -89,7 +89,7 @@ class Node:
         self._watchers = replace(watchers, events=self._tell)
         self._log = log or MemoryLog()
         self._coordination = coordination
-        clock = clock or AnchoredClock()
+        self._clock = clock = clock or AnchoredClock()
         self.probe = LoopProbe(clock)
         """How well this node listens."""
         self._call_ids = itertools.count(1)
@@ -161,16 +161,20 @@ class Node:
         return CallId(next(self._call_ids))
 
     def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
-        """True if a heartbeat was that of a member at rest, which is alive: no more to be said.
+        """Extend the session of a member at rest, without a step; see `Shard.beat`.
 
-        Else nothing has happened, and `answer_beat` says the rest.
+        Returns:
+            False, and nothing has happened, if `answer_beat` has to say more than that it is alive.
         """
         runner = self._runners.get(shard_of(group_id, self.settings.storage.shards))
-        return (
-            runner is not None
-            and self._may_answer()
-            and runner.beat(group_id, member_id, instance_id, generation)
-        )
+        shard = None if runner is None else runner.driver.shard
+        if runner is None or shard is None or not self._may_answer():
+            return False
+        try:
+            return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
+            runner.fail(error)
+            return False
 
     def answer_beat(self, heartbeat: Heartbeat) -> Reply:
         """The answer to a heartbeat, in the same turn of the loop."""

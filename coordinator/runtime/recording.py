@@ -5,7 +5,10 @@
     {"restore": [sequence, next_offset], "now_ms": ...}           it serves
     {"id": "<member id>"}                                         drawn at random, in order
     {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
+    {"beat": [group, member, instance, generation], "now_ms": ...}  a heartbeat without a step
     {"hash": "<of the state>", "inputs": n}                       now and then, and at the end
+
+`inputs` counts steps and heartbeats.
 
 Decisions are deterministic, so nothing else is needed: no replies, no timers. A file is for one
 life of a shard in one process.
@@ -97,16 +100,28 @@ class RecordingShard(Shard):
             self._write_hash()
         self._write({"in": to_json(event), "now_ms": now_ms})
         outbox = super().step(event, now_ms)
-        self._inputs += 1
-        if self._inputs % HASH_EVERY == 0:
-            self._write_hash()
+        self._count_input()
         return outbox
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> bool:
-        """Every heartbeat is a step here, so that it is written down."""
-        return False
+        """See `Shard`. Heartbeats that a step has to answer are written down by that step."""
+        is_taken = True
+        try:
+            is_taken = super().beat(group_id, member_id, instance_id, generation, now_ms)
+        finally:  # A bug in it is to be found by a replay.
+            if is_taken:
+                beat = [group_id, member_id, instance_id, generation]
+                self._write({"beat": beat, "now_ms": now_ms})
+        if is_taken:
+            self._count_input()
+        return is_taken
+
+    def _count_input(self) -> None:
+        self._inputs += 1
+        if self._inputs % HASH_EVERY == 0:
+            self._write_hash()
 
     def _write_hash(self) -> None:
         self._write({"hash": state_hash(self), "inputs": self._inputs})

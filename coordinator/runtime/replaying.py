@@ -93,16 +93,17 @@ def replay(lines: Iterable[str]) -> Replayed:
                 event = from_json(line["in"])
                 if not isinstance(event, Input):
                     raise NoRecording(f"{type(event).__name__} is no input")
-            try:
-                outbox = shard.step(event, now_ms)
-            except _MissingId:
-                if not is_last:
-                    raise
-                break  # The process was killed between the input and the id that it drew.
+            if not _step(shard, event, now_ms, found, is_last=is_last):
+                break
+        elif "beat" in line:
+            with _reading(made_by):
+                now_ms = _now_ms(line, now_ms)
+                heartbeat = _beat(line["beat"])
             found.inputs += 1
-            found.rebalances += [
-                event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
-            ]
+            if not shard.beat(*heartbeat, now_ms):
+                found.differences.append(
+                    f"input {found.inputs} is no heartbeat of a member at rest"
+                )
         elif "hash" in line:
             found.checked += 1
             if state_hash(shard) != line["hash"]:
@@ -112,6 +113,21 @@ def replay(lines: Iterable[str]) -> Replayed:
     if shard is None:
         raise NoRecording("it is empty, or its first line is cut short")
     return found
+
+
+def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: bool) -> bool:
+    """False at the end of a process that was killed between an input and the id that it drew."""
+    try:
+        outbox = shard.step(event, now_ms)
+    except _MissingId:
+        if not is_last:
+            raise
+        return False
+    found.inputs += 1
+    found.rebalances += [
+        event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
+    ]
+    return True
 
 
 @contextlib.contextmanager
@@ -143,6 +159,13 @@ def _now_ms(line: Line, before_ms: int) -> int:
     if now_ms < before_ms:
         raise NoRecording(f"time goes back from {before_ms} to {now_ms} ms")
     return now_ms
+
+
+def _beat(value: Any) -> tuple[str, str, str | None, int]:
+    if not matches_type(tuple(value), tuple[str, str, str | None, int]):
+        raise ValueError(f"{value!r:.80} is no heartbeat")
+    group_id, member_id, instance_id, generation = value
+    return group_id, member_id, instance_id, generation
 
 
 def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str], bool]]:

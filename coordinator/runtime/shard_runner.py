@@ -96,7 +96,8 @@ class ShardRunner:
         self._pauses = pauses
         self._clock = clock
         self._watchers = watchers
-        self._driver = ShardDriver(shard_id)
+        self.driver = ShardDriver(shard_id)
+        """The driver of the shard. Only its `shard` is read from outside."""
         # Background tasks use this context, so they do not inherit a caller's contextvars.
         self._context = contextvars.copy_context()
         self._calls: dict[CallId, asyncio.Future[Reply]] = {}
@@ -138,14 +139,14 @@ class ShardRunner:
         async with self._load_slot if standby is None else nullcontext():
             self._may_load.set()
             await self._start_ended.wait()
-        if self._driver.damage is not None:
-            raise self._driver.damage
+        if self.driver.damage is not None:
+            raise self.driver.damage
         if self._activating is not None:
             await asyncio.wait([self._activating])
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
         """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
-        effects = self._driver.handle(request, self._clock.now_ms())
+        effects = self.driver.handle(request, self._clock.now_ms())
         replies = effects.replies
         if len(replies) == 1 and replies[0][0] == request.call_id:
             effects.replies = ()
@@ -156,16 +157,9 @@ class ShardRunner:
         self._execute(effects)
         return future.result() if future.done() and future.exception() is None else future
 
-    def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
-        """True if that was all there is to a heartbeat; see `Shard.beat`."""
-        shard = self._driver.shard
-        if shard is None:
-            return False
-        try:
-            return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
-            self._drive(Broken(error))
-            return False
+    def fail(self, error: Exception) -> None:
+        """A bug in the shard, outside of a step: load it again."""
+        self._drive(Broken(error))
 
     async def fetch(self, fetch: FetchEntries) -> FetchedEntries:
         """What a follower lacks, as soon as there is something."""
@@ -202,44 +196,44 @@ class ShardRunner:
     @property
     def leader_epoch(self) -> int:
         """In which the shard was granted."""
-        return self._driver.leader_epoch
+        return self.driver.leader_epoch
 
     @property
     def is_loaded(self) -> bool:
         """True if it serves; else requests hear that it is loading."""
-        return self._driver.shard is not None
+        return self.driver.shard is not None
 
     def stats(self) -> ShardStats:
         """What the shard holds now."""
-        shard = self._driver.shard
+        shard = self.driver.shard
         return ShardStats() if shard is None else shard.stats()
 
     @property
     def group_count(self) -> int:
         """How many groups there are."""
-        shard = self._driver.shard
+        shard = self.driver.shard
         return 0 if shard is None else shard.group_count
 
     def members_of(self, client_host: str) -> int:
         """How many members come from a host."""
-        shard = self._driver.shard
+        shard = self.driver.shard
         return 0 if shard is None else shard.members_of(client_host)
 
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group."""
-        shard = self._driver.shard
+        shard = self.driver.shard
         return None if shard is None else shard.has_static_member(group_id, instance_id)
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups."""
-        shard = self._driver.shard
+        shard = self.driver.shard
         return [] if shard is None else shard.group_stats(is_wanted)
 
     # --- Effects ---
 
     def _drive(self, event: DriverInput) -> None:
-        self._execute(self._driver.handle(event, self._clock.now_ms()))
-        if not self._driver.is_starting:
+        self._execute(self.driver.handle(event, self._clock.now_ms()))
+        if not self.driver.is_starting:
             self._start_ended.set()
 
     def _wake(self, now_ms: int) -> None:
@@ -250,7 +244,7 @@ class ShardRunner:
             self._carry_out(effects)
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
             self._carry_out_the_rest(effects)
-            self._carry_out_the_rest(self._driver.handle(Broken(error), self._clock.now_ms()))
+            self._carry_out_the_rest(self.driver.handle(Broken(error), self._clock.now_ms()))
             self._fail_forgotten(error)
 
     def _carry_out(self, effects: Effects) -> None:
@@ -344,9 +338,9 @@ class ShardRunner:
 
     async def _activate(self) -> None:
         """Bring the groups of a shard that was loaded to life, in between everything else."""
-        shard, loop = self._driver.shard, asyncio.get_running_loop()
+        shard, loop = self.driver.shard, asyncio.get_running_loop()
         await asyncio.sleep(SETTLE_AFTER_S)
-        while shard is not None and self._driver.shard is shard and not shard.is_active:
+        while shard is not None and self.driver.shard is shard and not shard.is_active:
             async with self._load_slot:
                 began = loop.time()
                 self._drive(Activate())
@@ -395,7 +389,7 @@ class ShardRunner:
     async def _write(self, job: WriteEntry) -> tuple[bytes, ...]:
         append, loop = job.append, asyncio.get_running_loop()
         records = await in_slices(_encoded(append.records))
-        if self._driver.is_wanted(job):
+        if self.driver.is_wanted(job):
             began = loop.time()
             entry = Entry(append.sequence, job.fence.fence_epoch, append.base_offset, records)
             await self._log.append(job.fence, entry)

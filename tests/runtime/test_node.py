@@ -12,6 +12,7 @@ from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
+from coordinator.shard.shard import Shard
 from coordinator.simulate.process import Process
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
@@ -128,3 +129,28 @@ async def test_a_node_that_stood_still_answers_nothing_of_what_it_remembers(clus
     assert late.error is ErrorCode.NOT_COORDINATOR
     await asyncio.sleep(30)
     assert await cluster.offset(cluster.leader_of(group_id), group_id) == 8
+
+
+async def test_a_bug_in_the_short_way_of_a_heartbeat_loads_the_shard_again(monkeypatch):
+    failures: list[BaseException | None] = []
+    watchers = Watchers(
+        events=lambda *_: None,
+        failure=lambda _, error: failures.append(error),
+        recovery=lambda _: None,
+    )
+    node = Node(Settings.of(shards=1), watchers=watchers)
+    await node.start("h", 1)
+    bug = RuntimeError("a bug of ours")
+
+    def raising(*_: object) -> bool:
+        raise bug
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shard, "beat", raising)
+        assert not node.beat("g", "m", None, 1)
+    assert not node.is_loaded("g")
+    assert not node.beat("g", "m", None, 1)
+    assert failures == [bug]
+    while not node.is_loaded("g"):  # noqa: ASYNC110  # Virtual time.
+        await asyncio.sleep(0.1)
+    await node.stop()

@@ -11,6 +11,8 @@ import pytest
 from coordinator import __version__
 from coordinator.cli.main import main
 from coordinator.core.config import GroupConfig
+from coordinator.core.events import RebalanceJournaled
+from coordinator.core.group import GroupState
 from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
 from coordinator.core.requests import LeavingMember, PartitionCommit
@@ -19,7 +21,10 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.followers import AckPolicy
-from coordinator.testing.virtual import CountingIds
+from coordinator.shard.outbox import Unload
+from coordinator.shard.shard import Shard
+from coordinator.testing.virtual import CountingIds, VirtualCoordinator
+from coordinator.v1 import group_pb2 as pb
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 KILLED = "leader_killed"
@@ -45,7 +50,7 @@ def test_every_recorded_state_comes_out_again(path):
         found = replay(recording)
     recorded = lines(path)
     assert found.differences == []
-    assert found.inputs == sum("in" in line for line in recorded)
+    assert found.inputs == sum("in" in line or "beat" in line for line in recorded)
     assert found.checked == sum("hash" in line for line in recorded)
     assert (found.checked == 0) == (path.stem == KILLED)
 
@@ -56,6 +61,84 @@ def test_every_kind_of_input_is_in_a_recording():
     }
     parts = {kind.__name__ for kind in (LeavingMember, PartitionCommit, Pause)}
     assert recorded == set(inputs._KINDS) - parts
+
+
+# --- Heartbeats that are no steps -------------------------------------------------------------
+
+
+class Recorded(VirtualCoordinator):
+    """A coordinator that writes a recording."""
+
+    def __init__(self, path: Path, **settings) -> None:
+        self._path = path
+        super().__init__(**settings)
+
+    def _new_shard(self) -> RecordingShard:
+        return RecordingShard(
+            self._path, ShardId(0), self.settings, self._ids, PAYLOADS,
+            now_ms=self.now_ms, acks=AckPolicy(),
+        )  # fmt: skip
+
+
+def record_heartbeats(path: Path) -> Recorded:
+    """A member alone lives for three times its session, by heartbeats that are no steps."""
+    c = Recorded(path, group_initial_rebalance_delay_ms=0)
+    joining = pb.JoinGroupRequest(
+        group_id="g", session_timeout_ms=6_000, rebalance_timeout_ms=6_000, protocol_type="t",
+        protocols=[{"name": "range"}], require_known_member_id=False,
+    )  # fmt: skip
+    member = c.send(joining)
+    c.advance(1)
+    member_id = member.response.member_id
+    c.send(
+        pb.SyncGroupRequest(
+            group_id="g", generation_id=1, member_id=member_id,
+            assignments=[{"member_id": member_id}],
+        )
+    )  # fmt: skip
+    for _ in range(9):
+        c.advance(2_000)
+        assert c.shard.beat("g", member_id, None, 1, c.now_ms)
+    assert not c.shard.beat("g", member_id, None, 0, c.now_ms)
+    assert c.shard.beat("g", member_id, None, 1, c.now_ms)
+    assert c.state("g") is GroupState.STABLE
+    c.advance(6_001)
+    assert c.state("g") is GroupState.EMPTY
+    c.shard.step(Unload(), c.now_ms)
+    return c
+
+
+def test_a_recording_has_the_heartbeats_that_are_no_steps(tmp_path):
+    path = tmp_path / "recording"
+    c = record_heartbeats(path)
+    recorded = lines(path)
+    assert sum("beat" in line for line in recorded) == 10
+    found = replay(path.read_text().splitlines())
+    assert (found.checked, found.differences) == (1, [])
+    assert found.inputs == sum("in" in line or "beat" in line for line in recorded)
+    assert found.rebalances == [e.record for _, e in c.events if isinstance(e, RebalanceJournaled)]
+    ended_at = found.rebalances[-1].ended_at_ms
+    without = [text for text in path.read_text().splitlines() if '"beat"' not in text]
+    assert replay(without).rebalances[-1].ended_at_ms < ended_at, "its session ends earlier"
+
+
+def test_a_heartbeat_that_would_be_a_step_now_is_a_difference(tmp_path):
+    path = tmp_path / "recording"
+    record_heartbeats(path)
+    recorded = lines(path)
+    next(line for line in recorded if "beat" in line)["beat"][3] = 7
+    assert (
+        "is no heartbeat of a member at rest"
+        in replay(text_of(recorded).splitlines()).differences[0]
+    )
+
+
+def test_a_heartbeat_that_fails_is_recorded(tmp_path, monkeypatch):
+    c = Recorded(tmp_path / "recording")
+    monkeypatch.setattr(Shard, "beat", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        c.shard.beat("g", "m", None, 1, 0)
+    assert lines(tmp_path / "recording")[-1] == {"beat": ["g", "m", None, 1], "now_ms": 0}
 
 
 # --- What cannot be read, or not whole --------------------------------------------------------
@@ -123,6 +206,8 @@ def test_another_format_is_named_with_the_version_that_wrote_it():
         ({"in": {"Teleport": {"group_id": "g"}}}, "there is no input 'Teleport'"),
         ({"in": {"Tick": {"pauses": [], "mood": 1}}}, "Tick has no field 'mood'"),
         ({"in": {"enum": ["AppendFailure", "MELTED"]}}, "there is no 'AppendFailure' 'MELTED'"),
+        ({"beat": ["g", "m", None]}, "['g', 'm', None] is no heartbeat"),
+        ({"beat": 3}, "'int' object is not iterable"),
         ({"weather": "fine"}, "{'weather': 'fine', 'now_ms':"),
     ],
 )

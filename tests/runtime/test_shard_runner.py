@@ -182,19 +182,6 @@ def test_an_alarm_that_cannot_be_set_loads_the_shard_again():
     simulated(play)
 
 
-def test_a_bug_in_the_short_way_of_a_heartbeat_loads_the_shard_again(monkeypatch):
-    async def play(bench: Bench) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(Shard, "beat", raising)
-            assert not bench.runner.beat("g", "m", None, 1)
-        assert not bench.runner.is_loaded
-        assert not bench.runner.beat("g", "m", None, 1)
-        assert bench.tracebacks() == ["effect"]
-        assert await bench.is_well()
-
-    simulated(play)
-
-
 def test_a_bug_in_the_codec_leaves_no_append_pending(monkeypatch):
     async def play(bench: Bench) -> None:
         with monkeypatch.context() as patch:
