@@ -13,18 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.core.requests import CommitOffsets, JoinGroup, Request, SyncGroup
+from coordinator.service.refusals import Exhausted
 from coordinator.settings.sections import LimitsConfig
 
-RETRY_S = 1.0
 MIB = 1024 * 1024
-
-
-class Exhausted(Exception):
-    """A limit is reached. `retry_after_s`: when to try again; 0: it would be refused again."""
-
-    def __init__(self, message: str, retry_after_s: float = RETRY_S) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class NodeUsage(Protocol):
@@ -67,8 +59,9 @@ class Limits:
             case _:
                 pass
 
-    def park(self, request: object) -> None:
-        """A call is about to wait for its answer; `unpark` when it has it.
+    @contextmanager
+    def parking(self, request: object) -> Iterator[None]:
+        """While a call waits for its answer.
 
         Only joins and syncs wait for others, and are refused; what waits for the log alone counts.
 
@@ -79,10 +72,10 @@ class Limits:
         if self.parked >= most and isinstance(request, JoinGroup | SyncGroup):
             raise Exhausted(f"{most} calls are parked already (max_parked_calls)")
         self.parked += 1
-
-    def unpark(self) -> None:
-        """A call waits no longer."""
-        self.parked -= 1
+        try:
+            yield
+        finally:
+            self.parked -= 1
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

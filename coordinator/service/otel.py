@@ -1,7 +1,7 @@
 """Traces for OpenTelemetry: a span a call, with the time it was parked as events.
 
-A client's context comes along in the metadata `traceparent` (W3C Trace Context), and whether that
-one is sampled decides; of calls without one, a share is.
+A client's context comes along as `traceparent` (W3C Trace Context), and whether that one is sampled
+decides; of calls without one, a share is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coordinator import __version__
-from coordinator.service.tracing import Metadata, Tracer
+from coordinator.service.calls import Call
+from coordinator.service.tracing import Tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -79,19 +80,16 @@ class OtelTracer:
         self._kind = SpanKind.SERVER
 
     @contextmanager
-    def call(
-        self, name: str, group_id: str, metadata: Callable[[], Metadata | None]
-    ) -> Iterator[OtelSpan]:
+    def call(self, call: Call) -> Iterator[OtelSpan]:
         """See `Tracer`."""
-        carrier = {key: value for key, value in metadata() or () if isinstance(value, str)}
         with self._tracer.start_as_current_span(
-            f"coordinator.v1/{name}",
-            context=self._propagator.extract(carrier),
+            f"coordinator.v1/{call.kind.name}",
+            context=self._propagator.extract(call.trace()),
             kind=self._kind,
             attributes={
-                "rpc.system": "grpc",
-                "rpc.method": name,
-                "messaging.consumer.group.name": group_id,
+                "rpc.system": call.system,
+                "rpc.method": call.kind.name,
+                "messaging.consumer.group.name": call.group_id,
             },
             record_exception=False,  # A call that is refused or taken back is no failure of ours.
         ) as span:

@@ -7,12 +7,17 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 from coordinator.core.events import Event, RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
+from coordinator.service.refusals import Exhausted
 
 BEHIND_MAX = 1_000
 
 
-class TooSlow(Exception):
+class TooSlow(Exhausted):
     """A watcher has left a thousand rebalances unread."""
+
+    def __init__(self) -> None:
+        words = "rebalances come faster than you read them: list them, and watch again"
+        super().__init__(words, retry_after_s=0)
 
 
 class RebalanceFeed:

@@ -5,11 +5,10 @@ Heartbeats are not traced: they are most of all calls, and nothing happens in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-Metadata = Iterable[tuple[str, str | bytes]]
+from coordinator.service.calls import Call
 
 
 class Span(Protocol):
@@ -25,17 +24,15 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Makes spans."""
 
-    def call(
-        self, name: str, group_id: str, metadata: Callable[[], Metadata | None]
-    ) -> AbstractContextManager[Span]:
-        """The span of a call, below its client's if the metadata says so."""
+    def call(self, call: Call) -> AbstractContextManager[Span]:
+        """The span of a call, below its client's if it came with a trace context."""
         ...
 
 
 class _Nothing:
     """Made once: nobody looks at it."""
 
-    def call(self, name: str, group_id: str, metadata: Callable[[], Metadata | None]) -> _Nothing:
+    def call(self, call: Call) -> _Nothing:
         return self
 
     def __enter__(self) -> _Nothing:

@@ -12,10 +12,11 @@ from typing import Any
 from coordinator.core.events import Event
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
+from coordinator.service.grpc.calls import HEARTBEAT
 from coordinator.service.grpc.checked_server import CheckedServer
 from coordinator.service.grpc.group_service import GroupService
 from coordinator.service.grpc.replica_service import Peers, ReplicaService
-from coordinator.service.rpc import Rpc
+from coordinator.service.pipeline import Pipeline
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses, SimulatedCredentials, SimulatedServer
 from coordinator.simulate.checkers.history import Line
@@ -193,17 +194,17 @@ class SimulatedNode:
         return node, peers
 
     def _listen(self, process: Process, node: Node) -> None:
-        rpc = Rpc(node, on_malformed=self._malformed)
+        pipeline = Pipeline(node, on_malformed=self._malformed)
+        groups = GroupService(pipeline)
         server = SimulatedServer(process, self._answered)
         plain: Any = server  # Any: it is a server by its methods.
-        checked = CheckedServer(
-            plain,
-            rpc.refused,
-            metadata_bytes=self.settings.limits.max_metadata_bytes,
-            limits=rpc.message_limits,
-        )
-        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(rpc), checked)
-        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(node), checked)
+        checked = CheckedServer(plain, pipeline, {HEARTBEAT: groups.beat})
+        services: list[tuple[Any, Any]] = [
+            (group_pb2_grpc.add_GroupCoordinatorServicer_to_server, groups),
+            (replica_pb2_grpc.add_ShardReplicaServicer_to_server, ReplicaService(node)),
+        ]
+        for add, service in services:
+            add(service, checked)
         self._addresses.listen(self.address, self.name, server)
 
     def _hang_up(self, *, silently: bool = False) -> None:

@@ -19,7 +19,6 @@ from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc import translate
-from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.settings import Settings
 from coordinator.shard.driver import Patience
 from coordinator.shard.effects import DriverInput, Effects, Start, Trouble
@@ -90,7 +89,6 @@ class VirtualCoordinator:
 
     def __init__(self, **settings: Any) -> None:  # Any: the settings' own types.
         self.settings = Settings.of(**settings)
-        self._limits = MessageLimits(self.settings.limits)
         self.log = MemoryLog()
         self.events: list[tuple[int, Event]] = []
         self._clock = VirtualClock()
@@ -116,11 +114,13 @@ class VirtualCoordinator:
         """Send any request of GroupCoordinator or GroupAdmin.
 
         Raises:
-            coordinator.service.grpc.translate.Malformed: what a real call would be refused
+            coordinator.service.refusals.Malformed: what a real call would be refused
                 for with INVALID_ARGUMENT.
         """
         call = VirtualCall(self, request)
-        commands = translate.commands_of(request, self._new_call_id, client_host, self._limits)
+        commands = translate.commands_of(
+            request, self._new_call_id, client_host, self.settings.limits
+        )
         call._call_ids = [command.call_id for command in commands]
         for command in commands:
             self._calls[command.call_id] = call

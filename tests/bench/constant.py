@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 
 from coordinator.runtime.loop import run
+from coordinator.service.grpc.group_service import ALIVE, all_alive
 from coordinator.service.grpc.server import server_options
-from coordinator.service.rpc import ALIVE, all_alive
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import group_pb2
 from coordinator.v1 import group_pb2 as pb

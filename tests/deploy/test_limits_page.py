@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, Items, Limit
+from coordinator.service.bounds import Items
+from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, Limit
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
 TABLE = "| field | may hold | beyond it |\n|---|---|---|\n"

@@ -21,7 +21,7 @@ from coordinator.client import CommitFailed, Credentials, FatalError, GroupMembe
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
-from coordinator.service.grpc import server as server_module
+from coordinator.service import pipeline as pipeline_module
 from coordinator.v1 import admin_pb2 as pb2
 from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
@@ -132,11 +132,11 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
             )
             assert answer.list_services_response.service
         assert {r.reason for r in server.refused} == {"unauthenticated"}
-        assert server.server.rpc.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
+        assert server.server.pipeline.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
 
 
 async def test_a_node_that_asks_nobody_has_nothing_in_a_calls_way(monkeypatch):
-    monkeypatch.setattr(server_module, "GatedServer", None)
+    monkeypatch.setattr(pipeline_module, "Access", None)
     async with running() as server:
         assert server.security.guard is None
         assert await beats(server, Credentials()) is CODE.OK
@@ -218,7 +218,7 @@ async def test_a_list_shows_only_what_may_be_read(desk):
         async with team.open_aio(server.address) as channel:
             stub = admin_pb2_grpc.GroupAdminStub(channel)
             watching = stub.WatchRebalances(pb2.WatchRebalancesRequest(), metadata=team.metadata())
-            await until(lambda: server.server.rpc.limits.streams == 1)
+            await until(lambda: server.server.pipeline.limits.streams == 1)
             for group in ("b-2", "a-3"):
                 member = GroupMember(server.address, group, {"t": 1}, credentials=etl)
                 await joined(await stack.enter_async_context(member))
@@ -328,8 +328,8 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
             await eventually(lambda: server.refused)
             desk.token("etl")
             path.write_text(desk.tokens["etl"])
-            heard = server.server.rpc.heartbeats
-            await until(lambda: server.server.rpc.heartbeats > heard + 3)
+            heard = server.server.pipeline.heartbeats
+            await until(lambda: server.server.pipeline.heartbeats > heard + 3)
             assert await member.poll() == []
             assert member.assignment
             assert member.generation == generation
@@ -421,7 +421,7 @@ async def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(tmp_path):
     settings = {"auth_jwks": "http://127.0.0.1:1/keys", "auth_jwt_audience": "groups"}
     async with running(**settings) as server:
         assert await beats(server, issuer.token("alice")) is CODE.UNAVAILABLE
-        assert server.server.rpc.calls[("Heartbeat", "UNAVAILABLE")] == 1
+        assert server.server.pipeline.calls[("Heartbeat", "UNAVAILABLE")] == 1
     for text in ("<html>sorry</html>", '{"keys": []}'):
         issuer.jwks = text
         with issuer.serving() as url:

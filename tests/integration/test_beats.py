@@ -44,7 +44,7 @@ async def test_members_of_a_process_beat_in_one_call_whenever_they_came():
         await asyncio.sleep(0.13)
         async with members(server.address, 10, first=1) as others:
             await settle(others)
-            rpc = server.server.rpc
+            rpc = server.server.pipeline
             before = (rpc.heartbeats, rpc.batched, rpc.calls["HeartbeatBatch", "OK"])
             async with asyncio.timeout(HANG_S):
                 while rpc.heartbeats < before[0] + 300:
@@ -58,7 +58,7 @@ async def test_members_of_a_process_beat_in_one_call_whenever_they_came():
 async def test_a_member_alone_makes_the_plain_call():
     async with running() as server, members(server.address, 1) as some:
         await settle(some)
-        rpc = server.server.rpc
+        rpc = server.server.pipeline
         before = rpc.heartbeats
         await until(lambda: rpc.heartbeats > before + 3)
         assert rpc.batched == 0
@@ -114,7 +114,7 @@ def _plain_members(server) -> float:
             for _ in range(10)
         ]
         wait_until(lambda: all(m.poll(timeout=0.05) is not None and m.assignment for m in some))
-        rpc = server.server.rpc
+        rpc = server.server.pipeline
         before = (rpc.heartbeats, rpc.calls["HeartbeatBatch", "OK"], rpc.batched)
         for _ in range(4):
             for member in some:

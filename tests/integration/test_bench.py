@@ -141,9 +141,9 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
     other = tmp_path / "other"
     for package in ("coordinator", "timer"):
         shutil.copytree(ROOT / package, other / package)
-    slow = other / "coordinator" / "service" / "group_service.py"
-    answer = "            return self._rpc.beat(request)\n"
-    many_times_as_much = "            sum(range(200_000))\n"
+    slow = other / "coordinator" / "service" / "grpc" / "group_service.py"
+    answer = "        reply = self._pipeline.beat(\n"
+    many_times_as_much = "        sum(range(200_000))\n"
     assert answer in slow.read_text()
     slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
     found = figures("compare", tmp_path, "--against", str(other))

@@ -51,7 +51,7 @@ async def test_a_refusal_names_the_setting_and_says_when_to_try_again():
         error = await refused(s.JoinGroup(join("second")))
         assert "max_groups" in error.details()
         assert room_after_s(error) == pytest.approx(1.0, abs=0.1)
-        assert server.server.rpc.calls["JoinGroup", "RESOURCE_EXHAUSTED"] == 1
+        assert server.server.pipeline.calls["JoinGroup", "RESOURCE_EXHAUSTED"] == 1
         too_long = join("first", protocols=[{"name": "range", "metadata": bytes(2_000_000)}])
         error = await refused(s.JoinGroup(too_long))
         assert "max_member_metadata_bytes" in error.details()
@@ -63,11 +63,11 @@ async def test_parked_calls_and_streams_have_so_many_places():
         max_parked_calls=2, max_streams=1, group_initial_rebalance_delay_ms=60_000
     ) as server, calling(server.address) as s:  # fmt: skip
         parked = [asyncio.ensure_future(s.JoinGroup(join("g"))) for _ in range(2)]
-        await until(lambda: server.server.rpc.limits.parked == 2)
+        await until(lambda: server.server.pipeline.limits.parked == 2)
         assert "max_parked_calls" in (await refused(s.JoinGroup(join("h")))).details()
         for call in parked:
             call.cancel()
-        await until(lambda: server.server.rpc.limits.parked == 0)
+        await until(lambda: server.server.pipeline.limits.parked == 0)
         stream = s.HeartbeatStream()
         beats = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
         await stream.write(beats)
@@ -93,7 +93,7 @@ async def test_a_member_waits_for_room_and_gets_it():
             async with second:
                 await second.poll(timeout=1.5)
                 assert not second.assignment
-                assert server.server.rpc.calls["JoinGroup", "RESOURCE_EXHAUSTED"] >= 1
+                assert server.server.pipeline.calls["JoinGroup", "RESOURCE_EXHAUSTED"] >= 1
                 await first.close()
                 async with asyncio.timeout(HANG_S):
                     while not second.assignment:

@@ -105,10 +105,10 @@ async def test_a_batch_that_its_sink_has_stored_costs_no_look_at_the_offsets(ser
     def story():
         first = next_batch(reader)
         interfere(server, {T0: 10, T1: 10, MANIFESTS: 1}, {T0: -1, T1: -1, MANIFESTS: -1})
-        before = server.server.rpc.calls["OffsetFetch", "OK"]
+        before = server.server.pipeline.calls["OffsetFetch", "OK"]
         second = next_batch(reader, first)
         assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
-        assert server.server.rpc.calls["OffsetFetch", "OK"] == before
+        assert server.server.pipeline.calls["OffsetFetch", "OK"] == before
 
     await asyncio.to_thread(story)
 

@@ -8,7 +8,8 @@ import pytest
 
 from coordinator.core.ids import CallId
 from coordinator.core.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
-from coordinator.service.limits import MIB, Exhausted, Limits
+from coordinator.service.limits import MIB, Limits
+from coordinator.service.refusals import Exhausted
 from coordinator.settings.sections import LimitsConfig
 
 CALL = CallId(1)
@@ -111,15 +112,19 @@ def test_a_stream_s_place_is_given_back_whatever_happens():
 
 def test_a_parked_call_s_place_is_given_back():
     limits = Limits(LimitsConfig(max_parked_calls=1), Node())
-    limits.park(join())
-    with pytest.raises(Exhausted, match="max_parked_calls"):
-        limits.park(join())
-    limits.unpark()
-    limits.park(join())
+    with (
+        limits.parking(join()),
+        pytest.raises(Exhausted, match="max_parked_calls"),
+        limits.parking(join()),
+    ):
+        pass
+    assert limits.parked == 0
+    with limits.parking(join()):
+        assert limits.parked == 1
 
 
 def test_a_commit_is_not_refused_because_joins_are_parked():
     limits = Limits(LimitsConfig(max_parked_calls=1), Node())
-    limits.park(join())
-    limits.park(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
-    limits.park(None)
+    commit = CommitOffsets(call_id=CALL, group_id="g", partitions=())
+    with limits.parking(join()), limits.parking(commit), limits.parking(None):
+        assert limits.parked == 3

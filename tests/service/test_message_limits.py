@@ -12,10 +12,11 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.service.bounds import Items, Text
 from coordinator.service.grpc import wire_counts
-from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, Items, MessageLimits, Text
+from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, MessageLimits
 from coordinator.service.grpc.serialized import varint
-from coordinator.service.malformed import VIOLATIONS_MAX, Malformed
+from coordinator.service.refusals import VIOLATIONS_MAX, Malformed
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 from coordinator.v1 import group_pb2 as pb
@@ -88,6 +89,18 @@ def with_text(kind, way, text):
     return message_with(kind, way, fill)
 
 
+def limit_of(field) -> int:
+    """Items that a field of a message may have."""
+    return next(x for x in LIMITS[field.full_name] if isinstance(x, Items)).within(SMALL)
+
+
+def items_of(field: str, limits: MessageLimits) -> int:
+    """Items that a repeated field may have."""
+    kind, _, name = field.partition(".")
+    plan = limits.plan(getattr(pb, kind).DESCRIPTOR)
+    return next(each.most for each in plan.repeated if each.name == name)
+
+
 def refused(limits, message) -> Malformed:
     with pytest.raises(Malformed) as error:
         limits.check(message)
@@ -111,7 +124,7 @@ def test_every_repeated_field_and_every_text_of_every_request_has_a_line_and_no_
 def test_a_repeated_field_may_have_as_many_items_as_its_limit_and_not_one_more(name):
     kind, way = REPEATED[name]
     limits = MessageLimits(SMALL)
-    most = limits.most(way[-1].full_name)
+    most = limit_of(way[-1])
     limits.check(with_items(kind, way, most))
     error = refused(limits, with_items(kind, way, most + 1))
     assert [v.field for v in error.violations] == [".".join(field.name for field in way)]
@@ -122,7 +135,7 @@ def test_a_repeated_field_may_have_as_many_items_as_its_limit_and_not_one_more(n
 def test_items_are_counted_in_the_bytes_as_in_the_message(name):
     kind, way = REPEATED[name]
     limits = MessageLimits(SMALL)
-    most = limits.most(way[-1].full_name)
+    most = limit_of(way[-1])
     plan = limits.plan(kind)
     fits = with_items(kind, way, most).SerializeToString()
     assert wire_counts.excess(fits, plan) is None
@@ -222,11 +235,9 @@ def test_a_message_that_is_let_by_for_being_short_is_within_its_limits(message):
         assert not limits.texts(message)
 
 
-def test_a_setting_raises_its_limit_and_a_transport_may_ask_by_name():
-    assert MessageLimits(LimitsConfig()).most("OffsetCommitRequest.topics") == 10_000
-    assert MessageLimits(SMALL).most("coordinator.v1.OffsetCommitRequest.topics") == 7
-    with pytest.raises(KeyError):
-        MessageLimits(SMALL).most("OffsetCommitRequest.group_id")
+def test_a_setting_raises_its_limit():
+    assert items_of("OffsetCommitRequest.topics", MessageLimits(LimitsConfig())) == 10_000
+    assert items_of("OffsetCommitRequest.topics", MessageLimits(SMALL)) == 7
     settings = {
         limit.setting: limit.most
         for lines in LIMITS.values()

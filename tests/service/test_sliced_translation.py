@@ -10,8 +10,13 @@ from coordinator.core import replies as r
 from coordinator.core.records import OffsetCommitted
 from coordinator.core.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
-from coordinator.service.grpc.translate import commands_of, response_work, translation
-from coordinator.service.malformed import Malformed
+from coordinator.service.grpc.translate import (
+    commands_of,
+    response_of,
+    response_work,
+    translation,
+)
+from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2, group_pb2
 from coordinator.v1 import group_pb2 as pb
 
@@ -47,7 +52,7 @@ def test_those_who_leave_do_so_some_at_a_time_and_are_answered_together():
         )
         for command in found
     ]
-    response = at_once(response_work(request, replies))
+    response = response_of(request, replies)
     assert [m.member_id for m in response.members] == [f"m{n}" for n in range(250)]
 
 

@@ -1,4 +1,10 @@
-"""A gRPC server that refuses what gRPC itself lets through.
+"""A gRPC server whose every call goes through the pipeline, and whose refusals are gRPC's statuses.
+
+Handlers are wrapped once. Each is given a `GrpcCall` instead of gRPC's context, after the pipeline
+has admitted the call; a `CallRefused` from anywhere ends it with its status. So no handler is
+reached by a call that was not admitted, also none that comes from a library.
+
+It refuses what gRPC itself lets through, too:
 
 Requests whose bytes are no message of their kind: by itself grpc.aio answers UNKNOWN and logs a
 traceback, as if the server had failed, for every such call that anybody cares to send. Here it is
@@ -15,73 +21,64 @@ through. Here it is RESOURCE_EXHAUSTED.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
-from grpc_status import rpc_status
 from structlog.contextvars import bind_contextvars
 
 from coordinator.service.grpc import statuses, wire_counts
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
+from coordinator.service.grpc.calls import Context, GrpcCall, Method, call_of, method_of
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import writer
-from coordinator.service.malformed import Malformed
+from coordinator.service.pipeline import Pipeline
+from coordinator.service.refusals import CallRefused, Malformed
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
-RefusalSink = Callable[[str, str, str], None]
-"""Told of a refused call: the RPC's name, the peer, what is wrong."""
+Immediate = Mapping[str, Callable[[Any], Any]]  # Any: a request and its response.
 REQUEST_ID = "x-request-id"
 """Metadata by which a client finds its call in our log."""
 REQUEST_ID_MAX = 100
 WHAT = "the request is not what this call takes"
-Admit = Callable[[str, Message, Any], Awaitable[None]]  # Any: the context of any RPC.
-"""Ends a call that its caller may not make: the method's full name, the request, the context."""
-
-
-class _Undecodable:
-    """Stands for a request that could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Excessive:
-    """Stands for a request beyond its limits. `message`: the request, if it was parsed."""
+class _Refused:
+    """Stands for a request that is refused. `message`: the request, if it was parsed."""
 
     error: Malformed
     message: Message | None = None
 
 
 class CheckedServer(grpc.aio.Server):
-    """`server`, with every service that is added to this one checked.
+    """`server`, with every service that is added to this one behind the pipeline.
 
     Args:
-        metadata_bytes: names and values, of all metadata of a call together.
-        limits: what a request may hold.
+        immediate: by the full names of methods, functions that answer them in the same turn of the
+            event loop, where all are admitted: for the hot path.
     """
 
     def __init__(
-        self,
-        server: grpc.aio.Server,
-        refused: RefusalSink,
-        *,
-        metadata_bytes: int,
-        limits: MessageLimits,
+        self, server: grpc.aio.Server, pipeline: Pipeline, immediate: Immediate | None = None
     ) -> None:
         self._server = server
-        self._checks = _Checks(refused, metadata_bytes, limits)
-
-    def ask_first(self, admit: Admit) -> None:
-        """Have a gate asked before anybody is told what is too long in a request."""
-        self._checks.admit = admit
+        self._pipeline = pipeline
+        self._immediate = (immediate or {}) if pipeline.admits_all else {}
+        self._limits = MessageLimits(pipeline.node.settings.limits)
 
     def add_generic_rpc_handlers(
         self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]
     ) -> None:
         """See `grpc.aio.Server`."""
         self._server.add_generic_rpc_handlers(
-            tuple(_Checked(handler, self._checks) for handler in generic_rpc_handlers)
+            tuple(
+                _Checked(handler, self._pipeline, self._limits, self._immediate)
+                for handler in generic_rpc_handlers
+            )
         )
 
     def add_registered_method_handlers(
@@ -122,93 +119,66 @@ class CheckedServer(grpc.aio.Server):
 class _Checked(grpc.GenericRpcHandler):
     """The handlers of one service."""
 
-    def __init__(self, inner: grpc.GenericRpcHandler, checks: _Checks) -> None:
+    def __init__(
+        self,
+        inner: grpc.GenericRpcHandler,
+        pipeline: Pipeline,
+        limits: MessageLimits,
+        immediate: Immediate,
+    ) -> None:
         self._inner = inner
-        self._checks = checks
+        self._pipeline = pipeline
+        self._limits = limits
+        self._immediate = immediate
+        self._metadata_bytes = pipeline.node.settings.limits.max_metadata_bytes
         self._known: dict[str, Handler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """The handler of a method; None: it is another service's."""
-        method = handler_call_details.method
-        metadata = handler_call_details.invocation_metadata or ()
+        name = handler_call_details.method
+        found = self._known.get(name)
+        if found is None:
+            inner = self._inner.service(handler_call_details)
+            if inner is None:
+                return None  # Not remembered: names of methods that do not exist have no end.
+            found = self._known[name] = self._check(_Rpc(name, self._pipeline), inner)
         size = 0
-        for name, value in metadata:
-            size += len(name) + len(value)
-            if name == REQUEST_ID:
+        for key, value in handler_call_details.invocation_metadata or ():
+            size += len(key) + len(value)
+            if key == REQUEST_ID:
                 # What is logged of this call, in the task that answers it, has the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
-        if size > self._checks.metadata_bytes:
-            return self._too_large(method)
-        if method in self._known:
-            return self._known[method]
-        inner = self._inner.service(handler_call_details)
-        if inner is None:
-            return None  # Not remembered: names of methods that do not exist have no end.
-        checked = self._known[method] = self._check(method, inner)
-        return checked
+        return self._too_large(_Rpc(name, self._pipeline)) if size > self._metadata_bytes else found
 
-    def _too_large(self, method: str) -> Handler:
-        what = f"more than {self._checks.metadata_bytes} bytes of metadata"
+    def _too_large(self, rpc: _Rpc) -> Handler:
+        what = f"more than {self._metadata_bytes} bytes of metadata"
 
         async def refuse(_: bytes, context: Any) -> None:
-            self._checks.refused(method, context.peer(), what)
+            self._pipeline.refused(rpc.call(None, context), Malformed([], what))
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
 
         behaviour: Any = refuse  # Any: gRPC's types know no aio.
         return grpc.unary_unary_rpc_method_handler(behaviour)
 
-    def _check(self, method: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
-        async def refuse(request: Any, context: Any) -> None:
-            await self._checks.refuse(method, request, context)
-
-        async def each(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            async for request in requests:
-                if isinstance(request, _REFUSED):
-                    await refuse(request, context)
-                yield request
-
-        async def answer(request: Any, context: Any) -> Any:
-            if isinstance(request, _REFUSED):  # A beat passes here: nothing is awaited.
-                await refuse(request, context)
-            return await (inner.unary_unary or inner.unary_stream)(request, context)
-
-        async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-            if isinstance(request, _REFUSED):
-                await refuse(request, context)
-            async for message in inner.unary_stream(request, context):
-                yield message
-
-        async def converse(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            async for message in inner.stream_stream(each(requests, context), context):
-                yield message
-
-        parse = self._checks.parser(inner.request_deserializer)
-        write = writer(inner.response_serializer)
+    def _check(self, rpc: _Rpc, inner: Any) -> Handler:  # Any: one of three kinds of handler.
+        parse, write = self._parser(inner.request_deserializer), writer(inner.response_serializer)
+        behaviour: Any  # Any: gRPC's types know no aio.
         if inner.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(answer, parse, write)
+            at_once = self._immediate.get(rpc.name)
+            behaviour = rpc.answering(inner.unary_unary)
+            if at_once is not None:
+                behaviour = rpc.answering_at_once(at_once, otherwise=behaviour)
+            return grpc.unary_unary_rpc_method_handler(behaviour, parse, write)
+        # A stream is written by a generator. A coroutine that has the context do it has no context.
         if inner.unary_stream:
-            # A stream is written by a generator, or by a coroutine that has the context do it.
-            is_generator = inspect.isasyncgenfunction(inner.unary_stream)
-            behaviour: Any = answers if is_generator else answer  # Any: gRPC's types know no aio.
+            assert inspect.isasyncgenfunction(inner.unary_stream), rpc.name
+            behaviour = rpc.streaming(inner.unary_stream)
             return grpc.unary_stream_rpc_method_handler(behaviour, parse, write)
-        assert inner.stream_stream, f"{method} answers a stream once: there is no such call here"
-        both: Any = converse  # Any: as above.
-        return grpc.stream_stream_rpc_method_handler(both, parse, write)
+        assert inspect.isasyncgenfunction(inner.stream_stream), rpc.name
+        behaviour = rpc.conversing(inner.stream_stream)
+        return grpc.stream_stream_rpc_method_handler(behaviour, parse, write)
 
-
-_REFUSED = (_Undecodable, _Excessive)
-
-
-class _Checks:
-    """What is asked of every request, and how it is refused."""
-
-    def __init__(self, refused: RefusalSink, metadata_bytes: int, limits: MessageLimits) -> None:
-        self.refused = refused
-        self.metadata_bytes = metadata_bytes
-        self.admit: Admit | None = None
-        self._limits = limits
-
-    def parser(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def _parser(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
         """As `parse`, the `FromString` of a message; what may not be becomes a stand-in."""
         kind: type[Message] = parse.__self__  # type: ignore[attr-defined]  # A class method.
         limits, plan = self._limits, self._limits.plan(kind.DESCRIPTOR)
@@ -216,29 +186,104 @@ class _Checks:
         def checked(data: bytes) -> Any:
             size = len(data)
             if size > wire_counts.SMALL_BYTES and (found := wire_counts.excess(data, plan)):
-                return _Excessive(Malformed([found]))
+                return _Refused(Malformed([found]))
             try:
                 message = parse(data)
             except DecodeError:
-                return _Undecodable()
+                return _Refused(Malformed([], WHAT))
             if size <= plan.free_bytes:  # As nearly all heartbeats.
                 return message
             if wrong := limits.counts(message):
-                return _Excessive(Malformed(wrong))
+                return _Refused(Malformed(wrong))
             if wrong := limits.texts(message):
-                return _Excessive(Malformed(wrong), message)
+                return _Refused(Malformed(wrong), message)
             return message
 
         return checked
 
-    async def refuse(self, method: str, request: Any, context: Any) -> NoReturn:
-        """End a call for its request."""
-        if isinstance(request, _Undecodable):
-            self.refused(method, context.peer(), WHAT)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, WHAT)
-            raise AssertionError("abort raises")
-        if request.message is not None and self.admit is not None:
-            await self.admit(method, request.message, context)
-        self.refused(method, context.peer(), str(request.error))
-        await context.abort_with_status(rpc_status.to_status(statuses.malformed(request.error)))
-        raise AssertionError("abort_with_status raises")
+
+class _Rpc:
+    """One RPC: its handlers, wrapped. Any: its requests and responses."""
+
+    def __init__(self, name: str, pipeline: Pipeline) -> None:
+        self.name = name
+        self._method: Method = method_of(name)
+        self._pipeline = pipeline
+
+    def call(self, request: Any, context: Context) -> GrpcCall:
+        """The call of a request; None: of one that is not looked at, or of a stream of them."""
+        return call_of(self.name, self._method, request, context)
+
+    def answering(self, inner: Any) -> Any:
+        async def behaviour(request: Any, context: Context) -> Any:
+            call = self.call(None if type(request) is _Refused else request, context)
+            try:
+                await self._admit(call, request)
+                return await inner(request, call)
+            except CallRefused as error:
+                await self._end(call, error)
+
+        return behaviour
+
+    def answering_at_once(self, at_once: Callable[[Any], Any], *, otherwise: Any) -> Any:
+        """The hot path: no call is made of it, and nothing is awaited."""
+
+        async def behaviour(request: Any, context: Context) -> Any:
+            if type(request) is _Refused:
+                return await otherwise(request, context)
+            try:
+                return at_once(request)
+            except CallRefused as error:
+                await self._end(self.call(request, context), error)
+
+        return behaviour
+
+    def streaming(self, inner: Any) -> Any:
+        async def behaviour(request: Any, context: Context) -> AsyncIterator[Any]:
+            call = self.call(None if type(request) is _Refused else request, context)
+            try:
+                await self._admit(call, request)
+                async with aclosing(inner(request, call)) as messages:
+                    async for message in messages:
+                        yield message
+            except CallRefused as error:
+                await self._end(call, error)
+
+        return behaviour
+
+    def conversing(self, inner: Any) -> Any:
+        async def behaviour(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            call = self.call(None, context)
+            try:
+                await self._pipeline.admit(call)
+                async with aclosing(inner(self._each(requests, call), call)) as messages:
+                    async for message in messages:
+                        yield message
+            except CallRefused as error:
+                await self._end(call, error)
+
+        return behaviour
+
+    # --- Inside ---
+
+    async def _each(self, requests: AsyncIterator[Any], call: GrpcCall) -> AsyncIterator[Any]:
+        async for request in requests:
+            if type(request) is _Refused:
+                await self._refuse(call, request)
+            await self._pipeline.admit_message(call, self._method.groups(request))
+            yield request
+
+    async def _admit(self, call: GrpcCall, request: Any) -> None:
+        if type(request) is _Refused:
+            await self._refuse(call, request)
+        await self._pipeline.admit(call)
+
+    async def _refuse(self, call: GrpcCall, request: _Refused) -> None:
+        """Who may not make a call is told so, and not that a text in it is too long."""
+        if request.message is not None:
+            await self._pipeline.admit_message(call, self._method.groups(request.message))
+        raise request.error
+
+    async def _end(self, call: GrpcCall, error: CallRefused) -> None:
+        self._pipeline.refused(call, error)
+        await statuses.end(call.context, error)

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from coordinator.cluster.controller import ElectRequested, Event, MoveRequested
-from coordinator.cluster.runner import NotController
-from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.ids import ShardId
 from coordinator.runtime.node import Node
+from coordinator.service import nodes
+from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
-from coordinator.service.rpc import Context
-from coordinator.storage.coordination import ClusterView
 from coordinator.v1 import cluster_pb2 as pb
-from coordinator.v1 import cluster_pb2_grpc
-
-Said = tuple[ErrorCode, str]
-DONE: Said = (ErrorCode.NONE, "")
-ALONE: Said = (
-    ErrorCode.INVALID_REQUEST,
-    "this node has its store for itself: there are no other nodes to lead its shards",
-)
 
 
-class ClusterService(cluster_pb2_grpc.ClusterAdminServicer):
+class ClusterService:
     """What operators ask of nodes that share a store."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def DescribeCluster(
-        self, request: pb.DescribeClusterRequest, context: Context
+        self, request: pb.DescribeClusterRequest, call: Call
     ) -> pb.DescribeClusterResponse:
         view = self._node.cluster_view()
         return pb.DescribeClusterResponse(
@@ -55,64 +42,18 @@ class ClusterService(cluster_pb2_grpc.ClusterAdminServicer):
         )
 
     async def ElectLeaders(
-        self, request: pb.ElectLeadersRequest, context: Context
+        self, request: pb.ElectLeadersRequest, call: Call
     ) -> pb.ElectLeadersResponse:
-        view = self._node.cluster_view()
-        named = dict.fromkeys(ShardId(shard) for shard in request.shards)
-        wanted = list(named) or sorted(view.shards)
-        error, message = _check(view, wanted)
-        if error is ErrorCode.NONE:
-            error, message = await self._decide(ElectRequested(shard) for shard in wanted)
+        error, message = await nodes.elect_leaders(self._node, request.shards)
         return pb.ElectLeadersResponse(
             error_code=translate.error_code(error), error_message=message
         )
 
-    async def MoveShard(
-        self, request: pb.MoveShardRequest, context: Context
-    ) -> pb.MoveShardResponse:
+    async def MoveShard(self, request: pb.MoveShardRequest, call: Call) -> pb.MoveShardResponse:
         shard, replicas = ShardId(request.shard), tuple(request.replicas)
-        view = self._node.cluster_view()
-        error, message = _check(view, [shard], replicas)
-        if error is ErrorCode.NONE:
-            error, message = await self._decide([MoveRequested(shard, replicas)])
+        error, message = await nodes.move_shard(self._node, shard, replicas)
         return pb.MoveShardResponse(error_code=translate.error_code(error), error_message=message)
 
-    async def DrainNode(
-        self, request: pb.DrainNodeRequest, context: Context
-    ) -> pb.DrainNodeResponse:
-        error, message = DONE
-        cluster = self._node.cluster
-        if cluster is None:
-            error, message = ALONE
-        elif request.node_id != cluster.node.node_id:
-            error, message = ErrorCode.INVALID_REQUEST, f"this is node {cluster.node.node_id}"
-        else:
-            cluster.drain(undo=request.undo)
+    async def DrainNode(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:
+        error, message = nodes.drain(self._node, request.node_id, undo=request.undo)
         return pb.DrainNodeResponse(error_code=translate.error_code(error), error_message=message)
-
-    async def _decide(self, events: Iterable[Event]) -> Said:
-        cluster = self._node.cluster
-        if cluster is None:
-            return ALONE
-        try:
-            for event in events:
-                await cluster.decide(event)
-        except NotController:
-            return ErrorCode.NOT_CONTROLLER, advice(ErrorCode.NOT_CONTROLLER)
-        return DONE
-
-
-def _check(
-    view: ClusterView, shards: Iterable[ShardId], replicas: tuple[int, ...] | None = None
-) -> Said:
-    """What is wrong with an operator's wish."""
-    for shard in shards:
-        if shard not in view.shards:
-            return ErrorCode.INVALID_REQUEST, f"there is no shard {shard}"
-    if replicas is not None:
-        if not replicas or len(set(replicas)) < len(replicas):
-            return ErrorCode.INVALID_REQUEST, "name each replica once, and at least one"
-        for node in replicas:
-            if node not in view.nodes:
-                return ErrorCode.INVALID_REQUEST, f"there is no node {node}"
-    return DONE

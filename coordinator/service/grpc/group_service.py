@@ -3,83 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import lru_cache
 
+from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
-from coordinator.service.rpc import Context, Rpc
+from coordinator.service.grpc.commands import CommandService
+from coordinator.service.nodes import found_coordinator
+from coordinator.service.pipeline import ALIVE as ALIVE_REPLY
+from coordinator.service.pipeline import OK
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc
 
-_BATCH_OK = ("HeartbeatBatch", "OK")
-_STREAM_OK = ("HeartbeatStream", "OK")
+ALIVE = pb.HeartbeatResponse()
+"""What nearly every heartbeat is answered, made once. Nobody may write into it."""
+REMEMBERED_BATCH = 500
+"""The largest batch whose answer is kept: that of our own clients."""
 
 
-class GroupService(group_pb2_grpc.GroupCoordinatorServicer):
+def all_alive(members: int) -> pb.HeartbeatBatchResponse:
+    """The answer to a batch of members that are all alive. Nobody may write into it."""
+    return _remembered(members) if members <= REMEMBERED_BATCH else _all_alive(members)
+
+
+def _all_alive(members: int) -> pb.HeartbeatBatchResponse:
+    return pb.HeartbeatBatchResponse(heartbeats=[ALIVE] * members)
+
+
+_remembered = lru_cache(maxsize=REMEMBERED_BATCH + 1)(_all_alive)
+
+
+class GroupService(CommandService):
     """Membership, assignments, liveness and progress."""
 
-    def __init__(self, rpc: Rpc) -> None:
-        self._rpc = rpc
+    JoinGroup = SyncGroup = LeaveGroup = CommandService._answer
+    OffsetCommit = OffsetFetch = ReportLogEnds = CommandService._answer
 
     async def FindCoordinator(
-        self, request: pb.FindCoordinatorRequest, context: Context
+        self, request: pb.FindCoordinatorRequest, call: Call
     ) -> pb.FindCoordinatorResponse:
-        found = self._rpc.node.coordinator_of(request.group_id)
-        if found is None:
-            return translate.nowhere_response()
-        return translate.find_response(request, found.node_id, found.host, found.port)
+        node = self._pipeline.node.coordinator_of(request.group_id)
+        return translate.find_response(found_coordinator(request.group_id, node))
 
-    async def JoinGroup(
-        self, request: pb.JoinGroupRequest, context: Context
-    ) -> pb.JoinGroupResponse:
-        return await self._rpc.answer(request, context, pb.JoinGroupResponse)
+    def beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+        """The hot path: one step of the shard in this turn of the loop, and nothing else.
 
-    async def SyncGroup(
-        self, request: pb.SyncGroupRequest, context: Context
-    ) -> pb.SyncGroupResponse:
-        return await self._rpc.answer(request, context, pb.SyncGroupResponse)
+        Raises:
+            Malformed: it makes no sense.
+        """
+        reply = self._pipeline.beat(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id if request.HasField("group_instance_id") else None,
+            request.generation_id,
+        )
+        return ALIVE if reply is ALIVE_REPLY else translate.heartbeat_response(reply)
 
-    async def Heartbeat(
-        self, request: pb.HeartbeatRequest, context: Context
-    ) -> pb.HeartbeatResponse:
-        if self._rpc.is_throttled:
-            await self._rpc.admit("Heartbeat", context)
-        try:
-            return self._rpc.beat(request)
-        except translate.Malformed as malformed:
-            await self._rpc.refuse("Heartbeat", context, malformed)
+    async def Heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+        return self.beat(request)
 
     async def HeartbeatBatch(
-        self, request: pb.HeartbeatBatchRequest, context: Context
+        self, request: pb.HeartbeatBatchRequest, call: Call
     ) -> pb.HeartbeatBatchResponse:
-        await self._rpc.admit("HeartbeatBatch", context)
-        response = await self._rpc.beats("HeartbeatBatch", request, context)
-        self._rpc.calls[_BATCH_OK] += 1
+        response = await self._beats(request, call)
+        self._pipeline.calls[(call.kind.name, OK)] += 1
         return response
 
     async def HeartbeatStream(
-        self, request_iterator: AsyncIterator[pb.HeartbeatBatchRequest], context: Context
+        self, requests: AsyncIterator[pb.HeartbeatBatchRequest], call: Call
     ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
-        async with self._rpc.streaming("HeartbeatStream", context):
-            async for request in request_iterator:
-                await self._rpc.admit("HeartbeatStream", context)
-                yield await self._rpc.beats("HeartbeatStream", request, context)
-            self._rpc.calls[_STREAM_OK] += 1
+        async with self._pipeline.streaming(call):
+            async for request in requests:
+                yield await self._beats(request, call)
+        self._pipeline.calls[(call.kind.name, OK)] += 1
 
-    async def LeaveGroup(
-        self, request: pb.LeaveGroupRequest, context: Context
-    ) -> pb.LeaveGroupResponse:
-        return await self._rpc.answer(request, context, pb.LeaveGroupResponse)
-
-    async def OffsetCommit(
-        self, request: pb.OffsetCommitRequest, context: Context
-    ) -> pb.OffsetCommitResponse:
-        return await self._rpc.answer(request, context, pb.OffsetCommitResponse)
-
-    async def OffsetFetch(
-        self, request: pb.OffsetFetchRequest, context: Context
-    ) -> pb.OffsetFetchResponse:
-        return await self._rpc.answer(request, context, pb.OffsetFetchResponse)
-
-    async def ReportLogEnds(
-        self, request: pb.ReportLogEndsRequest, context: Context
-    ) -> pb.ReportLogEndsResponse:
-        return await self._rpc.answer(request, context, pb.ReportLogEndsResponse)
+    async def _beats(
+        self, request: pb.HeartbeatBatchRequest, call: Call
+    ) -> pb.HeartbeatBatchResponse:
+        responses = await self._pipeline.beats(call, request.heartbeats, self.beat)
+        if all(response is ALIVE for response in responses):
+            return all_alive(len(responses))
+        return pb.HeartbeatBatchResponse(heartbeats=responses)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2 as pb
-from grpc_health.v1 import health_pb2_grpc
 
-from coordinator.service.rpc import Context, Rpc
+from coordinator.service.calls import Call
+from coordinator.service.grpc.calls import GrpcCall
+from coordinator.service.pipeline import Pipeline
 
 
-class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It has no types.
+class HealthService:
     """One status for all services.
 
     Args:
@@ -24,8 +26,8 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It
     Source: gRPC Health Checking Protocol, `grpc.health.v1`.
     """
 
-    def __init__(self, rpc: Rpc, services: Iterable[str]) -> None:
-        self._rpc = rpc
+    def __init__(self, pipeline: Pipeline, services: Iterable[str]) -> None:
+        self._pipeline = pipeline
         self._services = frozenset(("", *services))
         self._status = pb.HealthCheckResponse.NOT_SERVING
         self._changed = asyncio.Event()
@@ -37,17 +39,19 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def Check(
-        self, request: pb.HealthCheckRequest, context: Context
-    ) -> pb.HealthCheckResponse:
+    async def Check(self, request: pb.HealthCheckRequest, call: GrpcCall) -> pb.HealthCheckResponse:
         if request.service not in self._services:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
+            await call.context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
         return pb.HealthCheckResponse(status=self._status)
 
+    async def List(self, request: Any, call: GrpcCall) -> None:
+        """Of newer packages. Any: older ones do not have its messages."""
+        await call.context.abort(grpc.StatusCode.UNIMPLEMENTED, "ask for one service")
+
     async def Watch(
-        self, request: pb.HealthCheckRequest, context: Context
+        self, request: pb.HealthCheckRequest, call: Call
     ) -> AsyncIterator[pb.HealthCheckResponse]:
-        async with self._rpc.streaming("Watch", context):
+        async with self._pipeline.streaming(call):
             told = None
             while True:
                 changed = self._changed

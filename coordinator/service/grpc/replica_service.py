@@ -9,8 +9,8 @@ from coordinator.core.ids import ShardId
 from coordinator.dial import CannotDial, Credentials
 from coordinator.runtime.node import Node
 from coordinator.runtime.standby import Unreachable
+from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
-from coordinator.service.rpc import Context
 from coordinator.shard.followers import FetchedEntries, FetchEntries, TailEntry
 from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import replica_pb2 as pb
@@ -20,13 +20,13 @@ GRACE_S = 2.0
 """For an answer, beyond the time that the leader may hold it back."""
 
 
-class ReplicaService(replica_pb2_grpc.ShardReplicaServicer):
+class ReplicaService:
     """The leader's side."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
+    async def Fetch(self, request: pb.FetchRequest, call: Call) -> pb.FetchResponse:
         fetch = FetchEntries(
             call_id=self._node.new_call_id(),
             follower=request.node_id,

@@ -13,16 +13,15 @@ from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
-from coordinator.service.gate import GatedServer
 from coordinator.service.grpc.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
-from coordinator.service.grpc.admin_service import AdminService, DeletionSink
-from coordinator.service.grpc.checked_server import CheckedServer, RefusalSink
+from coordinator.service.grpc.admin_service import AdminService
+from coordinator.service.grpc.calls import HEARTBEAT
+from coordinator.service.grpc.checked_server import CheckedServer
 from coordinator.service.grpc.cluster_service import ClusterService
 from coordinator.service.grpc.group_service import GroupService
 from coordinator.service.grpc.health_service import HealthService
 from coordinator.service.grpc.replica_service import ReplicaService
-from coordinator.service.rebalance_feed import RebalanceFeed
-from coordinator.service.rpc import Rpc
+from coordinator.service.pipeline import DeletionSink, MalformedSink, Pipeline
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import (
@@ -77,8 +76,7 @@ class CoordinatorServer:
     """Serves a node over gRPC, with health and reflection beside it.
 
     Args:
-        on_heartbeat, tracer: see `Rpc`.
-        on_deleted: see `DeletionSink`.
+        on_malformed, on_heartbeat, on_deleted, tracer: see `Pipeline`.
         security: TLS, and who may call; None: plain text, and anyone.
     """
 
@@ -86,21 +84,25 @@ class CoordinatorServer:
         self,
         node: Node,
         *,
-        on_malformed: RefusalSink,
+        on_malformed: MalformedSink,
         on_heartbeat: Callable[[float], None] = lambda seconds: None,
         security: Security | None = None,
         tracer: Tracer = NO_TRACES,
         on_deleted: DeletionSink = lambda group, principal, peer, is_known: None,
     ) -> None:
         self.node = node
-        self._on_deleted = on_deleted
         self._security = security
-        self.rpc = Rpc(node, on_malformed, on_heartbeat, tracer)
-        self.feed = RebalanceFeed()
-        node.listen(self.feed)
+        self.pipeline = Pipeline(
+            node,
+            guard=None if security is None else security.guard,
+            tracer=tracer,
+            on_malformed=on_malformed,
+            on_heartbeat=on_heartbeat,
+            on_deleted=on_deleted,
+        )
         self.port = 0
         self._advertised = ("", 0)
-        self._health = HealthService(self.rpc, SERVICES)
+        self._health = HealthService(self.pipeline, SERVICES)
         self._server: grpc.aio.Server | None = None
 
     async def listen(self) -> int:
@@ -116,12 +118,8 @@ class CoordinatorServer:
         plain = grpc.aio.server(options=server_options(settings.limits))
         self.accept_queue = AcceptQueue(before)
         plain.add_generic_rpc_handlers([self.accept_queue])
-        server = self._server = CheckedServer(
-            plain,
-            self.rpc.refused,
-            metadata_bytes=settings.limits.max_metadata_bytes,
-            limits=self.rpc.message_limits,
-        )
+        groups = GroupService(self.pipeline)
+        server = self._server = CheckedServer(plain, self.pipeline, {HEARTBEAT: groups.beat})
         host, port = settings.serving.listen_address
         try:
             self.port = self._bind(server, f"{host}:{port}")
@@ -131,7 +129,7 @@ class CoordinatorServer:
             settings.serving.advertised_host or host,
             settings.serving.advertised_port or self.port,
         )
-        self._add_services(server)
+        self._add_services(server, groups)
         await server.start()
         return self.port
 
@@ -143,7 +141,7 @@ class CoordinatorServer:
 
     def overload_stats(self) -> OverloadStats:
         """How well this node keeps up. Any thread may ask."""
-        probe, turns = self.node.probe, self.rpc.turns
+        probe, turns = self.node.probe, self.pipeline.turns
         backlog = self.accept_queue.backlog
         return OverloadStats(
             queue_age_s=probe.queue_age_s,
@@ -172,11 +170,11 @@ class CoordinatorServer:
         self._health.set(serving=False)
         grace_s = self.node.settings.serving.drain_timeout_ms / 1000
         await self.node.stop()
-        self.feed.close()
+        self.pipeline.feed.close()
         await self._server.stop(grace_s)
 
     def _queue_age_s(self, now_s: float) -> float:
-        return max(self.accept_queue.look(now_s), self.rpc.turns.age_s())
+        return max(self.accept_queue.look(now_s), self.pipeline.turns.age_s())
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         tls = None if self._security is None else self._security.tls
@@ -184,20 +182,18 @@ class CoordinatorServer:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, tls.credentials())
 
-    def _add_services(self, server: CheckedServer) -> None:
-        guard = None if self._security is None else self._security.guard
-        door: Any = server  # Without a guard there is nothing in a call's way.
-        if guard is not None:
-            door = GatedServer(server, guard, self.rpc.calls)
-            server.ask_first(door.admit)
-        group_pb2_grpc.add_GroupCoordinatorServicer_to_server(GroupService(self.rpc), door)
-        admin_pb2_grpc.add_GroupAdminServicer_to_server(
-            AdminService(self.rpc, self.feed, self._on_deleted), door
-        )
-        replica_pb2_grpc.add_ShardReplicaServicer_to_server(ReplicaService(self.node), door)
-        cluster_pb2_grpc.add_ClusterAdminServicer_to_server(ClusterService(self.node), door)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, door)
+    def _add_services(self, server: CheckedServer, groups: GroupService) -> None:
+        # Any: services are given a `GrpcCall` where gRPC's types have its context.
+        services: list[tuple[Any, Any]] = [
+            (group_pb2_grpc.add_GroupCoordinatorServicer_to_server, groups),
+            (admin_pb2_grpc.add_GroupAdminServicer_to_server, AdminService(self.pipeline)),
+            (replica_pb2_grpc.add_ShardReplicaServicer_to_server, ReplicaService(self.node)),
+            (cluster_pb2_grpc.add_ClusterAdminServicer_to_server, ClusterService(self.node)),
+            (health_pb2_grpc.add_HealthServicer_to_server, self._health),
+        ]
+        for add, service in services:
+            add(service, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(names), door
+            reflection.aio.ReflectionServicer(names), server
         )

@@ -1,40 +1,47 @@
-"""gRPC statuses with details that a client can read."""
+"""The gRPC statuses of calls that are refused, with details that a client can read."""
 
 from __future__ import annotations
 
+from typing import Any, NoReturn, cast
+
+import grpc
 from google.protobuf import any_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
 
-from coordinator.service.malformed import Malformed
-
-
-def malformed(error: Malformed) -> status_pb2.Status:
-    """INVALID_ARGUMENT, and what is wrong with which field (google.rpc.BadRequest)."""
-    violations = [
-        error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description)
-        for v in error.violations
-    ]
-    details = error_details_pb2.BadRequest(field_violations=violations)
-    return _status(code_pb2.INVALID_ARGUMENT, str(error), details)
+from coordinator.service.refusals import CallRefused, Exhausted, Malformed
 
 
-def exhausted(message: str, retry_after_s: float) -> status_pb2.Status:
-    """RESOURCE_EXHAUSTED, and when to try again (google.rpc.RetryInfo).
-
-    Args:
-        retry_after_s: 0: it would be refused again.
-    """
-    if not retry_after_s:
-        return status_pb2.Status(code=code_pb2.RESOURCE_EXHAUSTED, message=message)
-    delay = Duration()
-    delay.FromMilliseconds(int(1000 * retry_after_s) + 1)
-    details = error_details_pb2.RetryInfo(retry_delay=delay)
-    return _status(code_pb2.RESOURCE_EXHAUSTED, message, details)
+async def end(context: Any, error: CallRefused) -> NoReturn:  # Any: the context of any RPC.
+    """End a call."""
+    code = grpc.StatusCode[error.outcome]
+    details = _details(error)
+    if details is None:
+        await context.abort(code, str(error))
+    else:
+        await context.abort_with_status(rpc_status.to_status(_status(code, str(error), details)))
+    raise AssertionError("abort raises")
 
 
-def _status(code: int, message: str, details: Message) -> status_pb2.Status:
+def _details(error: CallRefused) -> Message | None:
+    """What is wrong with which field (google.rpc.BadRequest), or when to try again (RetryInfo)."""
+    match error:
+        case Malformed(violations=[_, *_] as violations):
+            bad = error_details_pb2.BadRequest()
+            for each in violations:
+                bad.field_violations.add(field=each.field, description=each.description)
+            return cast("Message", bad)
+        case Exhausted(retry_after_s=after_s) if after_s:
+            delay = Duration()
+            delay.FromMilliseconds(int(1000 * after_s) + 1)
+            return cast("Message", error_details_pb2.RetryInfo(retry_delay=delay))
+        case _:
+            return None
+
+
+def _status(code: grpc.StatusCode, message: str, details: Message) -> status_pb2.Status:
     packed = any_pb2.Any()
     packed.Pack(details)
-    return status_pb2.Status(code=code, message=message, details=[packed])
+    return status_pb2.Status(code=code_pb2.Code.Value(code.name), message=message, details=[packed])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.service.grpc.message_limits import Plan, Repeated
-from coordinator.service.malformed import Violation
+from coordinator.service.refusals import Violation
 
 SMALL_BYTES = 65_536
 """Messages up to it are parsed at once: in 8 ms at most."""

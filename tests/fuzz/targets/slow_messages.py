@@ -30,7 +30,7 @@ from coordinator.service.grpc import wire_counts
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import varint
 from coordinator.service.grpc.translate import response_work, translation
-from coordinator.service.malformed import Malformed
+from coordinator.service.refusals import Malformed
 from coordinator.settings.sections import LimitsConfig
 from coordinator.shard.outbox import Appended
 from coordinator.shard.shard import Shard

@@ -9,28 +9,21 @@ response_of(request, replies)                     their replies, one response
 from coordinator.service.grpc.translate.rebalances import rebalance_message
 from coordinator.service.grpc.translate.requests import (
     commands_of,
-    heartbeat_command,
     translation,
 )
 from coordinator.service.grpc.translate.responses import (
     error_code,
     find_response,
     heartbeat_response,
-    nowhere_response,
     response_of,
     response_work,
 )
-from coordinator.service.malformed import Malformed, Violation
 
 __all__ = [
-    "Malformed",
-    "Violation",
     "commands_of",
     "error_code",
     "find_response",
-    "heartbeat_command",
     "heartbeat_response",
-    "nowhere_response",
     "rebalance_message",
     "response_of",
     "response_work",

@@ -1,13 +1,8 @@
-"""Requests become commands.
-
-A request that no client library would write raises `Malformed`, which becomes
-INVALID_ARGUMENT with the fields named. What Kafka answers with an error code (an empty
-group id, a session timeout out of bounds, no protocols) is left to the core.
-"""
+"""Requests become commands. Whether they make sense is for the pipeline to say (`bounds`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
@@ -15,43 +10,58 @@ from google.protobuf.message import Message
 from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import Work, at_once
-from coordinator.service.grpc.message_limits import REASON, MessageLimits
-from coordinator.service.malformed import Malformed, Violation
+from coordinator.service.bounds import REASON, Bounds, check_heartbeat
+from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.parts import parts_of
+from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, group_pb2
 
 NewCallId = Callable[[], CallId]
+DEFAULTS = LimitsConfig()
 
 PART = 50
 """Items between two chances to let others in."""
-LEAVING_AT_ONCE = 100
-"""Members that leave in one step: some 13 us each, and as much again for the line in the log."""
 
 
 def commands_of(
     request: Message,
     new_call_id: NewCallId,
     client_host: str,
-    limits: MessageLimits | None = None,
-) -> list[c.Request]:
+    config: LimitsConfig = DEFAULTS,
+) -> Sequence[c.Request]:
     """The commands that a request of GroupCoordinator or GroupAdmin asks for, checked.
 
     Args:
         new_call_id: gives each command its id.
         client_host: the peer, as groups are to know it.
-        limits: what the request may hold; the defaults' if there are none.
+        config: what the request may hold.
     Raises:
         Malformed: with the fields that are wrong.
         KeyError: the message is not such a request.
     """
-    (limits or MessageLimits(LimitsConfig())).check(request)
-    return at_once(translation(request, new_call_id, client_host))
+    MessageLimits(config).check(request)
+    commands = at_once(translation(request, new_call_id, client_host))
+    if isinstance(request, group_pb2.HeartbeatBatchRequest):
+        for index, command in enumerate(commands):
+            assert isinstance(command, c.Heartbeat)
+            try:
+                check_heartbeat(command)
+            except Malformed as malformed:
+                raise malformed.within(f"heartbeats[{index}].") from None
+    else:
+        at_once(Bounds(config).check(commands))
+    return parts_of(commands, new_call_id)
 
 
 def translation(
     request: Message, new_call_id: NewCallId, client_host: str
 ) -> Work[list[c.Request]]:
-    """As `commands_of`, for a request that is within its limits, a slice at a time."""
+    """As `commands_of`, unchecked, a slice at a time.
+
+    Raises:
+        Malformed: a field that no command has cannot be right.
+    """
     found = _COMMANDS[type(request)](request, new_call_id, client_host)
     return (yield from found) if isinstance(found, Generator) else found
 
@@ -59,18 +69,6 @@ def translation(
 def _join(
     request: group_pb2.JoinGroupRequest, new_call_id: NewCallId, host: str
 ) -> list[c.Request]:
-    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id", "client_id")
-    wrong += _bad_ids(request, "protocol_type")
-    wrong += _empty_instance(request)
-    wrong += _negative(request, "session_timeout_ms", "rebalance_timeout_ms")
-    seen: set[str] = set()
-    for index, protocol in enumerate(request.protocols):
-        if not protocol.name:
-            wrong.append(Violation(f"protocols[{index}].name", "must not be empty"))
-        elif protocol.name in seen:
-            wrong.append(Violation(f"protocols[{index}].name", "is listed twice"))
-        seen.add(protocol.name)
-    _refuse(wrong)
     return [
         c.JoinGroup(
             call_id=new_call_id(),
@@ -93,18 +91,11 @@ def _join(
 def _sync(
     request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str
 ) -> Work[list[c.Request]]:
-    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
-    wrong += _empty_instance(request)
-    assignments: dict[str, bytes] = {}
-    for index, assignment in enumerate(request.assignments):
+    assignments = []
+    for index, each in enumerate(request.assignments):
         if index % PART == PART - 1:
             yield
-        member_id = assignment.member_id
-        if member_id in assignments:
-            field = f"assignments[{index}].member_id"
-            wrong.append(Violation(field, "has an assignment already"))
-        assignments[member_id] = assignment.assignment
-    _refuse(wrong)
+        assignments.append((each.member_id, each.assignment))
     return [
         c.SyncGroup(
             call_id=new_call_id(),
@@ -114,107 +105,64 @@ def _sync(
             instance_id=_optional(request, "group_instance_id"),
             protocol_type=_optional(request, "protocol_type"),
             protocol_name=_optional(request, "protocol_name"),
-            assignments=tuple(assignments.items()),
+            assignments=tuple(assignments),
         )
     ]
-
-
-def heartbeat_command(
-    request: group_pb2.HeartbeatRequest, call_id: CallId, place: str = ""
-) -> c.Heartbeat:
-    """The hot path: no list, and no checks that the core does not make anyway, but one.
-
-    Args:
-        place: of the heartbeat in its request, before the names of its fields.
-    """
-    instance_id = None
-    if request.HasField("group_instance_id"):
-        instance_id = request.group_instance_id
-        if not instance_id:
-            raise Malformed(_empty_instance(request, place))
-    return c.Heartbeat(
-        call_id=call_id,
-        group_id=request.group_id,
-        generation=request.generation_id,
-        member_id=request.member_id,
-        instance_id=instance_id,
-    )
 
 
 def _heartbeat(
     request: group_pb2.HeartbeatRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    return [heartbeat_command(request, new_call_id())]
+    return [
+        c.Heartbeat(
+            call_id=new_call_id(),
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=_optional(request, "group_instance_id"),
+        )
+    ]
 
 
 def _heartbeat_batch(
-    request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, _: str
-) -> Work[list[c.Request]]:
-    commands: list[c.Request] = []
-    for index, heartbeat in enumerate(request.heartbeats):
-        if index % PART == PART - 1:
-            yield
-        commands.append(heartbeat_command(heartbeat, new_call_id(), f"heartbeats[{index}]."))
-    return commands
+    request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, host: str
+) -> list[c.Request]:
+    return [each for beat in request.heartbeats for each in _heartbeat(beat, new_call_id, host)]
 
 
 def _leave(
     request: group_pb2.LeaveGroupRequest, new_call_id: NewCallId, _: str
 ) -> Work[list[c.Request]]:
-    """A command for every so many members: the first that goes starts the rebalance for all."""
-    wrong = _bad_ids(request, "group_id")
+    members = []
     for index, member in enumerate(request.members):
-        wrong += _empty_instance(member, f"members[{index}].")
-    _refuse(wrong)
-    commands: list[c.Request] = []
-    for first in range(0, len(request.members), LEAVING_AT_ONCE) or (0,):
-        members = tuple(
-            c.LeavingMember(
-                member.member_id,
-                _optional(member, "group_instance_id"),
-                member.reason[:REASON],
-            )
-            for member in request.members[first : first + LEAVING_AT_ONCE]
-        )
-        call_id = new_call_id()
-        commands.append(c.LeaveGroup(call_id=call_id, group_id=request.group_id, members=members))
-        yield
-    return commands
+        if index % PART == PART - 1:
+            yield
+        instance_id = _optional(member, "group_instance_id")
+        members.append(c.LeavingMember(member.member_id, instance_id, member.reason[:REASON]))
+    return [c.LeaveGroup(call_id=new_call_id(), group_id=request.group_id, members=tuple(members))]
 
 
 def _commit(
     request: group_pb2.OffsetCommitRequest, new_call_id: NewCallId, _: str
 ) -> Work[list[c.Request]]:
-    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
-    wrong += _empty_instance(request)
-    seen: set[tuple[str, int]] = set()
     partitions = []
-    for t, topic in enumerate(request.topics):
+    for topic in request.topics:
         name = topic.name
         yield
         for p, partition in enumerate(topic.partitions):
             if p % PART == PART - 1:
                 yield
-            key = (name, partition.partition_index)
-            place = f"topics[{t}].partitions[{p}]"
-            if partition.partition_index < 0 or key in seen:
-                what = "must not be negative" if key[1] < 0 else "is committed twice"
-                wrong.append(Violation(f"{place}.partition_index", what))
-            seen.add(key)
-            if partition.committed_offset < 0:
-                wrong.append(Violation(f"{place}.committed_offset", "must not be negative"))
             epoch = _optional(partition, "committed_leader_epoch")
             partitions.append(
                 c.PartitionCommit(
                     name,
-                    key[1],
+                    partition.partition_index,
                     partition.committed_offset,
                     NO_LEADER_EPOCH if epoch is None else epoch,
                     partition.committed_metadata,
                     _optional(partition, "expected_committed_offset"),
                 )
             )
-    _refuse(wrong)
     generation = _optional(request, "generation_id")
     return [
         c.CommitOffsets(
@@ -247,8 +195,6 @@ def _fetch(
 def _report_log_ends(
     request: group_pb2.ReportLogEndsRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    wrong = _bad_ids(request, "group_id", "member_id", "group_instance_id")
-    _refuse(wrong + _empty_instance(request))
     return [
         c.ReportLogEnds(
             call_id=new_call_id(),
@@ -292,17 +238,14 @@ def _describe(
             group_id=group_id,
             report_unknown=request.report_unknown_groups,
         )
-        # A group that is named twice is described once: a caller could ask for gigabytes else.
-        for group_id in dict.fromkeys(request.groups)
+        for group_id in request.groups
     ]
 
 
 def _delete(
     request: admin_pb2.DeleteGroupsRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    # A group that is named twice is deleted, and answered, once.
-    group_ids = dict.fromkeys(request.groups_names)
-    return [c.DeleteGroup(call_id=new_call_id(), group_id=group_id) for group_id in group_ids]
+    return [c.DeleteGroup(call_id=new_call_id(), group_id=name) for name in request.groups_names]
 
 
 def _delete_offsets(
@@ -317,7 +260,8 @@ def _delete_offsets(
 def _list_rebalances(
     request: admin_pb2.ListRebalancesRequest, new_call_id: NewCallId, _: str
 ) -> list[c.Request]:
-    _refuse(_negative(request, "limit"))
+    if request.limit < 0:
+        raise Malformed([Violation("limit", "must not be negative")])
     return [c.ListRebalances(call_id=new_call_id(), group_id=request.group_id)]
 
 
@@ -363,30 +307,3 @@ def _optional(message: Any, field: str) -> Any:
 def _flag(message: Any, field: str) -> bool:
     """An optional flag; unset means the newest behaviour, which is true."""
     return getattr(message, field) if message.HasField(field) else True
-
-
-def _bad_ids(message: Any, *fields: str) -> list[Violation]:
-    wrong = []
-    for field in fields:
-        value: str = getattr(message, field)
-        if "\0" in value:
-            wrong.append(Violation(field, "must not contain NUL"))
-    return wrong
-
-
-def _empty_instance(message: Any, place: str = "") -> list[Violation]:
-    """A static member has a name; a member without one leaves the field out."""
-    if message.HasField("group_instance_id") and not message.group_instance_id:
-        return [Violation(f"{place}group_instance_id", "must not be empty: leave it out")]
-    return []
-
-
-def _negative(message: Any, *fields: str) -> list[Violation]:
-    return [
-        Violation(field, "must not be negative") for field in fields if getattr(message, field) < 0
-    ]
-
-
-def _refuse(violations: list[Violation]) -> None:
-    if violations:
-        raise Malformed(violations)

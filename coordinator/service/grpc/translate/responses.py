@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from google.protobuf.message import Message
 
 from coordinator.core import replies as r
-from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.errors import ErrorCode
 from coordinator.core.records import OffsetCommitted
 from coordinator.runtime.slices import Work, at_once
 from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
+from coordinator.service.nodes import FoundCoordinator, found_coordinator
+from coordinator.service.parts import whole
+from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
 PART = 50
@@ -29,7 +31,7 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
     Raises:
         KeyError: the message is not a request of GroupCoordinator or GroupAdmin.
     """
-    return at_once(response_work(request, replies))
+    return at_once(response_work(request, at_once(whole(list(replies)))))
 
 
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
@@ -101,22 +103,19 @@ def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -
 
 
 def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Work[Message]:
-    """One reply for every so many members; an error of one of them is the answer's."""
-    failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
+    (reply,) = replies
     response = group_pb2.LeaveGroupResponse(
-        error_code=error_code(failed.error if failed else ErrorCode.NONE),
-        error_message=failed.message if failed else "",
+        error_code=error_code(reply.error), error_message=reply.message
     )
-    for reply in replies:
-        yield from _fill(
-            response.members,
-            reply.members,
-            lambda m: {
-                "member_id": m.member_id,
-                "group_instance_id": m.instance_id,
-                "error_code": error_code(m.error),
-            },
-        )
+    yield from _fill(
+        response.members,
+        reply.members,
+        lambda m: {
+            "member_id": m.member_id,
+            "group_instance_id": m.instance_id,
+            "error_code": error_code(m.error),
+        },
+    )
     return response
 
 
@@ -163,20 +162,14 @@ def _stored_offset(x: OffsetCommitted | r.FetchedOffset) -> dict[str, Any]:
     }
 
 
-def _list_response(
-    request: admin_pb2.ListGroupsRequest, replies: Sequence[r.ListReply]
-) -> Work[Message]:
-    """One reply from each shard, in order; an error of one of them is the answer's."""
-    failed = next((x for x in replies if x.error is not ErrorCode.NONE), None)
-    groups = merge(*(reply.groups for reply in replies), key=attrgetter("group_id"))
+def _list_response(_: Message, replies: Sequence[r.ListReply]) -> Work[Message]:
+    (reply,) = replies
     response = admin_pb2.ListGroupsResponse(
-        error_code=error_code(failed.error if failed else ErrorCode.NONE),
-        error_message=failed.message if failed else "",
-        matching=sum(reply.matching for reply in replies),
+        error_code=error_code(reply.error), error_message=reply.message, matching=reply.matching
     )
     yield from _fill(
         response.groups,
-        islice(groups, request.limit if request.limit > 0 else None),
+        reply.groups,
         lambda g: {
             "group_id": g.group_id,
             "protocol_type": g.protocol_type,
@@ -307,28 +300,19 @@ def _phase_response(_: Message, replies: Sequence[r.PhaseReply]) -> Work[Message
     return response
 
 
-def _here(request: group_pb2.FindCoordinatorRequest, replies: Sequence[r.Reply]) -> Message:
+def _here(request: group_pb2.FindCoordinatorRequest, _: Sequence[r.Reply]) -> Message:
     """A coordinator without a network is found where it is."""
-    return find_response(request, 0, "localhost", 0)
+    return find_response(found_coordinator(request.group_id, NodeInfo(0, "localhost", 0, "")))
 
 
-def find_response(
-    request: group_pb2.FindCoordinatorRequest, node_id: int, host: str, port: int
-) -> group_pb2.FindCoordinatorResponse:
+def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
     """Where a group is coordinated."""
-    if not request.group_id:
-        error = ErrorCode.INVALID_GROUP_ID
-        return group_pb2.FindCoordinatorResponse(
-            error_code=error_code(error), error_message=advice(error), node_id=-1, port=-1
-        )
-    return group_pb2.FindCoordinatorResponse(node_id=node_id, host=host, port=port)
-
-
-def nowhere_response() -> group_pb2.FindCoordinatorResponse:
-    """Nobody coordinates the group at the moment."""
-    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group_pb2.FindCoordinatorResponse(
-        error_code=error_code(error), error_message=advice(error), node_id=-1, port=-1
+        error_code=error_code(found.error),
+        error_message=found.message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 

@@ -1,6 +1,4 @@
-"""Every RPC has a line that says what it needs, and the line reads the request right."""
-
-from types import SimpleNamespace
+"""Every RPC has a line that says which call it is, and the line reads the request right."""
 
 import pytest
 from google.protobuf import descriptor_pool
@@ -8,7 +6,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from coordinator.security.rules import Operation
-from coordinator.service.permissions import PERMISSIONS, hide, lift_limit
+from coordinator.service.grpc.calls import METHODS, client_host, method_of
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 
 FILES = [admin_pb2, cluster_pb2, group_pb2, replica_pb2, health_pb2, reflection_pb2]
@@ -27,12 +25,12 @@ def test_every_rpc_has_a_line_and_every_line_an_rpc():
     optional = {"/grpc.health.v1.Health/List"}
     names = {name for name, _ in served()}
     assert len(names) > 20
-    assert names - set(PERMISSIONS) == set()
-    assert set(PERMISSIONS) - names - optional == set()
+    assert names - set(METHODS) == set()
+    assert set(METHODS) - names - optional == set()
 
 
 def test_only_health_is_open():
-    assert {name for name, line in PERMISSIONS.items() if line.is_open} == {
+    assert {name for name, line in METHODS.items() if line.kind.is_open} == {
         f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch")
     }
 
@@ -57,37 +55,33 @@ def test_a_line_finds_the_groups_of_its_request(name, method):
         request.heartbeats.add(group_id="g")
         request.heartbeats.add(group_id="h")
         wanted = ["g", "h"]
-    assert list(PERMISSIONS[name].groups(request)) == wanted
+    assert list(METHODS[name].groups(request)) == wanted
+
+
+def test_a_line_counts_its_rpc_under_its_own_name():
+    assert all(name.rpartition("/")[2] == line.kind.name for name, line in METHODS.items())
+
+
+def test_an_rpc_without_a_line_is_closed():
+    assert method_of("/coordinator.v1.GroupCoordinator/Unheard").kind.is_closed
+    assert not any(line.kind.is_closed for line in METHODS.values())
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:127.0.0.1:5000", "/127.0.0.1"),
+        ("ipv6:[::1]:5000", "/::1"),
+        ("unix:/run/x", "/unix:/run/x"),
+    ],
+)
+def test_a_host_is_what_kafka_s_tools_print(peer, host):
+    assert client_host(peer) == host
 
 
 def test_who_commands_nodes_or_reads_their_logs_needs_admin():
     for name in ("ClusterAdmin/ElectLeaders", "ClusterAdmin/MoveShard", "ClusterAdmin/DrainNode",
                  "ShardReplica/Fetch"):  # fmt: skip
-        line = PERMISSIONS[f"/coordinator.v1.{name}"]
-        assert line.operations == (Operation.ADMIN,)
+        line = METHODS[f"/coordinator.v1.{name}"]
+        assert line.kind.operations == (Operation.ADMIN,)
         assert list(line.groups(None)) == [None]
-
-
-def listed(*group_ids, **more):
-    return SimpleNamespace(groups=[SimpleNamespace(group_id=g) for g in group_ids], **more)
-
-
-@pytest.mark.parametrize(
-    ("limit", "shown"),
-    [(0, ["a-1", "a-2", "a-3"]), (2, ["a-1", "a-2"]), (9, ["a-1", "a-2", "a-3"])],
-)
-def test_what_is_hidden_counts_neither_for_the_limit_nor_in_the_number(limit, shown):
-    request = SimpleNamespace(limit=limit)
-    assert lift_limit(request) == limit
-    assert request.limit == 0
-    response = listed("a-1", "b-1", "a-2", "b-2", "a-3", matching=5)
-    hide(response, limit, lambda group: group.startswith("a-"))
-    assert [group.group_id for group in response.groups] == shown
-    assert response.matching == 3
-
-
-def test_a_list_without_a_limit_or_a_number_is_cut_all_the_same():
-    assert lift_limit(SimpleNamespace()) == 0
-    response = listed("a-1", "b-1")
-    hide(response, 0, lambda group: group == "b-1")
-    assert [group.group_id for group in response.groups] == ["b-1"]

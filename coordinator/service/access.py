@@ -1,0 +1,103 @@
+"""Who calls, and may they? The first two steps of the pipeline, where a node has a guard.
+
+What was found out about a token, and what was decided for a group, is remembered by the guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from coordinator.runtime.slices import Slices
+from coordinator.security import errors
+from coordinator.security.authenticator import WHAT_TO_DO
+from coordinator.security.authenticator import Caller as Identity
+from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal, shown
+from coordinator.security.rules import Operation
+from coordinator.service.calls import Call, Caller
+from coordinator.service.refusals import Denied, Unauthenticated, Unavailable
+
+THREADS = 2
+"""For tokens whose keys may have to be fetched. The others wait in line, not the event loop."""
+PART = 50
+"""Groups between two chances to let others in."""
+
+
+class Access:
+    """Authenticates and authorises calls."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="coordinator-tokens")
+
+    async def authenticate(self, call: Call) -> None:
+        """Find out who calls; again where a token has ended, or is no longer known.
+
+        Raises:
+            Unauthenticated: nobody knows. Unavailable: nobody can say.
+        """
+        caller = call.caller
+        identity = caller.identity
+        if identity is not None and self._guard.authenticator.is_current(identity):
+            return
+        try:
+            caller.identity = await self._identify(caller)
+        except errors.Unauthenticated as error:
+            words = str(error)
+            self._guard.tell(Refusal(UNAUTHENTICATED, call.where, UNKNOWN, caller.peer, rule=words))
+            raise Unauthenticated(words) from error
+        except errors.KeysUnavailable as error:
+            raise Unavailable(str(error)) from error
+
+    async def authorise(self, call: Call) -> None:
+        """Check that the caller may do what the call asks for, with every group that it names.
+
+        Raises:
+            Denied: the rules say no.
+        """
+        operations, peer = call.kind.operations, call.caller.peer
+        principal = call.caller.principal
+        if call.kind.is_closed:
+            rule = "none: no such line"
+            self._guard.tell(Refusal(DENIED, call.where, principal, peer, rule=rule))
+            raise Denied(f"{call.where} is open to nobody")
+        slices = Slices()
+        for number, group in enumerate(call.groups, 1):
+            if number % PART == 0:
+                await slices.pause()
+            decision = self._guard.decide(principal, operations, group)
+            if decision.is_allowed:
+                continue
+            operation = " or ".join(operations)
+            who, which = shown(principal), None if group is None else shown(group)
+            self._guard.tell(
+                Refusal(DENIED, call.where, who, peer, operation, which, decision.rule)
+            )
+            where = "groups '*'" if which is None else f"group '{which}'"
+            raise Denied(
+                f"{who} may not {operation} on {where} ({shown(decision.rule)}): "
+                "ask for a rule in auth_rules_file that allows it"
+            )
+
+    def sees_all(self, caller: Caller) -> bool:
+        """True if no group has to be hidden from a caller."""
+        return self._guard.may_read_everything(caller.principal)
+
+    def may_read(self, caller: Caller, group: str) -> bool:
+        """True if a caller may see a group."""
+        return self._guard.decide(caller.principal, (Operation.READ,), group).is_allowed
+
+    async def _identify(self, caller: Caller) -> Identity:
+        credential = caller.show()
+        if credential.token is not None:
+            authenticator = self._guard.authenticator
+            known = authenticator.remembered(credential.token)
+            if known is not None:
+                return known
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._threads, authenticator.of_token, credential.token
+            )
+        if credential.principal is None:
+            raise errors.Unauthenticated(f"nobody knows who calls: {WHAT_TO_DO}")
+        return Identity(credential.principal)

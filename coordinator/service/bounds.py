@@ -1,0 +1,287 @@
+"""What one request may hold: how many items, how long a text, which values make sense.
+
+The values are here once. `Bounds.check` holds commands to them, whatever transport they came by; a
+transport also counts what it is sent before it parses it, by the same values. Fields have the names
+that Kafka and the contract give them, since those who call are told of them.
+
+The defaults are such that a message at its limits costs the event loop less than 100 ms of CPU,
+also where its work cannot be done in slices; `coordinator bench messages` measures it.
+
+What Kafka answers with an error code (an empty group id, a session timeout out of bounds, no
+protocols) is left to the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from coordinator.core import requests as c
+from coordinator.runtime.slices import Work
+from coordinator.service.refusals import Malformed, Violation
+from coordinator.settings.sections import LimitsConfig
+
+REASON = 255
+"""Characters that are kept of a reason, as Kafka's clients do."""
+_ID = 4_096
+"""Kafka has no limit of its own for group and member ids."""
+_TOPIC = 249
+"""Topics and instance ids, as in Kafka (`Topic.MAX_NAME_LENGTH`)."""
+PART = 50
+"""Items between two chances to let others in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A repeated field. `most` counts all of a message, also where the field is inside another.
+
+    setting: takes the place of `most`, where users may need more.
+    """
+
+    most: int
+    why: str
+    setting: str = ""
+
+    def within(self, config: LimitsConfig) -> int:
+        """Items in force."""
+        return int(getattr(config, self.setting)) if self.setting else self.most
+
+    def words(self, config: LimitsConfig) -> str:
+        """What is wrong with more."""
+        hint = f" ({self.setting})" if self.setting else ""
+        return f"at most {self.within(config)} may be listed in one call{hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of `most` characters; longer ones are refused."""
+
+    most: int
+    why: str
+
+    @property
+    def words(self) -> str:
+        """What is wrong with a longer one."""
+        return too_long(self.most)
+
+
+def too_long(most: int) -> str:
+    """What is wrong with a text of more characters."""
+    return f"must not be longer than {most} characters"
+
+
+GROUP_ID = Text(_ID, "the id of a group")
+MEMBER_ID = Text(_ID, "the id of a member")
+INSTANCE_ID = Text(_TOPIC, "as in Kafka")
+TOPIC = Text(_TOPIC, "as in Kafka")
+CLIENT_ID = Text(1_024, "member ids begin with it")
+PROTOCOL = Text(255, "the name of a protocol or of its type")
+STATE = Text(255, "the name of a state")
+TYPE = Text(255, "the name of a type")
+PART_OF_ID = Text(_ID, "a part of a group's id")
+PROTOCOLS = Items(100, "a client has a handful of assignors")
+MEMBERS = Items(20_000, "members of one process or one group", "max_members_per_call")
+PARTITIONS = Items(10_000, "one step of a shard takes them all", "max_partitions_per_call")
+GROUPS = Items(1_000, "each is a question to a shard", "max_groups_per_call")
+FILTER = Items(100, "there are fewer states and types")
+
+_TEXTS = (
+    ("group_id", "group_id", GROUP_ID),
+    ("member_id", "member_id", MEMBER_ID),
+    ("instance_id", "group_instance_id", INSTANCE_ID),
+    ("client_id", "client_id", CLIENT_ID),
+    ("protocol_type", "protocol_type", PROTOCOL),
+    ("protocol_name", "protocol_name", PROTOCOL),
+    ("contains", "group_id_contains", PART_OF_ID),
+)
+"""Texts of commands: the attribute, the field, its limit."""
+_ITEMS = (
+    ("protocols", "protocols", PROTOCOLS),
+    ("assignments", "assignments", MEMBERS),
+    ("members", "members", MEMBERS),
+    ("partitions", "topics.partitions", PARTITIONS),
+    ("ends", "topics.partitions", PARTITIONS),
+    ("states", "states_filter", FILTER),
+    ("types", "types_filter", FILTER),
+)
+_OF_GROUPS = {c.DescribeGroup: "groups", c.DeleteGroup: "groups_names"}
+"""Commands of which a call has one for each group, and the field that names those."""
+_STORED = {
+    c.JoinGroup: {"group_id", "member_id", "instance_id", "client_id", "protocol_type"},
+    c.SyncGroup: {"group_id", "member_id", "instance_id"},
+    c.LeaveGroup: {"group_id"},
+    c.CommitOffsets: {"group_id", "member_id", "instance_id"},
+    c.ReportLogEnds: {"group_id", "member_id", "instance_id"},
+}
+"""Texts that may come to be stored or shown, and so must not contain NUL."""
+
+
+class Bounds:
+    """The bounds in force."""
+
+    def __init__(self, config: LimitsConfig) -> None:
+        self._config = config
+
+    def check(self, requests: Sequence[c.Request]) -> Work[None]:
+        """Refuse a call that asks for too much, or for what cannot be; a slice at a time.
+
+        Raises:
+            Malformed: with the fields.
+        """
+        if requests and (field := _OF_GROUPS.get(type(requests[0]))):
+            self.check_count(field, len(requests), GROUPS)
+            for index, request in enumerate(requests):
+                if len(getattr(request, "group_id", "")) > GROUP_ID.most:
+                    raise Malformed([Violation(f"{field}[{index}]", GROUP_ID.words)])
+            return
+        for request in requests:
+            for attribute, name, items in _ITEMS:
+                self.check_count(name, len(getattr(request, attribute, None) or ()), items)
+            wrong = list(_texts(request))
+            for number, violation in enumerate(_parts(request)):
+                if violation is not None:
+                    wrong.append(violation)
+                if number % PART == PART - 1:
+                    yield
+            if wrong:
+                raise Malformed(wrong)
+
+    def check_count(self, field: str, count: int, items: Items) -> None:
+        """Refuse too many items.
+
+        Raises:
+            Malformed: with the field.
+        """
+        if count > items.within(self._config):
+            raise Malformed([Violation(field, items.words(self._config))])
+
+
+def check_heartbeat(request: c.Heartbeat) -> None:
+    """Refuse a heartbeat that cannot be. The core answers all others.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    if wrong := list(_texts(request)):
+        raise Malformed(wrong)
+
+
+def _texts(request: c.Request) -> Iterator[Violation]:
+    stored = _STORED.get(type(request), ())
+    for attribute, field, text in _TEXTS:
+        value = getattr(request, attribute, None)
+        if value is None:
+            continue
+        if len(value) > text.most:
+            yield Violation(field, text.words)
+        elif attribute in stored and "\0" in value:
+            yield Violation(field, "must not contain NUL")
+        elif not value and attribute == "instance_id":
+            # A static member has a name.
+            yield Violation(field, _EMPTY_INSTANCE)
+
+
+_EMPTY_INSTANCE = "must not be empty: leave it out"
+Parts = Iterable[Violation | None]
+"""One for each item of a request, so that others can be let in between."""
+
+
+def _parts(request: c.Request) -> Parts:
+    match request:
+        case c.JoinGroup():
+            return _of_join(request)
+        case c.SyncGroup():
+            return _of_sync(request)
+        case c.LeaveGroup():
+            return _of_leave(request)
+        case c.CommitOffsets():
+            return _of_commit(request)
+        case c.FetchOffsets():
+            return _of_topics(request.partitions or ())
+        case c.DeleteOffsets():
+            return _of_topics(request.partitions)
+        case c.ReportLogEnds():
+            return _of_topics((topic, partition) for topic, partition, _ in request.ends)
+        case c.ListGroups():
+            return _of_list(request)
+        case _:
+            return ()
+
+
+def _of_join(request: c.JoinGroup) -> Parts:
+    for field in ("session_timeout_ms", "rebalance_timeout_ms"):
+        if getattr(request, field) < 0:
+            yield Violation(field, "must not be negative")
+    seen: set[str] = set()
+    for index, (name, _) in enumerate(request.protocols):
+        field = f"protocols[{index}].name"
+        if not name:
+            yield Violation(field, "must not be empty")
+        elif name in seen:
+            yield Violation(field, "is listed twice")
+        else:
+            yield _long(field, name, PROTOCOL)
+        seen.add(name)
+
+
+def _of_sync(request: c.SyncGroup) -> Parts:
+    seen: set[str] = set()
+    for index, (member_id, _) in enumerate(request.assignments):
+        if member_id in seen:
+            yield Violation(f"assignments[{index}].member_id", "has an assignment already")
+        elif len(member_id) > MEMBER_ID.most:
+            yield Violation(f"assignments[{index}].member_id", MEMBER_ID.words)
+        else:
+            yield None
+        seen.add(member_id)
+
+
+def _of_leave(request: c.LeaveGroup) -> Parts:
+    for index, member in enumerate(request.members):
+        instance_id, field = member.instance_id, f"members[{index}].group_instance_id"
+        yield _long(f"members[{index}].member_id", member.member_id, MEMBER_ID)
+        if instance_id is not None:
+            wrong = None if instance_id else Violation(field, _EMPTY_INSTANCE)
+            yield wrong or _long(field, instance_id, INSTANCE_ID)
+
+
+def _of_commit(request: c.CommitOffsets) -> Parts:
+    seen: set[tuple[str, int]] = set()
+    topic, t, p = None, -1, 0
+    for each in request.partitions:
+        if each.topic != topic:
+            topic, t, p = each.topic, t + 1, 0
+            yield _long(f"topics[{t}].name", topic, TOPIC)
+        key = (topic, each.partition)
+        if each.partition < 0 or key in seen:
+            what = "must not be negative" if each.partition < 0 else "is committed twice"
+            yield Violation(f"topics[{t}].partitions[{p}].partition_index", what)
+        if each.offset < 0:
+            place = f"topics[{t}].partitions[{p}].committed_offset"
+            yield Violation(place, "must not be negative")
+        seen.add(key)
+        p += 1
+        yield None
+
+
+def _of_topics(partitions: Iterable[tuple[str, int]]) -> Parts:
+    topic, t = None, -1
+    for name, _ in partitions:
+        if name != topic:
+            topic, t = name, t + 1
+            yield _long(f"topics[{t}].name", name, TOPIC)
+        else:
+            yield None
+
+
+def _of_list(request: c.ListGroups) -> Parts:
+    for field, words, text in (
+        ("states_filter", request.states, STATE),
+        ("types_filter", request.types, TYPE),
+    ):
+        for index, word in enumerate(words):
+            yield _long(f"{field}[{index}]", word, text)
+
+
+def _long(field: str, value: str, text: Text) -> Violation | None:
+    return Violation(field, text.words) if len(value) > text.most else None

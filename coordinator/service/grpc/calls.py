@@ -1,0 +1,143 @@
+"""gRPC's calls as the pipeline sees them: what each RPC is, and who makes it.
+
+`METHODS` has a line for every RPC that is served; one without a line is closed to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+
+from coordinator.security.authenticator import bearer_token, principal_of_certificate
+from coordinator.service import calls
+from coordinator.service.calls import Call, Caller, Credential, Kind
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"  # Any: the message types of the RPC.
+Groups = Callable[[Any], Sequence[str | None]]  # Any: the request. None: no group in particular.
+
+
+def _group(request: Any) -> Sequence[str | None]:
+    return (request.group_id,)
+
+
+def _no_group(_: Any) -> Sequence[str | None]:
+    return (None,)
+
+
+def _each_beat(request: Any) -> Sequence[str | None]:
+    return [beat.group_id for beat in request.heartbeats]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What one RPC is to the pipeline. `groups`: those that a request names."""
+
+    kind: Kind
+    groups: Groups = _no_group
+
+
+@dataclass(slots=True, kw_only=True)
+class GrpcCall(Call):
+    """A call by gRPC. `context`: gRPC's own."""
+
+    context: Context
+
+
+_V1 = "/coordinator.v1."
+_HEALTH = "/grpc.health.v1.Health/"
+_REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/"
+HEARTBEAT = f"{_V1}GroupCoordinator/Heartbeat"
+
+METHODS: dict[str, Method] = {
+    f"{_V1}GroupCoordinator/FindCoordinator": Method(calls.FIND_COORDINATOR, _group),
+    f"{_V1}GroupCoordinator/JoinGroup": Method(calls.JOIN_GROUP, _group),
+    f"{_V1}GroupCoordinator/SyncGroup": Method(calls.SYNC_GROUP, _group),
+    HEARTBEAT: Method(calls.HEARTBEAT, _group),
+    f"{_V1}GroupCoordinator/HeartbeatBatch": Method(calls.HEARTBEAT_BATCH, _each_beat),
+    f"{_V1}GroupCoordinator/HeartbeatStream": Method(calls.HEARTBEAT_STREAM, _each_beat),
+    f"{_V1}GroupCoordinator/LeaveGroup": Method(calls.LEAVE_GROUP, _group),
+    f"{_V1}GroupCoordinator/OffsetCommit": Method(calls.OFFSET_COMMIT, _group),
+    f"{_V1}GroupCoordinator/OffsetFetch": Method(calls.OFFSET_FETCH, _group),
+    f"{_V1}GroupCoordinator/ReportLogEnds": Method(calls.REPORT_LOG_ENDS, _group),
+    f"{_V1}GroupAdmin/ListGroups": Method(calls.LIST_GROUPS),
+    f"{_V1}GroupAdmin/DescribeGroups": Method(calls.DESCRIBE_GROUPS, lambda it: it.groups),
+    f"{_V1}GroupAdmin/DeleteGroups": Method(calls.DELETE_GROUPS, lambda it: it.groups_names),
+    f"{_V1}GroupAdmin/OffsetDelete": Method(calls.OFFSET_DELETE, _group),
+    f"{_V1}GroupAdmin/ListLogEnds": Method(calls.LIST_LOG_ENDS, _group),
+    f"{_V1}GroupAdmin/ListRebalances": Method(calls.LIST_REBALANCES, _group),
+    f"{_V1}GroupAdmin/DescribePhase": Method(calls.DESCRIBE_PHASE, _group),
+    f"{_V1}GroupAdmin/WatchRebalances": Method(calls.WATCH_REBALANCES, lambda it: it.group_ids),
+    f"{_V1}ClusterAdmin/DescribeCluster": Method(calls.DESCRIBE_CLUSTER),
+    f"{_V1}ClusterAdmin/ElectLeaders": Method(calls.ELECT_LEADERS),
+    f"{_V1}ClusterAdmin/MoveShard": Method(calls.MOVE_SHARD),
+    f"{_V1}ClusterAdmin/DrainNode": Method(calls.DRAIN_NODE),
+    f"{_V1}ShardReplica/Fetch": Method(calls.FETCH),
+    f"{_HEALTH}Check": Method(Kind("Check", is_open=True, is_throttled=False)),
+    f"{_HEALTH}List": Method(Kind("List", is_open=True, is_throttled=False)),
+    f"{_HEALTH}Watch": Method(Kind("Watch", is_open=True)),
+    # It says what the contract says: to whoever is recognised.
+    f"{_REFLECTION}ServerReflectionInfo": Method(Kind("ServerReflectionInfo", is_throttled=False)),
+}
+"""By the method's full name."""
+
+
+def method_of(name: str) -> Method:
+    """The line of an RPC, by its full name."""
+    return METHODS.get(name) or Method(Kind(name.rpartition("/")[2], is_closed=True))
+
+
+def call_of(name: str, method: Method, request: Any, context: Context) -> GrpcCall:
+    """The call of an RPC.
+
+    Args:
+        request: None: it is not known, or is a stream of them.
+    """
+    peer = unquote(context.peer())
+    return GrpcCall(
+        kind=method.kind,
+        caller=Caller(peer, client_host(peer), partial(_credential, context)),
+        groups=() if request is None else method.groups(request),
+        member_id=getattr(request, "member_id", ""),
+        remaining_s=context.time_remaining,
+        trace=partial(_trace, context),
+        where=name,
+        system="grpc",
+        context=context,
+    )
+
+
+def client_host(peer: str) -> str:
+    """The peer as groups know it, `/127.0.0.1`."""
+    if peer.startswith(("ipv4:", "ipv6:")):
+        return "/" + peer.split(":", 1)[1].rsplit(":", 1)[0].strip("[]")
+    return "/" + peer
+
+
+def _trace(context: Context) -> Mapping[str, str]:
+    metadata = context.invocation_metadata() or ()
+    return {key: value for key, value in metadata if isinstance(value, str)}
+
+
+def _credential(context: Context) -> Credential:
+    metadata = context.invocation_metadata() or ()
+    header = next((str(value) for key, value in metadata if key == "authorization"), None)
+    token = bearer_token(header)
+    return Credential(token) if token is not None else Credential(principal=_principal_of(context))
+
+
+def _principal_of(context: Context) -> str | None:
+    about = context.auth_context()
+
+    def texts(name: str) -> list[str]:
+        return [value.decode(errors="replace") for value in about.get(name, ())]
+
+    return principal_of_certificate(
+        uris=texts("peer_uri"),
+        common_name=next(iter(texts("x509_common_name")), ""),
+        dns_names=texts("peer_dns"),
+    )

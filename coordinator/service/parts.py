@@ -1,0 +1,101 @@
+"""Requests that are asked of shards in several parts, and the one reply that is made of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from heapq import merge
+from operator import attrgetter
+
+from coordinator.core import requests as c
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId
+from coordinator.core.replies import GroupListing, LeaveReply, LeaveResult, ListReply, Reply
+from coordinator.runtime.slices import Work
+
+LEAVING_AT_ONCE = 100
+"""Members that leave in one step: some 13 us each, and as much again for the line in the log."""
+PART = 50
+"""Items between two chances to let others in."""
+
+
+def parts_of(
+    requests: Sequence[c.Request], new_call_id: Callable[[], CallId]
+) -> Sequence[c.Request]:
+    """The steps of a call.
+
+    So many members leave at a time: the first that goes starts the rebalance for all. A group that
+    is named twice is described, or deleted, once: a caller could ask for gigabytes else.
+    """
+    match requests:
+        case [c.LeaveGroup(members=members) as whole] if len(members) > LEAVING_AT_ONCE:
+            return [
+                replace(
+                    whole,
+                    call_id=new_call_id(),
+                    members=members[first : first + LEAVING_AT_ONCE],
+                )
+                for first in range(0, len(members), LEAVING_AT_ONCE)
+            ]
+        case [c.DescribeGroup() | c.DeleteGroup(), _, *_]:
+            return list({getattr(each, "group_id", ""): each for each in requests}.values())
+        case _:
+            return requests
+
+
+def whole(
+    replies: list[Reply], limit: int = 0, is_shown: Callable[[str], bool] | None = None
+) -> Work[list[Reply]]:
+    """The replies of a call, made of those to its parts. An error of one part is the answer's.
+
+    Args:
+        limit: groups that a list may have; 0: all.
+        is_shown: None: no group is hidden. Hidden ones count neither for the limit nor in
+            `matching`.
+    """
+    match replies:
+        case [LeaveReply(), _, *_]:
+            results: list[LeaveResult] = []
+            for reply in replies:
+                assert isinstance(reply, LeaveReply)
+                results += reply.members
+                yield
+            error, message = _first_error(replies)
+            return [LeaveReply(error, message, tuple(results))]
+        case [ListReply(), *_]:
+            return [(yield from _list(replies, limit, is_shown))]
+        case _:
+            return replies
+
+
+def _list(
+    replies: Sequence[Reply], limit: int, is_shown: Callable[[str], bool] | None
+) -> Work[ListReply]:
+    """One reply from each shard, each in order."""
+    parts = [reply for reply in replies if isinstance(reply, ListReply)]
+    groups: list[GroupListing] = []
+    found = merge(*(reply.groups for reply in parts), key=attrgetter("group_id"))
+    for number, group in enumerate(found, 1):
+        if is_shown is None or is_shown(group.group_id):
+            groups.append(group)
+        if is_shown is None and number == limit:
+            break
+        if number % PART == 0:
+            yield
+    matching = sum(reply.matching for reply in parts) if is_shown is None else len(groups)
+    error, message = _first_error(parts)
+    return ListReply(error, message, tuple(groups[: limit or None]), matching)
+
+
+def _first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:
+    for reply in replies:
+        error = first_error(reply)
+        if error is not ErrorCode.NONE:
+            return error, str(getattr(reply, "message", ""))
+    return ErrorCode.NONE, ""
+
+
+def first_error(reply: Reply) -> ErrorCode:
+    """The error of a reply; NONE if it has one for each of its parts instead."""
+    error: ErrorCode = getattr(reply, "error", ErrorCode.NONE)
+    return error

@@ -1,0 +1,339 @@
+"""The way of every call from its transport to the node, and of its answer back.
+
+    authenticate ─► authorise ─► throttle ─► take a turn ─► check ─► limit ─► ask ─► count, trace
+    └─────────────── admit ────────────────┘ └───────────────── answer ─────────────────────────┘
+
+It knows no transport. One makes a `Call` of what it is sent, has it admitted, and hands over a
+function that translates the request, which is called when it is the call's turn: what is refused
+before costs no translation. It gets the core's replies, or a `CallRefused`, which it maps to its
+own statuses or codes.
+
+Heartbeats go past most of it: admitted where callers have to say who they are or may be held back,
+they are answered by `beat` in the same turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from coordinator.core import requests as c
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId
+from coordinator.core.records import RebalanceRecord
+from coordinator.core.replies import DeleteReply, HeartbeatReply, Reply
+from coordinator.runtime.node import Node
+from coordinator.runtime.slices import Slices, Work, in_slices
+from coordinator.security.guard import Guard
+from coordinator.service.access import Access
+from coordinator.service.admission_queue import Drop
+from coordinator.service.bounds import MEMBERS, Bounds, check_heartbeat
+from coordinator.service.calls import HEARTBEAT, Call
+from coordinator.service.limits import Limits
+from coordinator.service.parts import first_error, parts_of, whole
+from coordinator.service.rebalance_feed import RebalanceFeed
+from coordinator.service.refusals import RETRY_S, CallRefused, Exhausted, GaveUp, Malformed
+from coordinator.service.throttle import Throttle
+from coordinator.service.tracing import NO_TRACES, Tracer
+from coordinator.service.turns import Turns
+
+OK = "OK"
+TURN_S = 0.001
+"""What a turn takes, for telling a client when to try again."""
+TIMED_HEARTBEATS = 64
+"""One heartbeat of so many is timed: the path is too short to read a clock each time."""
+BEATS_AT_ONCE = 50
+"""Heartbeats of a batch between two chances to let others in."""
+ALIVE = HeartbeatReply()
+"""What nearly every heartbeat is answered."""
+
+MalformedSink = Callable[[str, str, str], None]
+"""Told of a malformed call: its kind's name, the peer, what is wrong."""
+DeletionSink = Callable[[str, str, str, bool], None]
+"""Told of each group that was deleted: the group, the caller's principal (empty where callers do
+not say who they are), the peer, and whether it is known: False if the caller has gone away before
+the answer, so that the log may or may not have taken the deletion."""
+Translation = Callable[[Callable[[], CallId]], Work[Sequence[c.Request]]]
+"""Makes the commands of a request; given what makes their call ids."""
+Beat = TypeVar("Beat")
+Answer = TypeVar("Answer")
+
+
+class Pipeline:
+    """What every transport's calls go through.
+
+    Args:
+        guard: None: callers do not say who they are, and may do everything.
+        on_heartbeat: told how many seconds a heartbeat took, of one in `TIMED_HEARTBEATS`.
+        tracer: makes a span of every call that `answer` serves.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        guard: Guard | None = None,
+        tracer: Tracer = NO_TRACES,
+        on_malformed: MalformedSink,
+        on_heartbeat: Callable[[float], None] = lambda seconds: None,
+        on_deleted: DeletionSink = lambda group, principal, peer, is_known: None,
+    ) -> None:
+        settings = node.settings
+        clock = asyncio.get_running_loop().time
+        self.node = node
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Ended calls by kind and outcome, but for lone heartbeats that were answered."""
+        self.heartbeats = 0
+        """Answered heartbeats, alone or in batches."""
+        self.batched = 0
+        """Those that came in batches."""
+        self.limits = Limits(settings.limits, node)
+        self.turns = Turns(settings.limits.max_pending_requests, clock)
+        self.feed = RebalanceFeed()
+        node.listen(self.feed)
+        per_second = settings.limits.max_requests_per_second
+        self._throttle = Throttle(per_second, clock) if per_second else None
+        self._access = None if guard is None else Access(guard)
+        self._bounds = Bounds(settings.limits)
+        self._tracer = tracer
+        self._on_malformed = on_malformed
+        self._on_heartbeat = on_heartbeat
+        self._on_deleted = on_deleted
+
+    @property
+    def admits_all(self) -> bool:
+        """True if `admit` lets every call through at once."""
+        return self._access is None and self._throttle is None
+
+    def answered_calls(self) -> dict[tuple[str, str], int]:
+        """Ended calls by kind and outcome. Any thread may ask."""
+        return {**self.calls, (HEARTBEAT.name, OK): self.heartbeats - self.batched}
+
+    def refused(self, call: Call, error: CallRefused) -> None:
+        """Count a call that is refused, and tell of a malformed one."""
+        if error.is_counted:
+            return
+        error.is_counted = True
+        self.calls[(call.kind.name, error.outcome)] += 1
+        if isinstance(error, Malformed):
+            self._on_malformed(call.kind.name, call.caller.peer, str(error))
+
+    # --- Calls ---
+
+    async def admit(self, call: Call) -> None:
+        """Authenticate, authorise, and hold back who calls too often.
+
+        Raises:
+            Unauthenticated, Unavailable, Denied, Exhausted: see there.
+        """
+        if call.is_admitted or self.admits_all:
+            return
+        with self._counting(call):
+            if self._access is not None and not call.kind.is_open:
+                await self._access.authenticate(call)
+                await self._access.authorise(call)
+            await self._hold(call)
+        call.is_admitted = True
+
+    async def admit_message(self, call: Call, groups: Sequence[str | None]) -> None:
+        """The same for the next message of a stream, which may outlive a token or a rule.
+
+        Args:
+            groups: those that the message names.
+        """
+        call.groups, call.is_admitted = groups, False
+        await self.admit(call)
+
+    async def answer(self, call: Call, translate: Translation) -> list[Reply]:
+        """The replies to the commands of a call, one for each, in their order.
+
+        Of groups that are named twice there is one reply. Given up while it waits, it tells the
+        groups that their client has gone.
+
+        Raises:
+            CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
+        """
+        with self._counting(call):
+            await self.admit(call)
+            if call.kind.takes_turns:
+                await self._take_turn(call)
+            requests = await in_slices(translate(self.node.new_call_id))
+            assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
+            await in_slices(self._bounds.check(requests))
+            for request in requests:
+                self.limits.check(request)
+            replies = await self._ask(call, requests)
+        self.calls[(call.kind.name, OK)] += 1
+        return replies
+
+    @asynccontextmanager
+    async def streaming(self, call: Call) -> AsyncIterator[None]:
+        """While a stream is open; it ends at once if there are too many.
+
+        Raises:
+            CallRefused: as `admit`.
+        """
+        with self._counting(call):
+            await self.admit(call)
+            with self.limits.streaming():
+                yield
+
+    async def watch(self, call: Call) -> AsyncGenerator[RebalanceRecord]:
+        """Rebalances from now on: of the groups that the call names, or of all that it may see.
+
+        Raises:
+            CallRefused: as `admit`; Exhausted: they come faster than they are taken.
+        """
+        async with self.streaming(call):
+            async for record in self.feed.watch(
+                {group for group in call.groups if group is not None}
+            ):
+                if self._access is not None:
+                    await self._access.authenticate(call)
+                is_shown = self._filter(call)
+                if is_shown is None or is_shown(record.group_id):
+                    yield record
+
+    # --- Heartbeats ---
+
+    def beat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> HeartbeatReply:
+        """The answer to a heartbeat of an admitted call: `ALIVE` itself, nearly always.
+
+        Raises:
+            Malformed: it makes no sense.
+        """
+        self.heartbeats += 1
+        began_s = 0.0 if self.heartbeats % TIMED_HEARTBEATS else time.perf_counter()
+        reply = ALIVE
+        if not self.node.beat(group_id, member_id, instance_id, generation):
+            reply = self._beat_in_a_step(group_id, member_id, instance_id, generation)
+        if began_s:
+            self._on_heartbeat(time.perf_counter() - began_s)
+        return reply
+
+    async def beats(
+        self, call: Call, beats: Sequence[Beat], beat: Callable[[Beat], Answer]
+    ) -> list[Answer]:
+        """The answers to as many heartbeats as a process has members, in slices.
+
+        Args:
+            beat: answers one, by `Pipeline.beat`.
+        Raises:
+            Malformed: one makes no sense. Those before it have been answered.
+        """
+        answers: list[Answer] = []
+        slices = Slices()
+        with self._counting(call):
+            self._bounds.check_count("heartbeats", len(beats), MEMBERS)
+            for first in range(0, len(beats), BEATS_AT_ONCE):
+                if first:
+                    await slices.pause()
+                before = self.heartbeats
+                try:
+                    answers += map(beat, beats[first : first + BEATS_AT_ONCE])
+                except Malformed as malformed:
+                    raise malformed.within(f"heartbeats[{len(answers)}].") from None
+                finally:
+                    self.batched += self.heartbeats - before
+        return answers
+
+    # --- Inside ---
+
+    @contextmanager
+    def _counting(self, call: Call) -> Iterator[None]:
+        try:
+            yield
+        except CallRefused as error:
+            self.refused(call, error)
+            raise
+
+    async def _hold(self, call: Call) -> None:
+        if self._throttle is None or not call.kind.is_throttled:
+            return
+        caller = call.caller.principal or call.caller.host
+        turn = self._throttle.take(caller)
+        if turn.wait_s:
+            await asyncio.sleep(turn.wait_s)
+        if turn.is_refused:
+            most = self.node.settings.limits.max_requests_per_second
+            message = f"{caller} makes more than {most} calls a second (max_requests_per_second)"
+            raise Exhausted(message, turn.retry_after_s)
+
+    async def _take_turn(self, call: Call) -> None:
+        caller = call.caller.principal or call.caller.peer
+        drop = await self.turns.take(
+            caller, call.kind.name, call.remaining_s(), is_awaited=call.is_awaited
+        )
+        if drop is None:
+            return
+        if drop is Drop.FULL:
+            waiting = len(self.turns.queue)
+            message = f"{waiting} calls wait for their turn, and {caller} has its share of them"
+            raise Exhausted(message, max(RETRY_S, waiting * TURN_S))
+        raise GaveUp("nobody waits for the answer")
+
+    async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
+        limit, is_shown = 0, None
+        match requests:
+            case [c.ListGroups() as listing]:
+                limit, is_shown = listing.limit, self._filter(call)
+                if is_shown is not None:  # What is hidden does not count.
+                    requests = [replace(listing, limit=0)]
+        parts = parts_of(requests, self.node.new_call_id)
+        with (
+            self.limits.parking(requests[0] if requests else None),
+            self._tracer.call(call) as span,
+        ):
+            try:
+                replies = await self.node.ask(parts, span.parked)
+            except asyncio.CancelledError:
+                self._tell_deleted(call, parts, None)
+                raise
+            errors = map(first_error, replies)
+            span.answered(
+                next((e.name for e in errors if e is not ErrorCode.NONE), ErrorCode.NONE.name)
+            )
+        self._tell_deleted(call, parts, replies)
+        return await in_slices(whole(replies, limit, is_shown))
+
+    def _filter(self, call: Call) -> Callable[[str], bool] | None:
+        """Says which groups the caller may see; None: all of them."""
+        access = self._access
+        if access is None or not call.kind.shows_readable or access.sees_all(call.caller):
+            return None
+        return partial(access.may_read, call.caller)
+
+    def _tell_deleted(
+        self, call: Call, requests: Sequence[c.Request], replies: Sequence[Reply] | None
+    ) -> None:
+        caller = call.caller
+        deleted: Sequence[c.Request | Reply] = requests if replies is None else replies
+        for each in deleted:
+            if isinstance(each, c.DeleteGroup) or (
+                isinstance(each, DeleteReply) and each.error is ErrorCode.NONE
+            ):
+                self._on_deleted(each.group_id, caller.principal, caller.peer, replies is not None)
+
+    def _beat_in_a_step(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> HeartbeatReply:
+        command = c.Heartbeat(
+            call_id=self.node.new_call_id(),
+            group_id=group_id,
+            generation=generation,
+            member_id=member_id,
+            instance_id=instance_id,
+        )
+        # Members at rest have ids that are right; nobody has looked at these yet.
+        check_heartbeat(command)
+        reply = self.node.answer_beat(command)
+        assert isinstance(reply, HeartbeatReply)
+        return reply

@@ -1,0 +1,456 @@
+"""Commands through the pipeline, by no transport: what is let in, answered, refused and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator.core import requests as c
+from coordinator.core.errors import ErrorCode
+from coordinator.runtime.node import Node
+from coordinator.runtime.watchers import Watchers
+from coordinator.security import rules, tokens
+from coordinator.security.authenticator import Authenticator
+from coordinator.security.guard import Guard
+from coordinator.security.tokens import line_for
+from coordinator.service import calls as kinds
+from coordinator.service.calls import Call, Caller, Credential
+from coordinator.service.pipeline import ALIVE, Pipeline
+from coordinator.service.refusals import (
+    Denied,
+    Exhausted,
+    GaveUp,
+    Malformed,
+    Unauthenticated,
+)
+from coordinator.settings import Settings
+
+pytestmark = pytest.mark.virtual_time
+RULES = """
+[[rule]]
+principal = "token:etl"
+operations = ["join", "commit", "read"]
+groups = "a*"
+
+[[rule]]
+principal = "token:op"
+operations = ["*"]
+groups = "*"
+"""
+KINDS = {kind.command: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
+
+
+@dataclass
+class Spans:
+    """A tracer that remembers what it was told."""
+
+    told: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def call(self, call: Call):
+        self.told.append(f"{call.system} {call.kind.name} {call.group_id}")
+        yield self
+
+    def parked(self) -> None:
+        self.told.append("parked")
+
+    def answered(self, error: str) -> None:
+        self.told.append(error)
+
+
+class Desk:
+    """A node and its pipeline, and a transport of the plainest kind: commands, as they are."""
+
+    def __init__(self, guard: Guard | None = None, **settings) -> None:
+        loop = asyncio.get_running_loop()
+        self.failures: list[str] = []
+        self.node = Node(
+            Settings.of(shards=4, group_initial_rebalance_delay_ms=0, **settings),
+            watchers=Watchers(
+                events=lambda *_: None,
+                failure=lambda what, _: self.failures.append(what),
+                recovery=lambda _: None,
+            ),
+            clock=LoopClock(loop),
+        )
+        self.malformed: list[tuple[str, str, str]] = []
+        self.deleted: list[tuple[str, str, str, bool]] = []
+        self.spans = Spans()
+        self.pipeline = Pipeline(
+            self.node,
+            guard=guard,
+            tracer=self.spans,
+            on_malformed=lambda *what: self.malformed.append(what),
+            on_deleted=lambda *what: self.deleted.append(what),
+        )
+
+    def call(self, *requests: c.Request, token: str | None = None, **more) -> Call:
+        kind = KINDS[type(requests[0])]
+        groups = [getattr(request, "group_id", None) for request in requests]
+        member_id = getattr(requests[0], "member_id", "")
+        return Call(kind, caller(token), groups, member_id, system="plain", **more)
+
+    async def ask(self, *requests: c.Request, token: str | None = None, **more):
+        call = self.call(*requests, token=token, **more)
+        return await self.pipeline.answer(call, lambda _: translated(requests))
+
+    async def member(self, group_id: str = "a", **more) -> str:
+        """A member alone, with its assignment."""
+        (joined,) = await self.ask(self.join(group_id), **more)
+        (synced,) = await self.ask(
+            c.SyncGroup(
+                call_id=self.new(), group_id=group_id, generation=joined.generation,
+                member_id=joined.member_id, assignments=((joined.member_id, b"all"),),
+            ), **more,
+        )  # fmt: skip
+        assert (joined.error, synced.assignment) == (ErrorCode.NONE, b"all")
+        return joined.member_id
+
+    def join(self, group_id: str = "a", **more) -> c.JoinGroup:
+        defaults = {
+            "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": "",
+            "protocol_type": "t", "protocols": (("range", b""),), "client_host": "/h",
+            "require_known_member_id": False,
+        }  # fmt: skip
+        return c.JoinGroup(call_id=self.new(), group_id=group_id, **{**defaults, **more})
+
+    def commit(self, group_id: str = "a", *, offset: int = 7, topic: str = "t") -> c.CommitOffsets:
+        partitions = (c.PartitionCommit(topic, 0, offset),)
+        return c.CommitOffsets(call_id=self.new(), group_id=group_id, partitions=partitions)
+
+    def fetch(self, group_id: str = "a") -> c.FetchOffsets:
+        return c.FetchOffsets(call_id=self.new(), group_id=group_id)
+
+    def new(self):
+        return self.node.new_call_id()
+
+
+class LoopClock:
+    """The node's clock on the loop's time."""
+
+    def __init__(self, loop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return int(1000 * self._loop.time())
+
+
+def translated(requests):
+    yield
+    return requests
+
+
+def caller(token: str | None = None) -> Caller:
+    return Caller("peer", "/host", lambda: Credential(token))
+
+
+class Time:
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def guard(time: Time | None = None) -> Guard:
+    lines = [line_for(name, f"{name}-secret") for name in ("etl", "op", "nobody")]
+    known = tokens.parse("\n".join(lines))
+    return Guard(Authenticator(known, clock=time or Time()), rules.parse(RULES))
+
+
+@contextlib.asynccontextmanager
+async def desk(*args, **settings):
+    it = Desk(*args, **settings)
+    await it.node.start("h", 1)
+    yield it
+    await it.node.stop()
+    assert it.failures == []
+
+
+async def test_a_member_s_life():
+    async with desk() as d:
+        member_id = await d.member()
+        assert d.pipeline.beat("a", member_id, None, 1) is ALIVE
+        assert d.pipeline.beat("a", member_id, None, 2).error is ErrorCode.ILLEGAL_GENERATION
+        (committed,) = await d.ask(d.commit("b"))
+        assert committed.results[0].error is ErrorCode.NONE
+        (fetched,) = await d.ask(d.fetch("b"))
+        assert fetched.offsets[0].offset == 7
+        gone = tuple(c.LeavingMember(each) for each in (member_id, *map(str, range(249))))
+        (left,) = await d.ask(c.LeaveGroup(call_id=d.new(), group_id="a", members=gone))
+        assert [each.member_id for each in left.members] == [each.member_id for each in gone]
+        assert left.members[0].error is ErrorCode.NONE
+        assert d.pipeline.answered_calls() == {
+            ("JoinGroup", "OK"): 1,
+            ("SyncGroup", "OK"): 1,
+            ("OffsetCommit", "OK"): 1,
+            ("OffsetFetch", "OK"): 1,
+            ("LeaveGroup", "OK"): 1,
+            ("Heartbeat", "OK"): 2,
+        }
+        parked = ["parked", "NONE"]
+        assert d.spans.told == [
+            *("plain JoinGroup a", *parked, "plain SyncGroup a", *parked),
+            *("plain OffsetCommit b", *parked, "plain OffsetFetch b", "NONE"),
+            *("plain LeaveGroup a", "NONE"),
+        ]
+
+
+async def test_operators_ask_of_all_shards_and_of_each_group_once():
+    async with desk() as d:
+        for number in range(9):
+            await d.ask(d.commit(f"g{number}"))
+        (listed,) = await d.ask(c.ListGroups(call_id=d.new(), limit=4))
+        assert [group.group_id for group in listed.groups] == ["g0", "g1", "g2", "g3"]
+        assert listed.matching == 9
+        described = await d.ask(
+            *(c.DescribeGroup(call_id=d.new(), group_id=g) for g in ("g1", "g2", "g1"))
+        )
+        assert sorted(reply.group_id for reply in described) == ["g1", "g2"]
+        await d.ask(*(c.DeleteGroup(call_id=d.new(), group_id=g) for g in ("g1", "none")))
+        assert d.deleted == [("g1", "", "peer", True)]
+
+
+async def test_a_deletion_whose_caller_goes_away_is_told(monkeypatch):
+    async with desk() as d:
+        asked = asyncio.Event()
+
+        async def never(requests, on_wait):
+            asked.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(d.node, "ask", never)
+        asking = asyncio.ensure_future(d.ask(c.DeleteGroup(call_id=d.new(), group_id="g")))
+        await asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert d.deleted == [("g", "", "peer", False)]
+        assert d.pipeline.limits.parked == 0
+
+
+async def test_who_does_not_say_who_it_is_is_not_answered():
+    async with desk(guard()) as d:
+        for token in (None, "guess"):
+            with pytest.raises(Unauthenticated):
+                await d.ask(d.join(), token=token)
+        assert d.pipeline.calls == {("JoinGroup", "UNAUTHENTICATED"): 2}
+
+
+async def test_a_caller_may_do_what_the_rules_say():
+    async with desk(guard()) as d:
+        await d.member("a-1", token="etl-secret")
+        for request, words in (
+            (d.join("b"), "token:etl may not join on group 'b'"),
+            (d.commit("b"), "may not commit"),
+            (d.fetch("b"), "may not read or commit"),
+            (c.DeleteGroup(call_id=d.new(), group_id="a-1"), "may not admin"),
+        ):
+            with pytest.raises(Denied, match=words):
+                await d.ask(request, token="etl-secret")
+        assert d.pipeline.calls["JoinGroup", "PERMISSION_DENIED"] == 1
+        await d.ask(d.commit("b"), token="op-secret")
+
+
+async def test_a_call_cannot_ask_for_groups_that_it_does_not_name():
+    async with desk(guard()) as d:
+        call = d.call(d.fetch("a"), token="etl-secret")
+        with pytest.raises(AssertionError, match="names other groups"):
+            await d.pipeline.answer(call, lambda _: translated([d.fetch("b")]))
+
+
+async def test_hidden_groups_are_neither_shown_nor_counted_nor_in_the_way_of_a_limit():
+    async with desk(guard()) as d:
+        for group in ("b-1", "a-1", "b-2", "a-2", "a-3"):
+            await d.ask(d.commit(group), token="op-secret")
+
+        async def seen(token: str, limit: int = 0) -> tuple[list[str], int]:
+            (reply,) = await d.ask(c.ListGroups(call_id=d.new(), limit=limit), token=token)
+            return [group.group_id for group in reply.groups], reply.matching
+
+        assert await seen("etl-secret") == (["a-1", "a-2", "a-3"], 3)
+        assert await seen("etl-secret", 2) == (["a-1", "a-2"], 3)
+        assert await seen("op-secret", 2) == (["a-1", "a-2"], 5)
+        assert await seen("nobody-secret") == ([], 0)
+
+
+async def test_who_calls_too_often_waits_and_is_then_refused():
+    async with desk(max_requests_per_second=2) as d:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(4):
+            await d.ask(d.fetch())
+        assert loop.time() - began >= 1.0
+        found = await asyncio.gather(*(d.ask(d.fetch()) for _ in range(9)), return_exceptions=True)
+        refused = [error for error in found if isinstance(error, Exhausted)]
+        assert refused
+        assert refused[0].retry_after_s > 0
+        assert d.pipeline.calls["OffsetFetch", "RESOURCE_EXHAUSTED"] == len(refused)
+        assert not d.pipeline.admits_all, "heartbeats are held back too"
+
+
+async def test_there_is_room_for_so_much():
+    async with desk(max_groups=1, max_parked_calls=1) as d:
+        await d.ask(d.commit("a"))
+        with pytest.raises(Exhausted, match="max_groups") as refused:
+            await d.ask(d.commit("b"))
+        assert refused.value.retry_after_s == 1
+        with (
+            d.pipeline.limits.parking(None),
+            pytest.raises(Exhausted, match="max_parked_calls"),
+        ):
+            await d.ask(d.join("a"))
+        assert d.pipeline.calls["OffsetCommit", "RESOURCE_EXHAUSTED"] == 1
+
+
+async def test_a_call_that_nobody_waits_for_is_not_served():
+    async with desk() as d:
+        with pytest.raises(GaveUp):
+            await d.ask(d.fetch(), remaining_s=lambda: 0.0)
+        assert d.pipeline.calls == {("OffsetFetch", "DEADLINE_EXCEEDED"): 1}
+
+
+async def test_a_rebalance_waits_for_members_that_have_their_ids():
+    async with desk() as d:
+        sync = c.SyncGroup(call_id=d.new(), group_id="a", generation=1, member_id="m")
+        assert d.call(sync).is_awaited
+        assert d.call(d.join(member_id="m")).is_awaited
+        assert not d.call(d.join()).is_awaited
+        assert not d.call(d.commit()).is_awaited
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda d: d.join("a\0"), "group_id"),
+        (lambda d: d.join("x" * 4_097), "group_id"),
+        (lambda d: d.join(instance_id=""), "group_instance_id"),
+        (lambda d: d.join(session_timeout_ms=-1), "session_timeout_ms"),
+        (lambda d: d.join(protocols=(("", b""),)), "protocols[0].name"),
+        (lambda d: d.join(protocols=(("p", b""),) * 2), "protocols[1].name"),
+        (lambda d: d.join(protocols=((("p" * 256), b""),)), "protocols[0].name"),
+        (lambda d: d.join(protocols=(("p", b""),) * 101), "protocols"),
+        (lambda d: d.commit(offset=-1), "topics[0].partitions[0].committed_offset"),
+        (lambda d: d.commit(topic="t" * 250), "topics[0].name"),
+        (
+            lambda d: c.FetchOffsets(call_id=d.new(), group_id="a", partitions=(("t", 0),) * 8),
+            "topics.partitions",
+        ),
+        (
+            lambda d: c.SyncGroup(
+                call_id=d.new(), group_id="a", generation=1, member_id="m",
+                assignments=(("m", b""), ("m", b"")),
+            ),
+            "assignments[1].member_id",
+        ),
+        (
+            lambda d: c.LeaveGroup(
+                call_id=d.new(), group_id="a",
+                members=(c.LeavingMember("m"), c.LeavingMember("n", "")),
+            ),
+            "members[1].group_instance_id",
+        ),
+        (lambda d: c.ListGroups(call_id=d.new(), contains="x" * 4_097), "group_id_contains"),
+        (lambda d: c.ListGroups(call_id=d.new(), states=("x" * 256,)), "states_filter[0]"),
+        (lambda d: c.ListGroups(call_id=d.new(), types=("x",) * 101), "types_filter"),
+        (lambda d: c.DescribeGroup(call_id=d.new(), group_id="x" * 4_097), "groups[0]"),
+    ],
+)  # fmt: skip
+async def test_what_no_client_would_send_names_its_field(make, field):
+    async with desk(max_partitions_per_call=7) as d:
+        with pytest.raises(Malformed) as refused:
+            await d.ask(request := make(d))
+        assert [violation.field for violation in refused.value.violations] == [field]
+        name = KINDS[type(request)].name
+        assert d.pipeline.calls == {(name, "INVALID_ARGUMENT"): 1}
+        assert d.malformed == [(name, "peer", str(refused.value))]
+        assert d.node.group_count() == 0
+
+
+async def test_so_many_groups_may_be_named_in_one_call():
+    async with desk(max_groups_per_call=5) as d:
+        named = [c.DeleteGroup(call_id=d.new(), group_id=f"{n}") for n in range(6)]
+        with pytest.raises(Malformed, match="max_groups_per_call"):
+            await d.ask(*named)
+
+
+async def test_a_heartbeat_that_makes_no_sense_is_malformed():
+    async with desk() as d:
+        for beat in (("a", "m", "", 1), ("a", "m" * 4_097, None, 1), ("a" * 4_097, "m", None, 1)):
+            with pytest.raises(Malformed):
+                d.pipeline.beat(*beat)
+        call = Call(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
+        beats = [("a", "m", None, 1), ("a", "m", "", 1)]
+        with pytest.raises(Malformed, match=r"heartbeats\[1\]\.group_instance_id"):
+            await d.pipeline.beats(call, beats, lambda beat: d.pipeline.beat(*beat))
+        assert d.pipeline.calls == {("HeartbeatBatch", "INVALID_ARGUMENT"): 1}
+
+
+async def test_a_batch_of_heartbeats_has_as_many_answers():
+    async with desk(max_members_per_call=2) as d:
+        member_id = await d.member()
+        call = Call(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
+        beats = [("a", member_id, None, 1), ("a", "stranger", None, 1)]
+        replies = await d.pipeline.beats(call, beats, lambda beat: d.pipeline.beat(*beat))
+        assert replies[0] is ALIVE
+        assert replies[1].error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert (d.pipeline.heartbeats, d.pipeline.batched) == (2, 2)
+        with pytest.raises(Malformed, match="max_members_per_call"):
+            await d.pipeline.beats(call, beats * 2, lambda beat: d.pipeline.beat(*beat))
+
+
+async def test_a_stream_ends_with_the_token_that_opened_it():
+    time = Time()
+    secured = guard(time)
+    async with desk(secured, max_streams=1) as d:
+        call = Call(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+
+        async def live() -> None:
+            async with d.pipeline.streaming(call):
+                second = Call(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+                with pytest.raises(Exhausted, match="max_streams"):
+                    await d.pipeline.streaming(second).__aenter__()
+                for _ in range(3):
+                    time.now_s += 200
+                    await d.pipeline.admit_message(call, ["a-1"])
+                with pytest.raises(Denied):
+                    await d.pipeline.admit_message(call, ["b"])
+                await d.pipeline.admit_message(call, ["a-1"])
+                secured.replace(authenticator=Authenticator(tokens.parse(""), clock=time))
+                await d.pipeline.admit_message(call, ["a-1"])
+
+        with pytest.raises(Unauthenticated):
+            await live()
+        assert d.pipeline.limits.streams == 0
+        assert d.pipeline.calls == {
+            ("HeartbeatStream", "RESOURCE_EXHAUSTED"): 1,
+            ("HeartbeatStream", "PERMISSION_DENIED"): 1,
+            ("HeartbeatStream", "UNAUTHENTICATED"): 1,
+        }
+
+
+async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
+    async with desk(guard()) as d:
+        watch = d.pipeline.watch(Call(kinds.WATCH_REBALANCES, caller("etl-secret"), ()))
+        first = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        for group in ("b-1", "a-1"):
+            await d.member(group, token="op-secret")
+        assert (await first).group_id == "a-1"
+        await watch.aclose()
+        with pytest.raises(Denied):
+            await anext(d.pipeline.watch(Call(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"])))
+
+
+async def test_a_kind_that_is_closed_is_open_to_nobody():
+    async with desk(guard()) as d:
+        closed = Call(kinds.Kind("New", is_closed=True), caller("op-secret"), where="/x/New")
+        with pytest.raises(Denied, match="/x/New is open to nobody"):
+            await d.pipeline.admit(closed)
+
+
+async def test_an_open_kind_is_open_to_all():
+    async with desk(guard()) as d:
+        await d.pipeline.admit(Call(kinds.Kind("Check", is_open=True), caller()))
