@@ -1,8 +1,8 @@
 """Calls as the pipeline sees them, whatever transport they came by: who calls, and for what.
 
 `Kind` is a line for each call that a node answers: the operations that its caller needs (any of
-them will do; no operation contains another), whether callers may be held back, whether it waits
-for its turn. A transport has a table from its own requests to these kinds.
+them will do; no operation contains another), whether callers may be held back, whether it goes
+ahead of others. A transport has a table from its own requests to these kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kind:
     command: what it asks of groups; None: it is not answered by `Pipeline.answer`.
     is_open: anybody may. is_closed: nobody may, where callers are asked who they are.
     is_throttled: a caller that calls too often is held back.
-    takes_turns: expensive calls wait for their caller's turn. LeaveGroup does not: it makes room.
+    is_urgent: it does not wait for its caller's turn, as other expensive calls do.
     is_awaited: a rebalance waits for it, if it is of a member that has its id.
     shows_readable: it lists groups, of which a caller sees those that it may read.
     """
@@ -36,27 +36,9 @@ class Kind:
     is_open: bool = False
     is_closed: bool = False
     is_throttled: bool = True
-    takes_turns: bool = False
+    is_urgent: bool = False
     is_awaited: bool = False
     shows_readable: bool = False
-
-
-def _expensive(
-    name: str,
-    operations: tuple[Operation, ...],
-    command: type[c.Request],
-    *,
-    is_awaited: bool = False,
-    shows_readable: bool = False,
-) -> Kind:
-    return Kind(
-        name,
-        operations,
-        command,
-        takes_turns=True,
-        is_awaited=is_awaited,
-        shows_readable=shows_readable,
-    )
 
 
 def _of_nodes(name: str, *operations: Operation) -> Kind:
@@ -65,22 +47,23 @@ def _of_nodes(name: str, *operations: Operation) -> Kind:
 
 # Whoever may join, commit or look may ask where a group's coordinator is.
 FIND_COORDINATOR = _of_nodes("FindCoordinator", READ, JOIN, COMMIT, ADMIN)
-JOIN_GROUP = _expensive("JoinGroup", (JOIN,), c.JoinGroup, is_awaited=True)
-SYNC_GROUP = _expensive("SyncGroup", (JOIN,), c.SyncGroup, is_awaited=True)
+JOIN_GROUP = Kind("JoinGroup", (JOIN,), c.JoinGroup, is_awaited=True)
+SYNC_GROUP = Kind("SyncGroup", (JOIN,), c.SyncGroup, is_awaited=True)
 HEARTBEAT = Kind("Heartbeat", (JOIN,))
 HEARTBEAT_BATCH = Kind("HeartbeatBatch", (JOIN,))
 HEARTBEAT_STREAM = Kind("HeartbeatStream", (JOIN,))
-LEAVE_GROUP = Kind("LeaveGroup", (JOIN,), c.LeaveGroup)
-OFFSET_COMMIT = _expensive("OffsetCommit", (COMMIT,), c.CommitOffsets)
-OFFSET_FETCH = _expensive("OffsetFetch", (READ, COMMIT), c.FetchOffsets)
-REPORT_LOG_ENDS = _expensive("ReportLogEnds", (JOIN,), c.ReportLogEnds)
-LIST_GROUPS = _expensive("ListGroups", (), c.ListGroups, shows_readable=True)
-DESCRIBE_GROUPS = _expensive("DescribeGroups", (READ,), c.DescribeGroup)
-DELETE_GROUPS = _expensive("DeleteGroups", (ADMIN,), c.DeleteGroup)
-OFFSET_DELETE = _expensive("OffsetDelete", (ADMIN,), c.DeleteOffsets)
-LIST_LOG_ENDS = _expensive("ListLogEnds", (READ,), c.ListLogEnds)
-LIST_REBALANCES = _expensive("ListRebalances", (READ,), c.ListRebalances)
-DESCRIBE_PHASE = _expensive("DescribePhase", (READ,), c.DescribePhase)
+# Whoever leaves makes room for others.
+LEAVE_GROUP = Kind("LeaveGroup", (JOIN,), c.LeaveGroup, is_urgent=True)
+OFFSET_COMMIT = Kind("OffsetCommit", (COMMIT,), c.CommitOffsets)
+OFFSET_FETCH = Kind("OffsetFetch", (READ, COMMIT), c.FetchOffsets)
+REPORT_LOG_ENDS = Kind("ReportLogEnds", (JOIN,), c.ReportLogEnds)
+LIST_GROUPS = Kind("ListGroups", (), c.ListGroups, shows_readable=True)
+DESCRIBE_GROUPS = Kind("DescribeGroups", (READ,), c.DescribeGroup)
+DELETE_GROUPS = Kind("DeleteGroups", (ADMIN,), c.DeleteGroup)
+OFFSET_DELETE = Kind("OffsetDelete", (ADMIN,), c.DeleteOffsets)
+LIST_LOG_ENDS = Kind("ListLogEnds", (READ,), c.ListLogEnds)
+LIST_REBALANCES = Kind("ListRebalances", (READ,), c.ListRebalances)
+DESCRIBE_PHASE = Kind("DescribePhase", (READ,), c.DescribePhase)
 WATCH_REBALANCES = Kind("WatchRebalances", (READ,), shows_readable=True)
 # Only where the nodes are: whoever lists groups asks all of them.
 DESCRIBE_CLUSTER = _of_nodes("DescribeCluster")

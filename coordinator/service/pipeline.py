@@ -161,7 +161,7 @@ class Pipeline:
         """
         with self._counting(call):
             await self.admit(call)
-            if call.kind.takes_turns:
+            if not call.kind.is_urgent:
                 await self._take_turn(call)
             requests = await in_slices(translate(self.node.new_call_id))
             assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"

@@ -1,5 +1,8 @@
 """Every RPC has a line that says which call it is, and the line reads the request right."""
 
+from types import SimpleNamespace
+
+import grpc
 import pytest
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2
@@ -7,7 +10,10 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from coordinator.security.rules import Operation
 from coordinator.service.grpc.calls import METHODS, client_host, method_of
+from coordinator.service.grpc.checked_server import CheckedServer
+from coordinator.settings import Settings
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
+from coordinator.v1 import group_pb2 as pb
 
 FILES = [admin_pb2, cluster_pb2, group_pb2, replica_pb2, health_pb2, reflection_pb2]
 
@@ -85,3 +91,27 @@ def test_who_commands_nodes_or_reads_their_logs_needs_admin():
         line = METHODS[f"/coordinator.v1.{name}"]
         assert line.kind.operations == (Operation.ADMIN,)
         assert list(line.groups(None)) == [None]
+
+
+class Reflecting(grpc.GenericRpcHandler):
+    """A handler that knows one method."""
+
+    def service(self, details):
+        if not details.method.endswith("/Known"):
+            return None
+        return grpc.unary_unary_rpc_method_handler(
+            print, pb.HeartbeatRequest.FromString, pb.HeartbeatResponse.SerializeToString
+        )
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("Known", True), ("Unknown", False)])
+def test_too_much_metadata_is_counted_only_for_methods_that_exist(name, is_refused):
+    """Names of methods that do not exist have no end, and each would be counted by itself."""
+    handlers: list[grpc.GenericRpcHandler] = []
+    plain = SimpleNamespace(add_generic_rpc_handlers=handlers.extend)
+    settings = Settings(max_metadata_bytes=1_024)
+    pipeline = SimpleNamespace(node=SimpleNamespace(settings=settings), admits_all=True)
+    CheckedServer(plain, pipeline).add_generic_rpc_handlers([Reflecting()])
+    details = SimpleNamespace(method=f"/x/{name}", invocation_metadata=[("a", "x" * 2_000)])
+    handler = handlers[0].service(details)
+    assert (handler is not None) == is_refused
