@@ -22,6 +22,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
 from coordinator.service import pipeline as pipeline_module
+from coordinator.service.grpc.calls import METHODS
 from coordinator.v1 import admin_pb2 as pb2
 from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
@@ -133,6 +134,27 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
             assert answer.list_services_response.service
         assert {r.reason for r in server.refused} == {"unauthenticated"}
         assert server.server.pipeline.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
+
+
+async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(desk):
+    async with running(**desk.settings) as server, grpc.aio.insecure_channel(server.address) as it:
+        found = {}
+        for name, method in METHODS.items():
+            if method.kind.name in ("HeartbeatStream", "ServerReflectionInfo"):
+                call = it.stream_stream(name)(iter([b""]))
+            elif method.kind.name in ("Watch", "WatchRebalances"):
+                call = it.unary_stream(name)(b"")
+            else:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await (call := it.unary_unary(name)(b""))
+                found[name] = await call.code()
+                continue
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await call.read()
+            call.cancel()
+            found[name] = await call.code()
+        refused = {name for name, code in found.items() if code is CODE.UNAUTHENTICATED}
+        assert refused == {name for name, method in METHODS.items() if not method.kind.is_open}
 
 
 async def test_a_node_that_asks_nobody_has_nothing_in_a_calls_way(monkeypatch):
