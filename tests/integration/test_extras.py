@@ -73,9 +73,10 @@ USES = {
             pass
         """,
     "otel": """
+        from coordinator.service.calls import JOIN_GROUP, Call, Caller
         from coordinator.service.otel import open_tracer
         tracer, end = open_tracer("http://127.0.0.1:1", 0, "here:1")
-        with tracer.call("JoinGroup", "g", lambda: ()) as span:
+        with tracer.call(Call(JOIN_GROUP, Caller("peer", "/host"), ["g"])) as span:
             span.parked()
             span.answered("NONE")
         end()
