@@ -43,6 +43,11 @@ def parts_of(
             return requests
 
 
+def is_whole(replies: Sequence[Reply]) -> bool:
+    """True if there is nothing for `whole` to do."""
+    return len(replies) == 1 and not isinstance(replies[0], ListReply)
+
+
 def whole(
     replies: list[Reply], limit: int = 0, is_shown: Callable[[str], bool] | None = None
 ) -> Work[list[Reply]]:

@@ -36,7 +36,7 @@ from coordinator.service.admission_queue import Drop
 from coordinator.service.bounds import MEMBERS, Bounds, check_heartbeat
 from coordinator.service.calls import HEARTBEAT, Call
 from coordinator.service.limits import Limits
-from coordinator.service.parts import first_error, parts_of, whole
+from coordinator.service.parts import first_error, is_whole, parts_of, whole
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.refusals import RETRY_S, CallRefused, Exhausted, GaveUp, Malformed
 from coordinator.service.throttle import Throttle
@@ -159,7 +159,7 @@ class Pipeline:
         Raises:
             CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
         """
-        with self._counting(call):
+        try:
             await self.admit(call)
             if not call.kind.is_urgent:
                 await self._take_turn(call)
@@ -169,6 +169,9 @@ class Pipeline:
             for request in requests:
                 self.limits.check(request)
             replies = await self._ask(call, requests)
+        except CallRefused as error:
+            self.refused(call, error)
+            raise
         self.calls[(call.kind.name, OK)] += 1
         return replies
 
@@ -302,6 +305,8 @@ class Pipeline:
                 next((e.name for e in errors if e is not ErrorCode.NONE), ErrorCode.NONE.name)
             )
         self._tell_deleted(call, parts, replies)
+        if is_whole(replies):
+            return replies
         return await in_slices(whole(replies, limit, is_shown))
 
     def _filter(self, call: Call) -> Callable[[str], bool] | None:
