@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.translate.requests import _COMMANDS
+from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2, group_pb2
 
 KINDS: list[type[Message]] = sorted(_COMMANDS, key=lambda kind: kind.__name__)
@@ -27,7 +28,7 @@ def target(data: bytes) -> None:
     calls = count(1)
     try:
         commands = translate.commands_of(request, calls.__next__, "/127.0.0.1")
-    except translate.Malformed:
+    except Malformed:
         return
     if not commands:
         return
