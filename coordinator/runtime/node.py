@@ -259,7 +259,7 @@ class Node:
     def is_loaded(self, group_id: str) -> bool:
         """True if the shard of a group is loaded and serves here."""
         runner = self._runners.get(self._shard_of(group_id))
-        return runner is not None and runner.is_loaded
+        return runner is not None and runner.shard is not None
 
     def leader_epoch_of(self, group_id: str) -> int | None:
         """The epoch in which this node leads the shard of a group; None: it does not."""
@@ -268,25 +268,30 @@ class Node:
 
     def group_count(self) -> int:
         """Groups of all shards of this node."""
-        return sum(runner.group_count for runner in self._runners.values())
+        return sum(shard.group_count for shard in self._shards())
 
     def members_of(self, client_host: str) -> int:
         """Members of all groups of this node that come from a host."""
-        return sum(runner.members_of(client_host) for runner in self._runners.values())
+        return sum(shard.members_of(client_host) for shard in self._shards())
 
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group here."""
         runner = self._runners.get(self._shard_of(group_id))
-        return None if runner is None else runner.has_static_member(group_id, instance_id)
+        if runner is None or runner.shard is None:
+            return None
+        return runner.shard.has_static_member(group_id, instance_id)
 
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
-        return [runner.stats() for runner in list(self._runners.values())]
+        runners = list(self._runners.values())
+        return [
+            ShardStats() if runner.shard is None else runner.shard.stats() for runner in runners
+        ]
 
     def cluster_stats(self) -> ClusterStats:
         """This node among others. Any thread may ask."""
         runners = list(self._runners.values())
-        loaded = sum(runner.is_loaded for runner in runners)
+        loaded = len(self._shards())
         view = self.cluster_view()
         return ClusterStats(
             {
@@ -303,8 +308,7 @@ class Node:
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Numbers of some groups, by their ids. Any thread may ask."""
-        runners = list(self._runners.values())
-        return [stats for runner in runners for stats in runner.group_stats(is_wanted)]
+        return [stats for shard in self._shards() for stats in shard.group_stats(is_wanted)]
 
     # --- Inside ---
 
@@ -318,6 +322,11 @@ class Node:
                 "(ZooKeeper: two of its ticks at least, see tickTime and minSessionTimeout)",
                 None,
             )
+
+    def _shards(self) -> list[Shard]:
+        """Those that serve."""
+        runners = list(self._runners.values())
+        return [shard for runner in runners if (shard := runner.shard) is not None]
 
     def _tell(self, events: Sequence[Event], now_ms: int) -> None:
         for listener in self._listeners:

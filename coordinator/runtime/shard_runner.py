@@ -53,7 +53,6 @@ from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersC
 from coordinator.shard.outbox import Activate, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
-from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.storage.log import Damaged, Entry, GroupLog, Snapshot
 from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
@@ -97,7 +96,7 @@ class ShardRunner:
         self._clock = clock
         self._watchers = watchers
         self.driver = ShardDriver(shard_id)
-        """The driver of the shard. Only its `shard` is read from outside."""
+        """The driver of the shard. From outside, the heartbeat alone reads it: without a frame."""
         # Background tasks use this context, so they do not inherit a caller's contextvars.
         self._context = contextvars.copy_context()
         self._calls: dict[CallId, asyncio.Future[Reply]] = {}
@@ -199,35 +198,9 @@ class ShardRunner:
         return self.driver.leader_epoch
 
     @property
-    def is_loaded(self) -> bool:
-        """True if it serves; else requests hear that it is loading."""
-        return self.driver.shard is not None
-
-    def stats(self) -> ShardStats:
-        """What the shard holds now."""
-        shard = self.driver.shard
-        return ShardStats() if shard is None else shard.stats()
-
-    @property
-    def group_count(self) -> int:
-        """How many groups there are."""
-        shard = self.driver.shard
-        return 0 if shard is None else shard.group_count
-
-    def members_of(self, client_host: str) -> int:
-        """How many members come from a host."""
-        shard = self.driver.shard
-        return 0 if shard is None else shard.members_of(client_host)
-
-    def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
-        """True if the group has that static member; None if there is no such group."""
-        shard = self.driver.shard
-        return None if shard is None else shard.has_static_member(group_id, instance_id)
-
-    def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
-        """Numbers of some groups."""
-        shard = self.driver.shard
-        return [] if shard is None else shard.group_stats(is_wanted)
+    def shard(self) -> Shard | None:
+        """The one that serves; None: requests hear that it is loading."""
+        return self.driver.shard
 
     # --- Effects ---
 

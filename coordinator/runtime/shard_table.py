@@ -176,16 +176,16 @@ class ShardTable:
             with gc_paused():
                 await runner.start(self._load_slot, leader_epoch=leader_epoch, standby=gathered)
             # Calls to other shards have left garbage meanwhile, which was not looked for.
-            self._forget_later(runner.group_count)
+            self._forget_later(runner)
         except Damaged as error:
             self._watchers.failure(str(error), None)
 
     async def _let_go(self, runner: ShardRunner) -> None:
-        groups = runner.group_count
+        self._forget_later(runner)
         await runner.stop(ErrorCode.NOT_COORDINATOR)
-        self._forget_later(groups)
 
-    def _forget_later(self, groups: int) -> None:
+    def _forget_later(self, runner: ShardRunner) -> None:
+        groups = 0 if runner.shard is None else runner.shard.group_count
         if groups >= MANY_GROUPS and self._forgetting is None:
             # Once for all shards that come or go at about the same time.
             self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)

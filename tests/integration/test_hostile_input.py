@@ -149,7 +149,7 @@ class InProcess:
         groups = [
             group
             for runner in self.server.node._runners.values()
-            for group in runner.driver.shard.machine.groups.values()
+            for group in runner.shard.machine.groups.values()
         ]
         for group in groups:
             invariants.check(group)

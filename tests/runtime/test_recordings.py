@@ -75,7 +75,7 @@ class Recorded(VirtualCoordinator):
 
     def _new_shard(self) -> RecordingShard:
         return RecordingShard(
-            self._path, ShardId(0), self.settings, self._ids, PAYLOADS,
+            self._path, ShardId(0), self.settings.groups, self._ids, PAYLOADS,
             now_ms=self.now_ms, acks=AckPolicy(),
         )  # fmt: skip
 

@@ -91,7 +91,7 @@ class Bench:
         return [str(error) for _, error in self.failures if error is not None]
 
     async def until_loaded(self) -> None:
-        while not self.runner.is_loaded:  # noqa: ASYNC110  # Virtual time.
+        while self.runner.shard is None:  # noqa: ASYNC110  # Virtual time.
             await asyncio.sleep(0.1)
 
     async def is_well(self) -> bool:
@@ -153,7 +153,7 @@ def test_an_effect_that_cannot_be_carried_out_loads_the_shard_again(part):
         await bench.runner.fetch(
             FetchEntries(call_id=bench.new_call(), follower=2, offset=1, min_bytes=0, max_wait_ms=0)
         )
-        while bench.runner.is_loaded:  # noqa: ASYNC110  # Virtual time.
+        while bench.runner.shard is not None:  # noqa: ASYNC110  # Virtual time.
             await asyncio.sleep(0.001)
         assert is_refused(waiting)
         assert bench.tracebacks() == ["effect"]
@@ -172,9 +172,9 @@ def test_an_alarm_that_cannot_be_set_loads_the_shard_again():
     async def play(bench: Bench) -> None:
         alarm, bench.runner._alarm = bench.runner._alarm, NoAlarm()
         bench.fetch()
-        assert not bench.runner.is_loaded
+        assert bench.runner.shard is None
         await asyncio.sleep(0.5)
-        assert not bench.runner.is_loaded
+        assert bench.runner.shard is None
         bench.runner._alarm = alarm
         assert await bench.is_well()
         assert bench.tracebacks() == ["effect"]
@@ -201,7 +201,7 @@ def test_a_bug_in_the_first_load_does_not_end_the_node(part):
         else:
             load, bench.log.load = bench.log.load, raising
         await bench.runner.start()
-        assert not bench.runner.is_loaded
+        assert bench.runner.shard is None
         if part == "load":
             bench.log.load = load
         await bench.until_loaded()
@@ -220,7 +220,7 @@ def test_damage_that_the_first_load_finds_is_raised():
         bench.log.load = damaged
         with pytest.raises(Damaged, match="entry 3"):
             await bench.runner.start()
-        assert not bench.runner.is_loaded
+        assert bench.runner.shard is None
 
     simulated(play, is_started=False)
 
@@ -257,7 +257,7 @@ def test_a_shard_that_waits_for_its_turn_says_that_it_is_loading():
         assert not bench.log._fence_epochs, "nothing is asked of the log before its turn"
         load_slot.release()
         await starting
-        assert bench.runner.is_loaded
+        assert bench.runner.shard is not None
 
     simulated(play, is_started=False)
 

@@ -154,10 +154,10 @@ async def test_the_same_when_a_snapshot_has_taken_the_place_of_what_it_lacks(pai
     await asyncio.sleep(0.7)
     await pair.commit(2)
     await pair.commit(3)
-    shard = pair.leader.driver.shard
+    shard = pair.leader.shard
     records = tuple(pair.log._read(SHARD, 0).records())
     await pair.log.write_snapshot(pair.leader.driver._fence, Snapshot(3, 3, records))
-    assert shard is pair.leader.driver.shard
+    assert shard is pair.leader.shard
     assert await pair.promote() == {1, 2, 3}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,7 +127,11 @@ def test_a_virtual_clock_stands_still_until_nothing_is_behind(notes):
     notes.add(timer, 5, 5, 5, 7)
     steps = []
     clock = VirtualClock(0)
-    clock.advance(10, timer, lambda now_ms: steps.append((now_ms, timer.advance_to(now_ms, 2))))
+    noted = SimpleNamespace(
+        next_expiration_ms=timer.next_expiration_ms,
+        advance_to=lambda now_ms: steps.append((now_ms, timer.advance_to(now_ms, 2))),
+    )
+    clock.advance(10, noted)
     assert steps == [(5, 2), (5, 1), (7, 1)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,7 +126,11 @@ def test_two_buckets_cost_two_wake_ups_at_their_times_when_a_level_holds_them(no
     notes.add(timer, 200, 840)
     wake_ups = []
     clock = VirtualClock(0)
-    clock.advance(1_000, timer, lambda now_ms: wake_ups.append((now_ms, timer.advance_to(now_ms))))
+    noted = SimpleNamespace(
+        next_expiration_ms=timer.next_expiration_ms,
+        advance_to=lambda now_ms: wake_ups.append((now_ms, timer.advance_to(now_ms))),
+    )
+    clock.advance(1_000, noted)
     assert wake_ups == [(200, 1), (840, 1)]
 
 
@@ -134,7 +139,11 @@ def test_with_small_wheels_a_deadline_costs_at_most_one_wake_up_per_level(notes)
     notes.add(timer, 200, 847)
     wake_ups = []
     clock = VirtualClock(0)
-    clock.advance(1_000, timer, lambda now_ms: wake_ups.append((now_ms, timer.advance_to(now_ms))))
+    noted = SimpleNamespace(
+        next_expiration_ms=timer.next_expiration_ms,
+        advance_to=lambda now_ms: wake_ups.append((now_ms, timer.advance_to(now_ms))),
+    )
+    clock.advance(1_000, noted)
     assert wake_ups == [(200, 1), (800, 0), (840, 0), (847, 1)]
 
 
