@@ -109,7 +109,7 @@ def test_too_much_metadata_is_counted_only_for_methods_that_exist(name, is_refus
     """Names of methods that do not exist have no end, and each would be counted by itself."""
     handlers: list[grpc.GenericRpcHandler] = []
     plain = SimpleNamespace(add_generic_rpc_handlers=handlers.extend)
-    settings = Settings(max_metadata_bytes=1_024)
+    settings = Settings.of(max_metadata_bytes=1_024)
     pipeline = SimpleNamespace(node=SimpleNamespace(settings=settings), admits_all=True)
     CheckedServer(plain, pipeline).add_generic_rpc_handlers([Reflecting()])
     details = SimpleNamespace(method=f"/x/{name}", invocation_metadata=[("a", "x" * 2_000)])
