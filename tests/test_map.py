@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +16,7 @@ PRODUCT = ROOT / "coordinator"
 IMPORT = re.compile(
     r"^ *(?:from|import) (?:(timer)\b|coordinator(?:\.| import )(\w+))", re.MULTILINE
 )
+CORE = "coordinator.core"
 BEGIN, END = "<!-- imports: drawn by tests/test_map.py -->\n```\n", "```\n<!-- /imports -->"
 
 
@@ -54,3 +57,16 @@ def test_the_map_names_every_file_of(room):
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     there = {file.stem for file in (PRODUCT / room).glob("*.py")} - {"__init__"}
     assert sorted(named) == sorted(there)
+
+
+@pytest.mark.parametrize(
+    ("package", "for_types_too"), [("coordinator", False), ("timer", False), ("coordinator", True)]
+)
+def test_no_modules_import_each_other(package, for_types_too):
+    """In core, imports for types alone count too."""
+    graph = grimp.build_graph(package, exclude_type_checking_imports=not for_types_too)
+    modules = {name for name in graph.modules if not for_types_too or name.startswith(CORE)}
+    assert modules
+    TopologicalSorter(
+        {name: graph.find_modules_directly_imported_by(name) & modules for name in modules}
+    ).prepare()  # Raises CycleError, with the cycle.
