@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.testing.transcript import Transcript
+from tests.transcripts.story import Transcript
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
