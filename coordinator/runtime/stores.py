@@ -17,6 +17,8 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
 
 if TYPE_CHECKING:
+    from coordinator.settings.forms import SharedStore
+    from coordinator.storage.etcd import EtcdLog
     from coordinator.storage.zookeeper import ZooKeeperLog
 
 MIB = 1024 * 1024
@@ -44,9 +46,18 @@ async def open_stores(
     """
     shared = config.shared_store
     if shared is not None:
+        timeout_s = config.store_session_timeout_ms / 1000
+        access = _access(config, shared)
         if shared.kind == "etcd":
-            return await _open_etcd(config)
-        return await _open_zookeeper(config)
+            from coordinator.storage.etcd_coordination import EtcdCoordination
+
+            etcd = await _open_etcd(config, shared, config.shards)
+            return Stores(etcd, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+        zookeeper = await _open_zookeeper(config, shared, config.shards)
+        from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+
+        agreed = ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s)
+        return Stores(zookeeper, agreed)
     if config.store == "memory":
         return Stores(MemoryLog())
     return Stores(await asyncio.to_thread(_open_sqlite, config, on_commit))
@@ -73,59 +84,35 @@ async def open_to_read(config: StorageConfig) -> tuple[GroupLog, int]:
     """
     shared = config.shared_store
     assert shared is not None
-    if shared.kind == "etcd":
-        from coordinator.storage.etcd import EtcdLog
-
-        etcd = await EtcdLog.open(_access(config), prefix=shared.name, shards=None)
-        return etcd, etcd.shards
-    zookeeper = await _open_zookeeper_log(config, None)
-    return zookeeper, zookeeper.shards
+    opening = _open_etcd if shared.kind == "etcd" else _open_zookeeper
+    log = await opening(config, shared, None)
+    return log, log.shards
 
 
-async def _open_etcd(config: StorageConfig) -> Stores:
+async def _open_etcd(config: StorageConfig, shared: SharedStore, shards: int | None) -> EtcdLog:
     from coordinator.storage.etcd import EtcdLog
-    from coordinator.storage.etcd_coordination import EtcdCoordination
 
-    shared = config.shared_store
-    assert shared is not None
-    access = _access(config)
-    log = await EtcdLog.open(
-        access,
+    return await EtcdLog.open(
+        _access(config, shared),
         prefix=shared.name,
-        shards=config.shards,
+        shards=shards,
         quota_bytes=config.store_quota_mib * MIB,
     )
-    timeout_s = config.store_session_timeout_ms / 1000
-    return Stores(log, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
 
 
-async def _open_zookeeper(config: StorageConfig) -> Stores:
-    log = await _open_zookeeper_log(config, config.shards)
-    from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
-
-    shared = config.shared_store
-    assert shared is not None
-    timeout_s = config.store_session_timeout_ms / 1000
-    access = _access(config)
-    return Stores(log, ZooKeeperCoordination(access, prefix=shared.name, timeout_s=timeout_s))
-
-
-async def _open_zookeeper_log(config: StorageConfig, shards: int | None) -> ZooKeeperLog:
+async def _open_zookeeper(
+    config: StorageConfig, shared: SharedStore, shards: int | None
+) -> ZooKeeperLog:
     try:
         from coordinator.storage.zookeeper import ZooKeeperLog
     except ImportError as error:
         raise CannotOpen(
             "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
         ) from error
-    shared = config.shared_store
-    assert shared is not None
-    return await ZooKeeperLog.open(_access(config), prefix=shared.name, shards=shards)
+    return await ZooKeeperLog.open(_access(config, shared), prefix=shared.name, shards=shards)
 
 
-def _access(config: StorageConfig) -> StoreAccess:
-    """How to reach the shared store."""
-    shared = config.shared_store
-    assert shared is not None
+def _access(config: StorageConfig, shared: SharedStore) -> StoreAccess:
     password = ""
     if config.store_password_file:
         try:

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from itertools import chain, count
+from itertools import count
 
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
@@ -29,7 +29,6 @@ from coordinator.storage.etcd_txn import delete, equal, exists, get, put, unchan
 from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
-    Damaged,
     Entry,
     Fence,
     Fenced,
@@ -40,7 +39,7 @@ from coordinator.storage.log import (
     next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
-from coordinator.storage.slices import slices
+from coordinator.storage.slices import chunks, snapshot_of
 
 FRAME_BYTES_MAX = 1024 * 1024
 """etcd refuses requests above 1.5 MiB."""
@@ -69,7 +68,11 @@ class EtcdLog:
         self._housekeeping: asyncio.Task[None] | None = None
         self.shards = 0
         self.size_bytes = 0
-        """What the store holds, with other things in the same cluster."""
+        """Bytes in use in the etcd cluster, other applications' keys included.
+
+        etcd counts the pages that a compaction frees only at a later write. Renewals of nodes'
+        sessions provide one, even while appends are refused.
+        """
 
     @classmethod
     async def open(
@@ -139,12 +142,10 @@ class EtcdLog:
         if found and json.loads(found[0].value)["sequence"] >= sequence:
             await self._check_fence(fence)
             return
-        parts = slices(snapshot.records)
+        parts = chunks(fence, snapshot)
         count = 0
-        while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(sequence, fence.fence_epoch, count, records)
-            key_of_chunk = self._key("chunk", shard, sequence, count)
-            await self._fenced(fence, [], [put(key_of_chunk, frames.encode(shard, chunk))])
+        while frame := await asyncio.to_thread(next, parts, None):
+            await self._fenced(fence, [], [put(self._key("chunk", shard, sequence, count), frame)])
             count += 1
         row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
         await self._fenced(
@@ -280,18 +281,13 @@ class EtcdLog:
         row = json.loads(value)
         within = (row["sequence"],)
         page = await self._client.range(self._page("chunk", shard, within, 0, revision))
-        chunks = [
+        parts = [
             frames.decode(frame, shard, row["sequence"])
             async for number, frame in self._numbered("chunk", shard, within, page, revision)
             if number < row["chunks"]  # A later attempt of the same snapshot may have left more.
         ]
-        if [chunk.base_offset for chunk in chunks] != list(range(row["chunks"])):
-            raise Damaged(
-                f"etcd, {self._prefix}: shard {shard}: of the {row['chunks']} slices of snapshot "
-                f"{row['sequence']}, {len(chunks)} are there"
-            )
-        records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
-        return Snapshot(row["sequence"], row["next_offset"], records)
+        where = f"etcd, {self._prefix}: shard {shard}"
+        return snapshot_of(where, row["sequence"], row["next_offset"], parts, row["chunks"])
 
     def _page(
         self, kind: str, shard: ShardId, within: tuple[int, ...], first: int, revision: int = 0
@@ -344,6 +340,4 @@ def _judge(response: pb.TxnResponse, fence: Fence, sequence: int, frame: bytes) 
 
 
 def _check_epoch(values: list[bytes], fence: Fence) -> None:
-    fence_epoch = int(values[0]) if values else 0
-    if fence_epoch != fence.fence_epoch:
-        raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
+    fence.check(int(values[0]) if values else 0)

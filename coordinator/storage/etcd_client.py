@@ -164,16 +164,6 @@ class EtcdClient:
         )
         return response
 
-    async def alarms(self) -> list[str]:
-        """The names of alarms that are raised, NOSPACE among them.
-
-        Raises:
-            Unavailable: no endpoint answers.
-        """
-        request = pb.AlarmRequest(action=pb.AlarmRequest.AlarmAction.GET)
-        response: pb.AlarmResponse = await self._repeat("Maintenance", "Alarm", request)
-        return [pb.AlarmType.Name(member.alarm) for member in response.alarms]
-
     async def watch(self, first: bytes, end: bytes) -> AsyncIterator[pb.WatchResponse]:
         """Changes of the keys from one on to before another, once the watch stands.
 
@@ -197,7 +187,11 @@ class EtcdClient:
     async def _metadata(self) -> Sequence[tuple[str, str]]:
         if not self._access.user:
             return ()
-        return (("token", await self._log_in(self._connect())),)
+        if not self._token:
+            request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password)
+            stub: Any = rpc_pb2_grpc.AuthStub(self._connect())
+            self._token = (await stub.Authenticate(request, timeout=self._call_timeout_s)).token
+        return (("token", self._token),)
 
     async def _repeat(self, service: str, method: str, request: Any) -> Any:
         """A call that changes nothing, or nothing more when it is made twice."""
@@ -267,13 +261,6 @@ class EtcdClient:
         answer = await call(request, timeout=self._call_timeout_s, metadata=metadata)
         self._answered_at = time.monotonic()
         return answer
-
-    async def _log_in(self, channel: grpc.aio.Channel) -> str:
-        if not self._token:
-            request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password)
-            stub: Any = rpc_pb2_grpc.AuthStub(channel)
-            self._token = (await stub.Authenticate(request, timeout=self._call_timeout_s)).token
-        return self._token
 
     def _connect(self) -> grpc.aio.Channel:
         endpoint = self._access.endpoints[self._current]

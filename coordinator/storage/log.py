@@ -82,6 +82,15 @@ class Fence:
     fence_epoch: int
     token: int = 0
 
+    def check(self, stored: int) -> None:
+        """Compare with the fence epoch that the store holds.
+
+        Raises:
+            Fenced: they differ.
+        """
+        if stored != self.fence_epoch:
+            raise Fenced(f"epoch {self.fence_epoch} has been followed by {stored}")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -160,6 +160,4 @@ class MemoryLog:
         return True
 
     def _check(self, fence: Fence) -> None:
-        fence_epoch = self._fence_epochs.get(fence.shard, 0)
-        if fence_epoch != fence.fence_epoch:
-            raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
+        fence.check(self._fence_epochs.get(fence.shard, 0))

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from coordinator.storage import entry as frames
+from coordinator.storage.log import Damaged, Entry, Fence, Snapshot
 
 SLICE_BYTES = 256 * 1024
 """About; a single record may be longer."""
 
 
-def slices(records: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
-    """The records, as many at a time as make a slice."""
+def chunks(fence: Fence, snapshot: Snapshot) -> Iterator[bytes]:
+    """Frames of a snapshot's slices, numbered from 0 by their base offsets."""
+    for number, records in enumerate(_slices(snapshot.records)):
+        chunk = Entry(snapshot.sequence, fence.fence_epoch, number, records)
+        yield frames.encode(fence.shard, chunk)
+
+
+def snapshot_of(
+    where: str, sequence: int, next_offset: int, parts: Sequence[Entry], count: int
+) -> Snapshot:
+    """Put a snapshot together from the slices that were read.
+
+    Args:
+        where: the store and the shard, for the message.
+        count: slices that were written.
+    Raises:
+        Damaged: a slice is missing.
+    """
+    if [part.base_offset for part in parts] != list(range(count)):
+        raise Damaged(
+            f"{where}: of the {count} slices of snapshot {sequence}, {len(parts)} are there"
+        )
+    return Snapshot(sequence, next_offset, tuple(r for part in parts for r in part.records))
+
+
+def _slices(records: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
+    """Groups of consecutive records, each about `SLICE_BYTES` long."""
     part: list[bytes] = []
     size = 0
     for record in records:

@@ -13,7 +13,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ from coordinator.storage.marker import (
     share_in_words,
 )
 from coordinator.storage.schema import rows
-from coordinator.storage.slices import slices
+from coordinator.storage.slices import chunks, snapshot_of
 from coordinator.storage.soundness import ADVICE, BUSY_MS, examine, is_damage, look, open_to_read
 from coordinator.storage.writer import Writer
 
@@ -112,8 +111,7 @@ class SqliteLog:
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
         fence_epoch, found = await asyncio.to_thread(self._read, fence.shard, after)
-        if fence_epoch != fence.fence_epoch:
-            raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
+        fence.check(fence_epoch)
         return found
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
@@ -122,11 +120,9 @@ class SqliteLog:
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         if not await self._writer.run(partial(_make_room, fence, snapshot.sequence)):
             return
-        parts = slices(snapshot.records)
+        parts = chunks(fence, snapshot)
         count = 0
-        while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(snapshot.sequence, fence.fence_epoch, count, records)
-            frame = frames.encode(fence.shard, chunk)
+        while frame := await asyncio.to_thread(next, parts, None):
             await self._writer.run(partial(_add_chunk, fence, snapshot.sequence, frame))
             count += 1
         await self._writer.run(partial(_seal, fence, snapshot, count))
@@ -260,13 +256,8 @@ def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | No
         shard,
         sequence,
     )
-    chunks = [frames.decode(frame, shard, sequence) for (frame,) in found]
-    if [chunk.base_offset for chunk in chunks] != list(range(count)):
-        raise Damaged(
-            f"shard {shard}: of the {count} slices of snapshot {sequence}, {len(chunks)} are there"
-        )
-    records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
-    return Snapshot(sequence, next_offset, records)
+    parts = [frames.decode(frame, shard, sequence) for (frame,) in found]
+    return snapshot_of(f"shard {shard}", sequence, next_offset, parts, count)
 
 
 # --- Jobs of the writer -------------------------------------------------------------------------
@@ -313,8 +304,7 @@ def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
         Fenced: the shard has a newer epoch.
     """
     fence_epoch, last = _fence_row(connection, fence.shard)
-    if fence_epoch != fence.fence_epoch:
-        raise Fenced(f"epoch {fence.fence_epoch} has been followed by {fence_epoch}")
+    fence.check(fence_epoch)
     return last
 
 

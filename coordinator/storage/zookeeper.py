@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -49,7 +48,7 @@ from coordinator.storage.log import (
     next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
-from coordinator.storage.slices import slices
+from coordinator.storage.slices import chunks, snapshot_of
 from coordinator.storage.zookeeper_client import ZooKeeperClient
 
 FRAME_BYTES_MAX = 512 * 1024
@@ -149,11 +148,10 @@ class ZooKeeperLog:
         if data and json.loads(data)["sequence"] >= sequence:
             await self._check_fence(fence)
             return
-        parts = slices(snapshot.records)
+        parts = chunks(fence, snapshot)
         count = 0
-        while records := await asyncio.to_thread(next, parts, None):
-            chunk = Entry(sequence, fence.fence_epoch, count, records)
-            await self._write_chunk(fence, sequence, count, frames.encode(shard, chunk))
+        while frame := await asyncio.to_thread(next, parts, None):
+            await self._write_chunk(fence, sequence, count, frame)
             count += 1
         row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
 
@@ -262,9 +260,9 @@ class ZooKeeperLog:
                 f"ZooKeeper, {self._prefix}: shard {shard}: of the {row['chunks']} slices of "
                 f"snapshot {row['sequence']} some are missing"
             ) from error
-        chunks = [frames.decode(frame, shard, row["sequence"]) for _, frame in found]
-        records = tuple(chain.from_iterable(chunk.records for chunk in chunks))
-        return Snapshot(row["sequence"], row["next_offset"], records)
+        parts = [frames.decode(frame, shard, row["sequence"]) for _, frame in found]
+        where = f"ZooKeeper, {self._prefix}: shard {shard}"
+        return snapshot_of(where, row["sequence"], row["next_offset"], parts, row["chunks"])
 
     async def _write_chunk(self, fence: Fence, sequence: int, number: int, frame: bytes) -> None:
         path = f"{self._path('chunk', fence.shard)}/{sequence:020}-{number:06}"
