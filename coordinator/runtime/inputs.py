@@ -33,8 +33,6 @@ _KINDS: dict[str, Any] = {
 }
 _KINDS["Revive"] = o.Activate  # As recordings have it.
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_KINDS["Revive"] = o.Activate  # As recordings have it.
-_NAMES = {kind: name for name, kind in _KINDS.items()}
 _ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}
 
 

@@ -27,11 +27,7 @@ from coordinator.runtime.standby import Fetch
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
-from coordinator.shard.followers import (
-    ANYBODY,
-    FetchedEntries,
-    FetchEntries,
-)
+from coordinator.shard.followers import ANYBODY, FetchedEntries, FetchEntries
 from coordinator.shard.placement import shard_of
 from coordinator.shard.shard import Shard
 from coordinator.shard.stats import GroupStats, ShardStats
@@ -196,7 +192,7 @@ class Node:
         Args:
             on_wait: called if an answer has to be waited for.
         """
-        calls: list[tuple[ShardRunner, Request, Reply | asyncio.Future[Reply]]] = []
+        calls: list[tuple[ShardRunner, CallId]] = []
         answers: list[Reply | asyncio.Future[Reply]] = []
         replies: list[Reply] = []
         slices = Slices()
@@ -208,7 +204,7 @@ class Node:
                     for runner in list(self._runners.values()):
                         part = replace(request, call_id=self.new_call_id())
                         answers.append(runner.submit(part))
-                        calls.append((runner, part, answers[-1]))
+                        calls.append((runner, part.call_id))
                         await slices.pause()
                     continue
                 here = self._runners.get(self._shard_of(request.group_id))
@@ -216,14 +212,14 @@ class Node:
                     answers.append(self._elsewhere(request))
                 else:
                     answers.append(here.submit(request))
-                    calls.append((here, request, answers[-1]))
+                    calls.append((here, request.call_id))
             if any(isinstance(answer, asyncio.Future) for answer in answers):
                 on_wait()
             for answer in answers:
                 replies.append(await answer if isinstance(answer, asyncio.Future) else answer)
         except asyncio.CancelledError:
-            for runner, request, _ in calls:
-                runner.cancel(request.call_id)
+            for runner, call_id in calls:
+                runner.cancel(call_id)
             raise
         if not self._may_answer():
             # Somebody else may have the groups by now, and know better.
@@ -283,10 +279,8 @@ class Node:
 
     def stats(self) -> list[ShardStats]:
         """What each shard holds now."""
-        runners = list(self._runners.values())
-        return [
-            ShardStats() if runner.shard is None else runner.shard.stats() for runner in runners
-        ]
+        shards = [runner.shard for runner in list(self._runners.values())]
+        return [ShardStats() if shard is None else shard.stats() for shard in shards]
 
     def cluster_stats(self) -> ClusterStats:
         """This node among others. Any thread may ask."""
@@ -325,8 +319,8 @@ class Node:
 
     def _shards(self) -> list[Shard]:
         """Those that serve."""
-        runners = list(self._runners.values())
-        return [shard for runner in runners if (shard := runner.shard) is not None]
+        shards = [runner.shard for runner in list(self._runners.values())]
+        return [shard for shard in shards if shard is not None]
 
     def _tell(self, events: Sequence[Event], now_ms: int) -> None:
         for listener in self._listeners:

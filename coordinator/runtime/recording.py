@@ -20,7 +20,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,8 @@ class RecordingShard(Shard):
             config, recorded, payloads, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
         )
         header = {"format": FORMAT, "version": __version__, "shard": shard_id}
-        policy = {field.name: getattr(acks, field.name) for field in fields(acks)}
-        values = config_values(config)
-        self._write({**header, "config": values, "acks": policy, "now_ms": now_ms})
+        values = {name: asdict(value) for name, value in (("config", config), ("acks", acks))}
+        self._write({**header, **values, "now_ms": now_ms})
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
         """See `Shard`."""
@@ -129,11 +128,6 @@ class RecordingShard(Shard):
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._file.flush()
-
-
-def config_values(config: GroupConfig) -> dict[str, Any]:
-    """What the rules of groups read, without the service's own settings."""
-    return {field.name: getattr(config, field.name) for field in fields(GroupConfig)}
 
 
 def state_hash(shard: Shard) -> str:

@@ -7,7 +7,6 @@ Ask for it on the command line, `-p coordinator.testing.plugin`, or in a conftes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,4 @@ from coordinator.testing.virtual import VirtualCoordinator
 @pytest.fixture
 def virtual_coordinator() -> Callable[..., VirtualCoordinator]:
     """Makes coordinators: `virtual_coordinator(group_initial_rebalance_delay_ms=0)`."""
-
-    def make(**settings: Any) -> VirtualCoordinator:  # Any: the settings' own types.
-        return VirtualCoordinator(**settings)
-
-    return make
+    return VirtualCoordinator

@@ -127,7 +127,7 @@ class VirtualCoordinator:
         for command in commands:
             self._step(command)
         if not commands:
-            self._answer_without_commands(call)
+            call._response = translate.response_of(request, [])
         return call
 
     def cancel_commands(self, call_ids: list[CallId]) -> None:
@@ -232,6 +232,3 @@ class VirtualCoordinator:
         if len(call._replies) == len(call._call_ids):
             replies = [call._replies[call_id] for call_id in call._call_ids]
             call._response = translate.response_of(call.request, replies)
-
-    def _answer_without_commands(self, call: VirtualCall) -> None:
-        call._response = translate.response_of(call.request, [])
