@@ -13,9 +13,9 @@ protocols) is left to the core.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
 
 from coordinator.core import requests as c
 from coordinator.runtime.slices import Work
@@ -48,7 +48,7 @@ class Items:
         return int(getattr(config, self.setting)) if self.setting else self.most
 
     def words(self, config: LimitsConfig) -> str:
-        """What is wrong with more."""
+        """Description of the violation."""
         hint = f" ({self.setting})" if self.setting else ""
         return f"at most {self.within(config)} may be listed in one call{hint}"
 
@@ -62,13 +62,12 @@ class Text:
 
     @property
     def words(self) -> str:
-        """What is wrong with a longer one."""
-        return too_long(self.most)
+        """Description of the violation."""
+        return f"must not be longer than {self.most} characters"
 
-
-def too_long(most: int) -> str:
-    """What is wrong with a text of more characters."""
-    return f"must not be longer than {most} characters"
+    def violation(self, field: str, value: str) -> Violation | None:
+        """The violation of a value that is too long."""
+        return Violation(field, self.words) if len(value) > self.most else None
 
 
 GROUP_ID = Text(_ID, "the id of a group")
@@ -129,31 +128,42 @@ class Bounds:
     def __init__(self, config: LimitsConfig) -> None:
         self._config = config
 
-    def check(self, requests: Sequence[c.Request]) -> Work[None]:
+    def check(self, requests: Sequence[c.Request]) -> Work[Sequence[c.Request]]:
         """Refuse a call that asks for too much, or for what cannot be; a slice at a time.
 
+        Returns:
+            The requests, with reasons cut to `REASON` characters.
         Raises:
             Malformed: with the fields.
         """
         if requests and (field := _OF_GROUPS.get(type(requests[0]))):
-            self.check_count(field, len(requests), GROUPS)
-            for index, request in enumerate(requests):
-                if len(getattr(request, "group_id", "")) > GROUP_ID.most:
-                    raise Malformed([Violation(f"{field}[{index}]", GROUP_ID.words)])
-            return
+            self.check_groups(field, [getattr(request, "group_id", "") for request in requests])
+            return requests
         for request in requests:
             for attribute, name, items in _ITEMS_OF[type(request)]:
                 found = getattr(request, attribute)
                 if found:
                     self.check_count(name, len(found), items)
             wrong = list(_texts(request))
-            for number, violation in enumerate(_parts(request)):
+            for number, violation in enumerate(_PARTS.get(type(request), _no_parts)(request)):
                 if violation is not None:
                     wrong.append(violation)
                 if number % PART == PART - 1:
                     yield
             if wrong:
                 raise Malformed(wrong)
+        return [_with_short_reasons(request) for request in requests]
+
+    def check_groups(self, field: str, group_ids: Sequence[str]) -> None:
+        """Refuse a list of groups that is too long, or has ids that are.
+
+        Raises:
+            Malformed: with the fields.
+        """
+        self.check_count(field, len(group_ids), GROUPS)
+        found = (GROUP_ID.violation(f"{field}[{n}]", group) for n, group in enumerate(group_ids))
+        if wrong := [violation for violation in found if violation is not None]:
+            raise Malformed(wrong)
 
     def check_count(self, field: str, count: int, items: Items) -> None:
         """Refuse too many items.
@@ -195,28 +205,6 @@ Parts = Iterable[Violation | None]
 """One for each item of a request, so that others can be let in between."""
 
 
-def _parts(request: c.Request) -> Parts:
-    match request:
-        case c.JoinGroup():
-            return _of_join(request)
-        case c.SyncGroup():
-            return _of_sync(request)
-        case c.LeaveGroup():
-            return _of_leave(request)
-        case c.CommitOffsets():
-            return _of_commit(request)
-        case c.FetchOffsets():
-            return _of_topics(request.partitions or ())
-        case c.DeleteOffsets():
-            return _of_topics(request.partitions)
-        case c.ReportLogEnds():
-            return _of_topics((topic, partition) for topic, partition, _ in request.ends)
-        case c.ListGroups():
-            return _of_list(request)
-        case _:
-            return ()
-
-
 def _of_join(request: c.JoinGroup) -> Parts:
     for field in ("session_timeout_ms", "rebalance_timeout_ms"):
         if getattr(request, field) < 0:
@@ -229,7 +217,7 @@ def _of_join(request: c.JoinGroup) -> Parts:
         elif name in seen:
             yield Violation(field, "is listed twice")
         else:
-            yield _long(field, name, PROTOCOL)
+            yield PROTOCOL.violation(field, name)
         seen.add(name)
 
 
@@ -238,20 +226,18 @@ def _of_sync(request: c.SyncGroup) -> Parts:
     for index, (member_id, _) in enumerate(request.assignments):
         if member_id in seen:
             yield Violation(f"assignments[{index}].member_id", "has an assignment already")
-        elif len(member_id) > MEMBER_ID.most:
-            yield Violation(f"assignments[{index}].member_id", MEMBER_ID.words)
         else:
-            yield None
+            yield MEMBER_ID.violation(f"assignments[{index}].member_id", member_id)
         seen.add(member_id)
 
 
 def _of_leave(request: c.LeaveGroup) -> Parts:
     for index, member in enumerate(request.members):
         instance_id, field = member.instance_id, f"members[{index}].group_instance_id"
-        yield _long(f"members[{index}].member_id", member.member_id, MEMBER_ID)
+        yield MEMBER_ID.violation(f"members[{index}].member_id", member.member_id)
         if instance_id is not None:
             wrong = None if instance_id else Violation(field, _EMPTY_INSTANCE)
-            yield wrong or _long(field, instance_id, INSTANCE_ID)
+            yield wrong or INSTANCE_ID.violation(field, instance_id)
 
 
 def _of_commit(request: c.CommitOffsets) -> Parts:
@@ -260,7 +246,7 @@ def _of_commit(request: c.CommitOffsets) -> Parts:
     for each in request.partitions:
         if each.topic != topic:
             topic, t, p = each.topic, t + 1, 0
-            yield _long(f"topics[{t}].name", topic, TOPIC)
+            yield TOPIC.violation(f"topics[{t}].name", topic)
         key = (topic, each.partition)
         if each.partition < 0 or key in seen:
             what = "must not be negative" if each.partition < 0 else "is committed twice"
@@ -278,19 +264,42 @@ def _of_topics(partitions: Iterable[tuple[str, int]]) -> Parts:
     for name, _ in partitions:
         if name != topic:
             topic, t = name, t + 1
-            yield _long(f"topics[{t}].name", name, TOPIC)
+            yield TOPIC.violation(f"topics[{t}].name", name)
         else:
             yield None
 
 
 def _of_list(request: c.ListGroups) -> Parts:
-    for field, words, text in (
-        ("states_filter", request.states, STATE),
-        ("types_filter", request.types, TYPE),
-    ):
-        for index, word in enumerate(words):
-            yield _long(f"{field}[{index}]", word, text)
+    for index, state in enumerate(request.states):
+        yield STATE.violation(f"states_filter[{index}]", state)
+    for index, kind in enumerate(request.types):
+        yield TYPE.violation(f"types_filter[{index}]", kind)
 
 
-def _long(field: str, value: str, text: Text) -> Violation | None:
-    return Violation(field, text.words) if len(value) > text.most else None
+def _no_parts(_: c.Request) -> Parts:
+    return ()
+
+
+# Any: each function takes the request of its row.
+_PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
+    c.JoinGroup: _of_join,
+    c.SyncGroup: _of_sync,
+    c.LeaveGroup: _of_leave,
+    c.CommitOffsets: _of_commit,
+    c.FetchOffsets: lambda request: _of_topics(request.partitions or ()),
+    c.DeleteOffsets: lambda request: _of_topics(request.partitions),
+    c.ReportLogEnds: lambda request: _of_topics(end[:2] for end in request.ends),
+    c.ListGroups: _of_list,
+}
+
+
+def _with_short_reasons(request: c.Request) -> c.Request:
+    match request:
+        case c.JoinGroup(reason=reason) if len(reason) > REASON:
+            return replace(request, reason=reason[:REASON])
+        case c.LeaveGroup(members=members) if any(len(m.reason) > REASON for m in members):
+            return replace(
+                request, members=tuple(replace(m, reason=m.reason[:REASON]) for m in members)
+            )
+        case _:
+            return request

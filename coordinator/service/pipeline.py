@@ -33,9 +33,10 @@ from coordinator.runtime.slices import Slices, Work, in_slices
 from coordinator.security.guard import Guard
 from coordinator.service.access import Access
 from coordinator.service.admission_queue import Drop
-from coordinator.service.bounds import MEMBERS, Bounds, check_heartbeat
+from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbeat
 from coordinator.service.calls import HEARTBEAT, Call
 from coordinator.service.limits import Limits
+from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import first_error, is_whole, parts_of, whole
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.refusals import RETRY_S, CallRefused, Exhausted, GaveUp, Malformed
@@ -159,19 +160,16 @@ class Pipeline:
         Raises:
             CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
         """
-        try:
+        with self._counting(call):
             await self.admit(call)
             if not call.kind.is_urgent:
                 await self._take_turn(call)
             requests = await in_slices(translate(self.node.new_call_id))
             assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
-            await in_slices(self._bounds.check(requests))
+            requests = await in_slices(self._bounds.check(requests))
             for request in requests:
                 self.limits.check(request)
             replies = await self._ask(call, requests)
-        except CallRefused as error:
-            self.refused(call, error)
-            raise
         self.calls[(call.kind.name, OK)] += 1
         return replies
 
@@ -191,17 +189,27 @@ class Pipeline:
         """Rebalances from now on: of the groups that the call names, or of all that it may see.
 
         Raises:
-            CallRefused: as `admit`; Exhausted: they come faster than they are taken.
+            CallRefused: as `admit`; Malformed; Exhausted: they come faster than they are taken.
         """
+        group_ids = [group for group in call.groups if group is not None]
         async with self.streaming(call):
-            async for record in self.feed.watch(
-                {group for group in call.groups if group is not None}
-            ):
+            self._bounds.check_groups("group_ids", group_ids)
+            async for record in self.feed.watch(set(group_ids)):
                 if self._access is not None:
                     await self._access.authenticate(call)
                 is_shown = self._filter(call)
                 if is_shown is None or is_shown(record.group_id):
                     yield record
+
+    def find_coordinator(self, group_id: str) -> FoundCoordinator:
+        """The node that coordinates a group.
+
+        Raises:
+            Malformed: the id is too long.
+        """
+        if (wrong := GROUP_ID.violation("group_id", group_id)) is not None:
+            raise Malformed([wrong])
+        return found_coordinator(group_id, self.node.coordinator_of(group_id))
 
     # --- Heartbeats ---
 

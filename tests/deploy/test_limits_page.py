@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coordinator.service.bounds import Items
-from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, Limit
+from coordinator.service.grpc.message_limits import Elsewhere, Limit, limits_of
+from tests.service.test_message_limits import WAYS, is_limited
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
 TABLE = "| field | may hold | beyond it |\n|---|---|---|\n"
@@ -23,7 +24,9 @@ def row(field: str, limit: Limit) -> str:
 
 
 def table() -> str:
-    return TABLE + "".join(row(field, limit) for field, lines in LIMITS.items() for limit in lines)
+    found = {way[-1].full_name: way[-1] for _, way in WAYS.values() if is_limited(way[-1])}
+    rows = (row(name, limit) for name, field in found.items() for limit in limits_of(field))
+    return TABLE + "".join(rows)
 
 
 def test_the_page_has_every_limit_with_its_setting_and_its_reason(request):

@@ -10,9 +10,8 @@ Requests whose bytes are no message of their kind: by itself grpc.aio answers UN
 traceback, as if the server had failed, for every such call that anybody cares to send. Here it is
 INVALID_ARGUMENT.
 
-Requests that hold more than `message_limits` lets them: their items are counted before they are
-parsed, and nothing else has looked at them. Only a caller that may not make the call at all is
-told so instead, where what is wrong with the message is the length of a text.
+Requests with more items than `message_limits` allows: they are counted before the message is
+parsed, and before anything else has looked at it.
 
 Metadata beyond a limit: gRPC tells its limit to clients, and those that do not care get a megabyte
 through. Here it is RESOURCE_EXHAUSTED.
@@ -48,10 +47,9 @@ WHAT = "the request is not what this call takes"
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Stands for a request that is refused. `message`: the request, if it was parsed."""
+    """Stands for a request that is refused without a look at its caller."""
 
     error: Malformed
-    message: Message | None = None
 
 
 class CheckedServer(grpc.aio.Server):
@@ -141,14 +139,17 @@ class _Checked(grpc.GenericRpcHandler):
             inner = self._inner.service(handler_call_details)
             if inner is None:
                 return None  # Not remembered: names of methods that do not exist have no end.
-            found = self._known[name] = self._check(_Rpc(name, self._pipeline), inner)
+            found = self._known[name] = self._check(self._rpc(name), inner)
         size = 0
         for key, value in handler_call_details.invocation_metadata or ():
             size += len(key) + len(value)
             if key == REQUEST_ID:
                 # What is logged of this call, in the task that answers it, has the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
-        return self._too_large(_Rpc(name, self._pipeline)) if size > self._metadata_bytes else found
+        return self._too_large(self._rpc(name)) if size > self._metadata_bytes else found
+
+    def _rpc(self, name: str) -> _Rpc:
+        return _Rpc(name, self._pipeline, self._limits)
 
     def _too_large(self, rpc: _Rpc) -> Handler:
         what = f"more than {self._metadata_bytes} bytes of metadata"
@@ -195,8 +196,6 @@ class _Checked(grpc.GenericRpcHandler):
                 return message
             if wrong := limits.counts(message):
                 return _Refused(Malformed(wrong))
-            if wrong := limits.texts(message):
-                return _Refused(Malformed(wrong), message)
             return message
 
         return checked
@@ -205,10 +204,11 @@ class _Checked(grpc.GenericRpcHandler):
 class _Rpc:
     """One RPC: its handlers, wrapped. Any: its requests and responses."""
 
-    def __init__(self, name: str, pipeline: Pipeline) -> None:
+    def __init__(self, name: str, pipeline: Pipeline, limits: MessageLimits) -> None:
         self.name = name
         self._method: Method = method_of(name)
         self._pipeline = pipeline
+        self._limits = limits
 
     def call(self, request: Any, context: Context) -> GrpcCall:
         """The call of a request; None: of one that is not looked at, or of a stream of them."""
@@ -269,20 +269,16 @@ class _Rpc:
     async def _each(self, requests: AsyncIterator[Any], call: GrpcCall) -> AsyncIterator[Any]:
         async for request in requests:
             if type(request) is _Refused:
-                await self._refuse(call, request)
+                raise request.error
             await self._pipeline.admit_message(call, self._method.groups(request))
+            self._limits.check_texts(request)
             yield request
 
     async def _admit(self, call: GrpcCall, request: Any) -> None:
         if type(request) is _Refused:
-            await self._refuse(call, request)
+            raise request.error
         await self._pipeline.admit(call)
-
-    async def _refuse(self, call: GrpcCall, request: _Refused) -> None:
-        """Who may not make a call is told so, and not that a text in it is too long."""
-        if request.message is not None:
-            await self._pipeline.admit_message(call, self._method.groups(request.message))
-        raise request.error
+        self._limits.check_texts(request)
 
     async def _end(self, call: GrpcCall, error: CallRefused) -> None:
         self._pipeline.refused(call, error)

@@ -8,7 +8,6 @@ from functools import lru_cache
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.commands import CommandService
-from coordinator.service.nodes import found_coordinator
 from coordinator.service.pipeline import ALIVE as ALIVE_REPLY
 from coordinator.service.pipeline import OK
 from coordinator.v1 import group_pb2 as pb
@@ -40,8 +39,7 @@ class GroupService(CommandService):
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, call: Call
     ) -> pb.FindCoordinatorResponse:
-        node = self._pipeline.node.coordinator_of(request.group_id)
-        return translate.find_response(found_coordinator(request.group_id, node))
+        return translate.find_response(self._pipeline.find_coordinator(request.group_id))
 
     def beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         """The hot path: one step of the shard in this turn of the loop, and nothing else.

@@ -1,13 +1,14 @@
-"""The bounds of every repeated field and every text of every message of the contract.
+"""Limits of every repeated field and every text of every message of the contract.
 
-`LIMITS` is plain data, by the field's full name. `MessageLimits.check` walks a message, in time
-linear in it, and stops at the counts if they are too large; `wire_counts` finds the same counts in
-the bytes, before anything is parsed. What the bounds of groups' requests are, `service/bounds.py`
-says.
+`LIMITS` is plain data, with the values of `service/bounds.py`. `MessageLimits.counts` counts the
+items of a parsed message; `wire_counts` counts them in the bytes, before anything is parsed. How
+long texts are is checked by the pipeline, but for those of health and reflection, which it does not
+see.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -33,7 +34,6 @@ from coordinator.service.bounds import (
     TYPE,
     Items,
     Text,
-    too_long,
 )
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
@@ -51,96 +51,61 @@ class Elsewhere:
 
 Limit: TypeAlias = Items | Text | Elsewhere
 
-_REASON = Elsewhere(str(REASON), "is cut there, as Kafka's clients do")
-
 _WORD = 255
 """Characters of the names of services and their like."""
-_V1 = "coordinator.v1."
-_REFLECTION = "grpc.reflection.v1alpha."
+_OURS = "coordinator.v1"
 LIMITS: dict[str, tuple[Limit, ...]] = {
-    f"{_V1}FindCoordinatorRequest.group_id": (GROUP_ID,),
-    f"{_V1}JoinGroupRequest.group_id": (GROUP_ID,),
-    f"{_V1}JoinGroupRequest.member_id": (MEMBER_ID,),
-    f"{_V1}JoinGroupRequest.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}JoinGroupRequest.protocol_type": (PROTOCOL,),
-    f"{_V1}JoinGroupRequest.protocols": (PROTOCOLS,),
-    f"{_V1}JoinGroupRequest.Protocol.name": (PROTOCOL,),
-    f"{_V1}JoinGroupRequest.Protocol.metadata": (
-        Elsewhere("max_member_metadata_bytes", "RESOURCE_EXHAUSTED"),
-    ),
-    f"{_V1}JoinGroupRequest.reason": (_REASON,),
-    f"{_V1}JoinGroupRequest.client_id": (CLIENT_ID,),
-    f"{_V1}SyncGroupRequest.group_id": (GROUP_ID,),
-    f"{_V1}SyncGroupRequest.member_id": (MEMBER_ID,),
-    f"{_V1}SyncGroupRequest.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}SyncGroupRequest.protocol_type": (PROTOCOL,),
-    f"{_V1}SyncGroupRequest.protocol_name": (PROTOCOL,),
-    f"{_V1}SyncGroupRequest.assignments": (MEMBERS,),
-    f"{_V1}SyncGroupRequest.Assignment.member_id": (MEMBER_ID,),
-    f"{_V1}SyncGroupRequest.Assignment.assignment": (
-        Elsewhere("max_assignment_bytes", "RESOURCE_EXHAUSTED"),
-    ),
-    f"{_V1}HeartbeatRequest.group_id": (GROUP_ID,),
-    f"{_V1}HeartbeatRequest.member_id": (MEMBER_ID,),
-    f"{_V1}HeartbeatRequest.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}HeartbeatBatchRequest.heartbeats": (MEMBERS,),
-    f"{_V1}LeaveGroupRequest.group_id": (GROUP_ID,),
-    f"{_V1}LeaveGroupRequest.members": (MEMBERS,),
-    f"{_V1}LeaveGroupRequest.MemberIdentity.member_id": (MEMBER_ID,),
-    f"{_V1}LeaveGroupRequest.MemberIdentity.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}LeaveGroupRequest.MemberIdentity.reason": (_REASON,),
-    f"{_V1}OffsetCommitRequest.group_id": (GROUP_ID,),
-    f"{_V1}OffsetCommitRequest.member_id": (MEMBER_ID,),
-    f"{_V1}OffsetCommitRequest.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}OffsetCommitRequest.topics": (PARTITIONS,),
-    f"{_V1}OffsetCommitRequest.Topic.name": (TOPIC,),
-    f"{_V1}OffsetCommitRequest.Topic.partitions": (PARTITIONS,),
-    f"{_V1}OffsetCommitRequest.Partition.committed_metadata": (
+    "group_id": (GROUP_ID,),
+    "member_id": (MEMBER_ID,),
+    "group_instance_id": (INSTANCE_ID,),
+    "client_id": (CLIENT_ID,),
+    "reason": (Elsewhere(str(REASON), "is cut there, as Kafka's clients do"),),
+    "protocol_type": (PROTOCOL,),
+    "protocol_name": (PROTOCOL,),
+    "protocols": (PROTOCOLS,),
+    "Protocol.name": (PROTOCOL,),
+    "Protocol.metadata": (Elsewhere("max_member_metadata_bytes", "RESOURCE_EXHAUSTED"),),
+    "assignments": (MEMBERS,),
+    "assignment": (Elsewhere("max_assignment_bytes", "RESOURCE_EXHAUSTED"),),
+    "heartbeats": (MEMBERS,),
+    "members": (MEMBERS,),
+    "topics": (PARTITIONS,),
+    "Topic.name": (TOPIC,),
+    "partitions": (PARTITIONS,),
+    "partition_indexes": (PARTITIONS,),
+    "committed_metadata": (
         Elsewhere("offset_metadata_max_bytes", "OFFSET_METADATA_TOO_LARGE, for the partition"),
     ),
-    f"{_V1}OffsetCommitRequest.manifest": (
-        Elsewhere("offset_manifest_max_bytes", "INVALID_REQUEST"),
-    ),
-    f"{_V1}OffsetFetchRequest.group_id": (GROUP_ID,),
-    f"{_V1}OffsetFetchRequest.topics": (PARTITIONS,),
-    f"{_V1}OffsetFetchRequest.Topic.name": (TOPIC,),
-    f"{_V1}OffsetFetchRequest.Topic.partition_indexes": (PARTITIONS,),
-    f"{_V1}ReportLogEndsRequest.group_id": (GROUP_ID,),
-    f"{_V1}ReportLogEndsRequest.member_id": (MEMBER_ID,),
-    f"{_V1}ReportLogEndsRequest.group_instance_id": (INSTANCE_ID,),
-    f"{_V1}ReportLogEndsRequest.topics": (PARTITIONS,),
-    f"{_V1}ReportLogEndsRequest.Topic.name": (TOPIC,),
-    f"{_V1}ReportLogEndsRequest.Topic.partitions": (PARTITIONS,),
-    f"{_V1}ListGroupsRequest.states_filter": (FILTER, STATE),
-    f"{_V1}ListGroupsRequest.types_filter": (FILTER, TYPE),
-    f"{_V1}ListGroupsRequest.group_id_contains": (PART_OF_ID,),
-    f"{_V1}DescribeGroupsRequest.groups": (GROUPS, GROUP_ID),
-    f"{_V1}DeleteGroupsRequest.groups_names": (GROUPS, GROUP_ID),
-    f"{_V1}OffsetDeleteRequest.group_id": (GROUP_ID,),
-    f"{_V1}OffsetDeleteRequest.topics": (PARTITIONS,),
-    f"{_V1}OffsetDeleteRequest.Topic.name": (TOPIC,),
-    f"{_V1}OffsetDeleteRequest.Topic.partitions": (PARTITIONS,),
-    f"{_V1}ListLogEndsRequest.group_id": (GROUP_ID,),
-    f"{_V1}ListRebalancesRequest.group_id": (GROUP_ID,),
-    f"{_V1}DescribePhaseRequest.group_id": (GROUP_ID,),
-    f"{_V1}WatchRebalancesRequest.group_ids": (GROUPS, GROUP_ID),
-    f"{_V1}ElectLeadersRequest.shards": (Items(1_024, "there are no more shards"),),
-    f"{_V1}MoveShardRequest.replicas": (Items(64, "a shard has at most 16 replicas"),),
-    "grpc.health.v1.HealthCheckRequest.service": (Text(_WORD, "the name of a service"),),
-    f"{_REFLECTION}ServerReflectionRequest.host": (Text(_WORD, "the name of a host"),),
-    f"{_REFLECTION}ServerReflectionRequest.file_by_filename": (Text(_WORD, "a file's name"),),
-    f"{_REFLECTION}ServerReflectionRequest.file_containing_symbol": (Text(_WORD, "a symbol"),),
-    f"{_REFLECTION}ServerReflectionRequest.all_extension_numbers_of_type": (
-        Text(_WORD, "the name of a type"),
-    ),
-    f"{_REFLECTION}ServerReflectionRequest.list_services": (Text(_WORD, "is not looked at"),),
-    f"{_REFLECTION}ExtensionRequest.containing_type": (Text(_WORD, "the name of a type"),),
+    "manifest": (Elsewhere("offset_manifest_max_bytes", "INVALID_REQUEST"),),
+    "states_filter": (FILTER, STATE),
+    "types_filter": (FILTER, TYPE),
+    "group_id_contains": (PART_OF_ID,),
+    "groups": (GROUPS, GROUP_ID),
+    "groups_names": (GROUPS, GROUP_ID),
+    "group_ids": (GROUPS, GROUP_ID),
+    "shards": (Items(1_024, "there are no more shards"),),
+    "replicas": (Items(64, "a shard has at most 16 replicas"),),
+    # Health and reflection.
+    "service": (Text(_WORD, "the name of a service"),),
+    "host": (Text(_WORD, "the name of a host"),),
+    "file_by_filename": (Text(_WORD, "a file's name"),),
+    "file_containing_symbol": (Text(_WORD, "a symbol"),),
+    "all_extension_numbers_of_type": (Text(_WORD, "the name of a type"),),
+    "list_services": (Text(_WORD, "is not looked at"),),
+    "containing_type": (Text(_WORD, "the name of a type"),),
 }
-"""What each field may hold. A repeated text has two limits: how many there are, and how long."""
+"""Limits of fields, by the field's name, or the names of its message and itself. A repeated text
+has two: the number of items and the length of each."""
 
-UNCHECKED_INSIDE = frozenset({f"{_V1}HeartbeatBatchRequest.heartbeats"})
-"""Fields whose items are checked one by one, by who handles them: nearly all heartbeats are of
-members there are, whose ids are right, and a look at each costs a quarter of answering it."""
+
+def limits_of(field: FieldDescriptor) -> tuple[Limit, ...]:
+    """Limits of a repeated field or a text of a request.
+
+    Raises:
+        KeyError: the field has no line in `LIMITS`.
+    """
+    own = ".".join(field.full_name.split(".")[-2:])
+    return LIMITS[own if own in LIMITS else field.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +117,18 @@ class Repeated:
     most: int
     words: str
     is_packable: bool
-    text_most: int | None
     inside: Plan | None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The limits of one kind of message. `texts` holds (field, characters)."""
+    """Limits of one kind of message. `texts`: those that the pipeline does not check."""
 
-    texts: tuple[tuple[str, int], ...]
+    texts: tuple[tuple[str, Text], ...]
     parts: tuple[tuple[str, Plan], ...]
     repeated: tuple[Repeated, ...]
     free_bytes: int
-    """A message that is no longer cannot break any of its limits."""
-
-    @property
-    def nested(self) -> bool:
-        """True if items of a repeated field have repeated fields."""
-        return any(each.inside is not None and each.inside.repeated for each in self.repeated)
+    """A message of so many bytes cannot hold too many items."""
 
 
 class MessageLimits:
@@ -180,7 +139,7 @@ class MessageLimits:
         self._plans: dict[str, Plan] = {}
 
     def plan(self, kind: Any) -> Plan:  # Any: a Descriptor; its stubs have two.
-        """The limits of a kind of message.
+        """Limits of a kind of message.
 
         Raises:
             KeyError: a field of it has no line in `LIMITS`.
@@ -190,21 +149,31 @@ class MessageLimits:
             found = self._plans[kind.full_name] = self._plan_of(kind)
         return found
 
-    def counts(self, message: Message) -> list[Violation]:
-        """Repeated fields of a message that have too many items."""
-        return _counts(message, self.plan(message.DESCRIPTOR), "")
+    def counts(self, message: Any) -> list[Violation]:
+        """Repeated fields of a message that have too many items; those inside of others are
+        counted over the whole message."""
+        plan = self.plan(message.DESCRIPTOR)
+        wrong = [
+            Violation(each.name, each.words)
+            for each in plan.repeated
+            if len(getattr(message, each.name)) > each.most
+        ]
+        if wrong:
+            return wrong
+        for each in plan.repeated:
+            for inner in each.inside.repeated if each.inside is not None else ():
+                total = sum(len(getattr(item, inner.name)) for item in getattr(message, each.name))
+                if total > inner.most:
+                    wrong.append(Violation(f"{each.name}.{inner.name}", inner.words))
+        return wrong
 
-    def texts(self, message: Message) -> list[Violation]:
-        """Texts of a message that are too long; its counts are right."""
-        return list(_texts(message, self.plan(message.DESCRIPTOR), ""))
-
-    def check(self, message: Message) -> None:
-        """Refuse a message that holds too much.
+    def check_texts(self, message: Message) -> None:
+        """Refuse a message with a text that is too long, where the pipeline does not look at it.
 
         Raises:
             Malformed: with the fields.
         """
-        if wrong := self.counts(message) or self.texts(message):
+        if wrong := list(_long_texts(message, self.plan(message.DESCRIPTOR), "")):
             raise Malformed(wrong)
 
     # --- Inside ---
@@ -216,26 +185,19 @@ class MessageLimits:
                 repeated.append(self._repeated(field))
             elif field.type == FieldDescriptor.TYPE_MESSAGE:
                 parts.append((field.name, self.plan(field.message_type)))
-            elif field.type in _TEXTS and (most := _text_most(field)) is not None:
-                texts.append((field.name, most))
-        return Plan(
-            tuple(texts),
-            tuple(parts),
-            tuple(repeated),
-            # A character is a byte or more; an item is two, but for packed numbers.
-            min(
-                [
-                    *(most for _, most in texts),
-                    *(plan.free_bytes for _, plan in parts),
-                    *(min(r.most, r.text_most or r.most) for r in repeated),
-                    *(r.inside.free_bytes for r in repeated if r.inside is not None),
-                ],
-                default=0,
-            ),
-        )
+            elif field.type in _TEXTS:
+                (limit,) = limits_of(field)
+                if isinstance(limit, Text) and kind.file.package != _OURS:
+                    texts.append((field.name, limit))
+        # An item is two bytes or more, but for packed numbers, and texts are checked elsewhere.
+        most = [each.most for each in repeated]
+        most += [
+            each.inside.free_bytes for each in repeated if each.inside and each.inside.repeated
+        ]
+        return Plan(tuple(texts), tuple(parts), tuple(repeated), min(most, default=sys.maxsize))
 
     def _repeated(self, field: FieldDescriptor) -> Repeated:
-        (limit,) = (x for x in LIMITS[field.full_name] if isinstance(x, Items))
+        (limit,) = (x for x in limits_of(field) if isinstance(x, Items))
         is_message = field.type == FieldDescriptor.TYPE_MESSAGE
         return Repeated(
             field.name,
@@ -243,49 +205,14 @@ class MessageLimits:
             limit.within(self._config),
             limit.words(self._config),
             is_packable=not is_message and field.type not in _TEXTS,
-            text_most=_text_most(field) if field.type in _TEXTS else None,
-            inside=self._inside(field) if is_message else None,
+            inside=self.plan(field.message_type) if is_message else None,
         )
 
-    def _inside(self, field: FieldDescriptor) -> Plan | None:
-        return None if field.full_name in UNCHECKED_INSIDE else self.plan(field.message_type)
 
-
-def _text_most(field: FieldDescriptor) -> int | None:
-    """Characters of a text; None if somebody else keeps its limit."""
-    return next((x.most for x in LIMITS[field.full_name] if isinstance(x, Text)), None)
-
-
-def _counts(message: Any, plan: Plan, path: str) -> list[Violation]:
-    """Repeated fields with too many items, those inside of others counted over the message."""
-    wrong = [
-        Violation(path + each.name, each.words)
-        for each in plan.repeated
-        if len(getattr(message, each.name)) > each.most
-    ]
-    if wrong or not plan.nested:
-        return wrong
-    for each in plan.repeated:
-        for inner in each.inside.repeated if each.inside is not None else ():
-            total = sum(len(getattr(item, inner.name)) for item in getattr(message, each.name))
-            if total > inner.most:
-                wrong.append(Violation(f"{path}{each.name}.{inner.name}", inner.words))
-    return wrong
-
-
-def _texts(message: Any, plan: Plan, path: str) -> Iterator[Violation]:
-    """Texts that are too long, wherever they are."""
-    for name, most in plan.texts:
-        if len(getattr(message, name)) > most:
-            yield Violation(path + name, too_long(most))
+def _long_texts(message: Any, plan: Plan, path: str) -> Iterator[Violation]:
+    for name, text in plan.texts:
+        if len(getattr(message, name)) > text.most:
+            yield Violation(path + name, text.words)
     for name, part in plan.parts:
         if message.HasField(name):
-            yield from _texts(getattr(message, name), part, f"{path}{name}.")
-    for each in plan.repeated:
-        if each.text_most is not None:
-            for index, text in enumerate(getattr(message, each.name)):
-                if len(text) > each.text_most:
-                    yield Violation(f"{path}{each.name}[{index}]", too_long(each.text_most))
-        elif each.inside is not None and (each.inside.texts or each.inside.repeated):
-            for index, item in enumerate(getattr(message, each.name)):
-                yield from _texts(item, each.inside, f"{path}{each.name}[{index}].")
+            yield from _long_texts(getattr(message, name), part, f"{path}{name}.")

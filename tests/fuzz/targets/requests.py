@@ -9,11 +9,11 @@ from google.protobuf.message import DecodeError, Message
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.service.grpc import translate
-from coordinator.service.grpc.translate.requests import _COMMANDS
+from coordinator.service.grpc.translate.responses import _OF_SEVERAL, _RESPONSES
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2, group_pb2
 
-KINDS: list[type[Message]] = sorted(_COMMANDS, key=lambda kind: kind.__name__)
+KINDS: list[type[Message]] = sorted([*_RESPONSES, *_OF_SEVERAL], key=lambda kind: kind.__name__)
 BEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": "i"}
 
 

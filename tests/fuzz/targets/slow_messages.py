@@ -26,6 +26,7 @@ from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
+from coordinator.service.bounds import Bounds
 from coordinator.service.grpc import wire_counts
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import varint
@@ -34,9 +35,11 @@ from coordinator.service.refusals import Malformed
 from coordinator.settings.sections import LimitsConfig
 from coordinator.shard.outbox import Appended
 from coordinator.shard.shard import Shard
+from coordinator.v1 import group_pb2 as pb
 from tests.fuzz.targets import requests
 
 KINDS: list[type[Message]] = requests.KINDS
+BOUNDS = Bounds(LimitsConfig())
 BYTES_MAX = 4 * 1024 * 1024
 """Of a message, as `max_message_bytes` has it."""
 UNITS_MAX = 150
@@ -154,8 +157,11 @@ def _work(kind: type[Message], data: bytes, meter: Meter) -> None:
     except DecodeError:
         return
     try:
-        meter.once(lambda: limits().check(request))
+        if meter.once(lambda: limits().counts(request)):
+            return
         commands = meter.parts(translation(request, count(1).__next__, "/h"))
+        if kind is not pb.HeartbeatBatchRequest:
+            commands = meter.parts(BOUNDS.check(commands))
     except Malformed:
         return
     if not commands:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import Work, at_once
-from coordinator.service.bounds import REASON, Bounds, check_heartbeat
+from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.parts import parts_of
 from coordinator.service.refusals import Malformed, Violation
@@ -40,8 +40,9 @@ def commands_of(
         Malformed: with the fields that are wrong.
         KeyError: the message is not such a request.
     """
-    MessageLimits(config).check(request)
-    commands = at_once(translation(request, new_call_id, client_host))
+    if wrong := MessageLimits(config).counts(request):
+        raise Malformed(wrong)
+    commands: Sequence[c.Request] = at_once(translation(request, new_call_id, client_host))
     if isinstance(request, group_pb2.HeartbeatBatchRequest):
         for index, command in enumerate(commands):
             assert isinstance(command, c.Heartbeat)
@@ -50,101 +51,97 @@ def commands_of(
             except Malformed as malformed:
                 raise malformed.within(f"heartbeats[{index}].") from None
     else:
-        at_once(Bounds(config).check(commands))
+        commands = at_once(Bounds(config).check(commands))
     return parts_of(commands, new_call_id)
 
 
 def translation(
     request: Message, new_call_id: NewCallId, client_host: str
 ) -> Work[list[c.Request]]:
-    """As `commands_of`, unchecked, a slice at a time.
+    """Translate a request like `commands_of`, unchecked, a slice at a time.
 
     Raises:
         Malformed: a field that no command has cannot be right.
     """
-    found = _COMMANDS[type(request)](request, new_call_id, client_host)
-    return (yield from found) if isinstance(found, Generator) else found
+    match request:
+        case group_pb2.FindCoordinatorRequest():
+            return []
+        case group_pb2.HeartbeatBatchRequest():
+            return [_heartbeat(each, new_call_id(), client_host) for each in request.heartbeats]
+        case admin_pb2.DescribeGroupsRequest():
+            report = request.report_unknown_groups
+            return [
+                c.DescribeGroup(call_id=new_call_id(), group_id=group, report_unknown=report)
+                for group in request.groups
+            ]
+        case admin_pb2.DeleteGroupsRequest():
+            return [
+                c.DeleteGroup(call_id=new_call_id(), group_id=group)
+                for group in request.groups_names
+            ]
+        case _:
+            found = _COMMANDS[type(request)](request, new_call_id(), client_host)
+            return [(yield from found) if isinstance(found, Generator) else found]
 
 
-def _join(
-    request: group_pb2.JoinGroupRequest, new_call_id: NewCallId, host: str
-) -> list[c.Request]:
-    return [
-        c.JoinGroup(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
-            member_id=request.member_id,
-            protocol_type=request.protocol_type,
-            protocols=tuple((p.name, p.metadata) for p in request.protocols),
-            instance_id=_optional(request, "group_instance_id"),
-            client_id=request.client_id,
-            client_host=host,
-            reason=request.reason[:REASON],
-            require_known_member_id=_flag(request, "require_known_member_id"),
-            supports_skip_assignment=_flag(request, "supports_skip_assignment"),
-        )
-    ]
+def _join(request: group_pb2.JoinGroupRequest, call_id: CallId, host: str) -> c.Request:
+    return c.JoinGroup(
+        call_id=call_id,
+        group_id=request.group_id,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
+        member_id=request.member_id,
+        protocol_type=request.protocol_type,
+        protocols=tuple((p.name, p.metadata) for p in request.protocols),
+        instance_id=_optional(request, "group_instance_id"),
+        client_id=request.client_id,
+        client_host=host,
+        reason=request.reason,
+        require_known_member_id=_flag(request, "require_known_member_id"),
+        supports_skip_assignment=_flag(request, "supports_skip_assignment"),
+    )
 
 
-def _sync(
-    request: group_pb2.SyncGroupRequest, new_call_id: NewCallId, _: str
-) -> Work[list[c.Request]]:
+def _sync(request: group_pb2.SyncGroupRequest, call_id: CallId, _: str) -> Work[c.Request]:
     assignments = []
     for index, each in enumerate(request.assignments):
         if index % PART == PART - 1:
             yield
         assignments.append((each.member_id, each.assignment))
-    return [
-        c.SyncGroup(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            instance_id=_optional(request, "group_instance_id"),
-            protocol_type=_optional(request, "protocol_type"),
-            protocol_name=_optional(request, "protocol_name"),
-            assignments=tuple(assignments),
-        )
-    ]
+    return c.SyncGroup(
+        call_id=call_id,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=_optional(request, "group_instance_id"),
+        protocol_type=_optional(request, "protocol_type"),
+        protocol_name=_optional(request, "protocol_name"),
+        assignments=tuple(assignments),
+    )
 
 
-def _heartbeat(
-    request: group_pb2.HeartbeatRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [
-        c.Heartbeat(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            instance_id=_optional(request, "group_instance_id"),
-        )
-    ]
+def _heartbeat(request: group_pb2.HeartbeatRequest, call_id: CallId, _: str) -> c.Request:
+    return c.Heartbeat(
+        call_id=call_id,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=_optional(request, "group_instance_id"),
+    )
 
 
-def _heartbeat_batch(
-    request: group_pb2.HeartbeatBatchRequest, new_call_id: NewCallId, host: str
-) -> list[c.Request]:
-    return [each for beat in request.heartbeats for each in _heartbeat(beat, new_call_id, host)]
-
-
-def _leave(
-    request: group_pb2.LeaveGroupRequest, new_call_id: NewCallId, _: str
-) -> Work[list[c.Request]]:
+def _leave(request: group_pb2.LeaveGroupRequest, call_id: CallId, _: str) -> Work[c.Request]:
     members = []
     for index, member in enumerate(request.members):
         if index % PART == PART - 1:
             yield
         instance_id = _optional(member, "group_instance_id")
-        members.append(c.LeavingMember(member.member_id, instance_id, member.reason[:REASON]))
-    return [c.LeaveGroup(call_id=new_call_id(), group_id=request.group_id, members=tuple(members))]
+        members.append(c.LeavingMember(member.member_id, instance_id, member.reason))
+    return c.LeaveGroup(call_id=call_id, group_id=request.group_id, members=tuple(members))
 
 
-def _commit(
-    request: group_pb2.OffsetCommitRequest, new_call_id: NewCallId, _: str
-) -> Work[list[c.Request]]:
+def _commit(request: group_pb2.OffsetCommitRequest, call_id: CallId, _: str) -> Work[c.Request]:
+    _check_names(request.topics)
     partitions = []
     for topic in request.topics:
         name = topic.name
@@ -164,140 +161,99 @@ def _commit(
                 )
             )
     generation = _optional(request, "generation_id")
-    return [
-        c.CommitOffsets(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            generation=NO_GENERATION if generation is None else generation,
-            member_id=request.member_id,
-            instance_id=_optional(request, "group_instance_id"),
-            partitions=tuple(partitions),
-            atomic=request.atomic,
-            manifest=request.manifest,
-        )
-    ]
+    return c.CommitOffsets(
+        call_id=call_id,
+        group_id=request.group_id,
+        generation=NO_GENERATION if generation is None else generation,
+        member_id=request.member_id,
+        instance_id=_optional(request, "group_instance_id"),
+        partitions=tuple(partitions),
+        atomic=request.atomic,
+        manifest=request.manifest,
+    )
 
 
-def _fetch(
-    request: group_pb2.OffsetFetchRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
+def _fetch(request: group_pb2.OffsetFetchRequest, call_id: CallId, _: str) -> c.Request:
+    _check_names(request.topics)
     partitions = tuple((t.name, p) for t in request.topics for p in t.partition_indexes)
-    return [
-        c.FetchOffsets(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            partitions=partitions if request.topics else None,
-            require_stable=request.require_stable,
-        )
-    ]
+    return c.FetchOffsets(
+        call_id=call_id,
+        group_id=request.group_id,
+        partitions=partitions if request.topics else None,
+        require_stable=request.require_stable,
+    )
 
 
-def _report_log_ends(
-    request: group_pb2.ReportLogEndsRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [
-        c.ReportLogEnds(
-            call_id=new_call_id(),
-            group_id=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            instance_id=_optional(request, "group_instance_id"),
-            ends=tuple(
-                (t.name, p.partition_index, p.log_end_offset)
-                for t in request.topics
-                for p in t.partitions
-            ),
-        )
-    ]
+def _report_log_ends(request: group_pb2.ReportLogEndsRequest, call_id: CallId, _: str) -> c.Request:
+    _check_names(request.topics)
+    return c.ReportLogEnds(
+        call_id=call_id,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=_optional(request, "group_instance_id"),
+        ends=tuple(
+            (t.name, p.partition_index, p.log_end_offset)
+            for t in request.topics
+            for p in t.partitions
+        ),
+    )
 
 
-def _list_log_ends(
-    request: admin_pb2.ListLogEndsRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [c.ListLogEnds(call_id=new_call_id(), group_id=request.group_id)]
+def _list_log_ends(request: admin_pb2.ListLogEndsRequest, call_id: CallId, _: str) -> c.Request:
+    return c.ListLogEnds(call_id=call_id, group_id=request.group_id)
 
 
-def _list(request: admin_pb2.ListGroupsRequest, new_call_id: NewCallId, _: str) -> list[c.Request]:
-    return [
-        c.ListGroups(
-            call_id=new_call_id(),
-            states=tuple(request.states_filter),
-            types=tuple(request.types_filter),
-            contains=request.group_id_contains,
-            limit=max(0, request.limit),
-        )
-    ]
+def _list(request: admin_pb2.ListGroupsRequest, call_id: CallId, _: str) -> c.Request:
+    return c.ListGroups(
+        call_id=call_id,
+        states=tuple(request.states_filter),
+        types=tuple(request.types_filter),
+        contains=request.group_id_contains,
+        limit=max(0, request.limit),
+    )
 
 
-def _describe(
-    request: admin_pb2.DescribeGroupsRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [
-        c.DescribeGroup(
-            call_id=new_call_id(),
-            group_id=group_id,
-            report_unknown=request.report_unknown_groups,
-        )
-        for group_id in request.groups
-    ]
-
-
-def _delete(
-    request: admin_pb2.DeleteGroupsRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [c.DeleteGroup(call_id=new_call_id(), group_id=name) for name in request.groups_names]
-
-
-def _delete_offsets(
-    request: admin_pb2.OffsetDeleteRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
+def _delete_offsets(request: admin_pb2.OffsetDeleteRequest, call_id: CallId, _: str) -> c.Request:
+    _check_names(request.topics)
     partitions = tuple((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    return [
-        c.DeleteOffsets(call_id=new_call_id(), group_id=request.group_id, partitions=partitions)
-    ]
+    return c.DeleteOffsets(call_id=call_id, group_id=request.group_id, partitions=partitions)
 
 
 def _list_rebalances(
-    request: admin_pb2.ListRebalancesRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
+    request: admin_pb2.ListRebalancesRequest, call_id: CallId, _: str
+) -> c.Request:
     if request.limit < 0:
         raise Malformed([Violation("limit", "must not be negative")])
-    return [c.ListRebalances(call_id=new_call_id(), group_id=request.group_id)]
+    return c.ListRebalances(call_id=call_id, group_id=request.group_id)
 
 
-def _describe_phase(
-    request: admin_pb2.DescribePhaseRequest, new_call_id: NewCallId, _: str
-) -> list[c.Request]:
-    return [c.DescribePhase(call_id=new_call_id(), group_id=request.group_id)]
-
-
-def _none(request: Message, new_call_id: NewCallId, _: str) -> list[c.Request]:
-    return []
+def _describe_phase(request: admin_pb2.DescribePhaseRequest, call_id: CallId, _: str) -> c.Request:
+    return c.DescribePhase(call_id=call_id, group_id=request.group_id)
 
 
 # Any: each function takes the request of its row.
-_Commands = list[c.Request] | Work[list[c.Request]]
-_COMMANDS: dict[type[Message], Callable[[Any, NewCallId, str], _Commands]] = {
-    group_pb2.FindCoordinatorRequest: _none,
+_COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.Request]]] = {
     group_pb2.JoinGroupRequest: _join,
     group_pb2.SyncGroupRequest: _sync,
     group_pb2.HeartbeatRequest: _heartbeat,
-    group_pb2.HeartbeatBatchRequest: _heartbeat_batch,
     group_pb2.LeaveGroupRequest: _leave,
     group_pb2.OffsetCommitRequest: _commit,
     group_pb2.OffsetFetchRequest: _fetch,
     group_pb2.ReportLogEndsRequest: _report_log_ends,
     admin_pb2.ListLogEndsRequest: _list_log_ends,
     admin_pb2.ListGroupsRequest: _list,
-    admin_pb2.DescribeGroupsRequest: _describe,
-    admin_pb2.DeleteGroupsRequest: _delete,
     admin_pb2.OffsetDeleteRequest: _delete_offsets,
     admin_pb2.ListRebalancesRequest: _list_rebalances,
     admin_pb2.DescribePhaseRequest: _describe_phase,
 }
 
 
-# --- Small things -------------------------------------------------------------------------------
+def _check_names(topics: Sequence[Any]) -> None:
+    """Refuse long names also of topics without partitions, of which no command says anything."""
+    wrong = (TOPIC.violation(f"topics[{n}].name", topic.name) for n, topic in enumerate(topics))
+    if found := [violation for violation in wrong if violation is not None]:
+        raise Malformed(found)
 
 
 def _optional(message: Any, field: str) -> Any:

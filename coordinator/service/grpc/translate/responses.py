@@ -35,8 +35,9 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
 
 
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
-    """As `response_of`, a slice at a time."""
-    found = _RESPONSES[type(request)](request, replies)
+    """Make a response like `response_of`, a slice at a time."""
+    row = _RESPONSES.get(type(request))
+    found = _OF_SEVERAL[type(request)](request, replies) if row is None else row(request, *replies)
     return (yield from found) if isinstance(found, Generator) else found
 
 
@@ -45,11 +46,13 @@ def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
     return errors_pb2.ErrorCode.ValueType(error)
 
 
-def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Work[Message]:
-    (reply,) = replies
+def _error(reply: Any) -> dict[str, Any]:  # Any: replies and messages that have an error.
+    return {"error_code": error_code(reply.error), "error_message": reply.message}
+
+
+def _join_response(_: Message, reply: r.JoinReply) -> Work[Message]:
     response = group_pb2.JoinGroupResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
+        **_error(reply),
         generation_id=reply.generation,
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
@@ -69,11 +72,9 @@ def _join_response(_: Message, replies: Sequence[r.JoinReply]) -> Work[Message]:
     return response
 
 
-def _sync_response(_: Message, replies: Sequence[r.SyncReply]) -> Message:
-    (reply,) = replies
+def _sync_response(_: Message, reply: r.SyncReply) -> Message:
     return group_pb2.SyncGroupResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
+        **_error(reply),
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
         assignment=reply.assignment,
@@ -82,14 +83,7 @@ def _sync_response(_: Message, replies: Sequence[r.SyncReply]) -> Message:
 
 def heartbeat_response(reply: r.HeartbeatReply) -> group_pb2.HeartbeatResponse:
     """The hot path's answer."""
-    return group_pb2.HeartbeatResponse(
-        error_code=error_code(reply.error), error_message=reply.message
-    )
-
-
-def _heartbeat_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Message:
-    (reply,) = replies
-    return heartbeat_response(reply)
+    return group_pb2.HeartbeatResponse(**_error(reply))
 
 
 def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Work[Message]:
@@ -97,16 +91,13 @@ def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -
     yield from _fill(
         response.heartbeats,
         replies,
-        lambda x: {"error_code": error_code(x.error), "error_message": x.message},
+        _error,
     )
     return response
 
 
-def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Work[Message]:
-    (reply,) = replies
-    response = group_pb2.LeaveGroupResponse(
-        error_code=error_code(reply.error), error_message=reply.message
-    )
+def _leave_response(_: Message, reply: r.LeaveReply) -> Work[Message]:
+    response = group_pb2.LeaveGroupResponse(**_error(reply))
     yield from _fill(
         response.members,
         reply.members,
@@ -119,8 +110,7 @@ def _leave_response(_: Message, replies: Sequence[r.LeaveReply]) -> Work[Message
     return response
 
 
-def _commit_response(_: Message, replies: Sequence[r.CommitReply]) -> Work[Message]:
-    (reply,) = replies
+def _commit_response(_: Message, reply: r.CommitReply) -> Work[Message]:
     response = group_pb2.OffsetCommitResponse(error_message=reply.message)
     yield from _fill_topics(
         response.topics,
@@ -134,13 +124,8 @@ def _commit_response(_: Message, replies: Sequence[r.CommitReply]) -> Work[Messa
     return response
 
 
-def _fetch_response(
-    request: group_pb2.OffsetFetchRequest, replies: Sequence[r.FetchReply]
-) -> Work[Message]:
-    (reply,) = replies
-    response = group_pb2.OffsetFetchResponse(
-        error_code=error_code(reply.error), error_message=reply.message, manifest=reply.manifest
-    )
+def _fetch_response(request: group_pb2.OffsetFetchRequest, reply: r.FetchReply) -> Work[Message]:
+    response = group_pb2.OffsetFetchResponse(**_error(reply), manifest=reply.manifest)
     if request.topics:
         yield from _fill_topics(
             response.topics,
@@ -162,11 +147,8 @@ def _stored_offset(x: OffsetCommitted | r.FetchedOffset) -> dict[str, Any]:
     }
 
 
-def _list_response(_: Message, replies: Sequence[r.ListReply]) -> Work[Message]:
-    (reply,) = replies
-    response = admin_pb2.ListGroupsResponse(
-        error_code=error_code(reply.error), error_message=reply.message, matching=reply.matching
-    )
+def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
+    response = admin_pb2.ListGroupsResponse(**_error(reply), matching=reply.matching)
     yield from _fill(
         response.groups,
         reply.groups,
@@ -221,11 +203,8 @@ def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
     )
 
 
-def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply]) -> Work[Message]:
-    (reply,) = replies
-    response = admin_pb2.OffsetDeleteResponse(
-        error_code=error_code(reply.error), error_message=reply.message
-    )
+def _delete_offsets_response(_: Message, reply: r.OffsetDeleteReply) -> Work[Message]:
+    response = admin_pb2.OffsetDeleteResponse(**_error(reply))
     yield from _fill_topics(
         response.topics,
         reply.results,
@@ -234,18 +213,12 @@ def _delete_offsets_response(_: Message, replies: Sequence[r.OffsetDeleteReply])
     return response
 
 
-def _report_log_ends_response(_: Message, replies: Sequence[r.ReportLogEndsReply]) -> Message:
-    (reply,) = replies
-    return group_pb2.ReportLogEndsResponse(
-        error_code=error_code(reply.error), error_message=reply.message
-    )
+def _report_log_ends_response(_: Message, reply: r.ReportLogEndsReply) -> Message:
+    return group_pb2.ReportLogEndsResponse(**_error(reply))
 
 
-def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -> Work[Message]:
-    (reply,) = replies
-    response = admin_pb2.ListLogEndsResponse(
-        error_code=error_code(reply.error), error_message=reply.message
-    )
+def _list_log_ends_response(_: Message, reply: r.ListLogEndsReply) -> Work[Message]:
+    response = admin_pb2.ListLogEndsResponse(**_error(reply))
     ends = yield from _sorted(reply.ends, attrgetter("topic", "partition"))
     yield from _fill_topics(
         response.topics,
@@ -260,13 +233,11 @@ def _list_log_ends_response(_: Message, replies: Sequence[r.ListLogEndsReply]) -
 
 
 def _rebalances_response(
-    request: admin_pb2.ListRebalancesRequest, replies: Sequence[r.RebalancesReply]
+    request: admin_pb2.ListRebalancesRequest, reply: r.RebalancesReply
 ) -> Work[Message]:
-    (reply,) = replies
     newest_first = reply.rebalances
     response = admin_pb2.ListRebalancesResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
+        **_error(reply),
         refused_joins=map(refused_join_message, reply.refused_joins),
     )
     for index, record in enumerate(newest_first[: request.limit or None]):
@@ -275,11 +246,9 @@ def _rebalances_response(
     return response
 
 
-def _phase_response(_: Message, replies: Sequence[r.PhaseReply]) -> Work[Message]:
-    (reply,) = replies
+def _phase_response(_: Message, reply: r.PhaseReply) -> Work[Message]:
     response = admin_pb2.DescribePhaseResponse(
-        error_code=error_code(reply.error),
-        error_message=reply.message,
+        **_error(reply),
         group_state=reply.state,
         since_ms=reply.since_ms,
         deadline_ms=reply.deadline_ms,
@@ -316,20 +285,24 @@ def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
     )
 
 
-_RESPONSES: dict[type[Message], Callable[[Any, Any], Message | Work[Message]]] = {
+# Any: each function takes the request of its row, and its reply or replies.
+_Responses = dict[type[Message], Callable[[Any, Any], Message | Work[Message]]]
+_OF_SEVERAL: _Responses = {
     group_pb2.FindCoordinatorRequest: _here,
+    group_pb2.HeartbeatBatchRequest: _heartbeat_batch_response,
+    admin_pb2.DescribeGroupsRequest: _describe_response,
+    admin_pb2.DeleteGroupsRequest: _delete_response,
+}
+_RESPONSES: _Responses = {
     group_pb2.JoinGroupRequest: _join_response,
     group_pb2.SyncGroupRequest: _sync_response,
-    group_pb2.HeartbeatRequest: _heartbeat_response,
-    group_pb2.HeartbeatBatchRequest: _heartbeat_batch_response,
+    group_pb2.HeartbeatRequest: lambda _, reply: heartbeat_response(reply),
     group_pb2.LeaveGroupRequest: _leave_response,
     group_pb2.OffsetCommitRequest: _commit_response,
     group_pb2.OffsetFetchRequest: _fetch_response,
     group_pb2.ReportLogEndsRequest: _report_log_ends_response,
     admin_pb2.ListLogEndsRequest: _list_log_ends_response,
     admin_pb2.ListGroupsRequest: _list_response,
-    admin_pb2.DescribeGroupsRequest: _describe_response,
-    admin_pb2.DeleteGroupsRequest: _delete_response,
     admin_pb2.OffsetDeleteRequest: _delete_offsets_response,
     admin_pb2.ListRebalancesRequest: _rebalances_response,
     admin_pb2.DescribePhaseRequest: _phase_response,
