@@ -19,7 +19,8 @@ from coordinator.cli.output import (
     credentials_of,
     show,
 )
-from coordinator.client.admin import GroupAdmin, error_name
+from coordinator.client.admin import GroupAdmin
+from coordinator.client.wire import code_name
 from coordinator.dial import CannotDial
 from coordinator.observe.explain import spell
 from coordinator.observe.timeline import as_svg, as_text
@@ -73,7 +74,7 @@ def _explain(options: argparse.Namespace) -> int:
                 "GROUP": options.group,
                 "GENERATION": ABSENT,  # It came to none.
                 "CAUSE": "join refused",
-                "OUTCOME": error_name(refused.error_code),
+                "OUTCOME": code_name(refused.error_code),
                 "EXPLANATION": refused.explanation,
             }
             for refused in journal.refused_joins

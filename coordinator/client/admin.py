@@ -13,7 +13,13 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.client.nodes import TIMEOUT_S, Nodes
 from coordinator.client.offsets import OffsetAndMetadata, Offsets
-from coordinator.client.wire import commit_topics, fetched
+from coordinator.client.wire import (
+    by_partition,
+    code_name,
+    commit_topics,
+    fetched_offsets,
+    request_topics,
+)
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -69,7 +75,7 @@ class GroupAdmin(Nodes):
         """Delete a group without members; the name of its error code, NONE if it is gone."""
         request = pb.DeleteGroupsRequest(groups_names=[group_id])
         result = self._admin(group_id).DeleteGroups(request, timeout=TIMEOUT_S).results[0]
-        return ErrorCode.Name(result.error_code)
+        return code_name(result.error_code)
 
     def commit(
         self,
@@ -112,23 +118,13 @@ class GroupAdmin(Nodes):
         """
         request = pb.OffsetDeleteRequest(
             group_id=group_id,
-            topics=[
-                pb.OffsetDeleteRequest.Topic(
-                    name=key.topic,
-                    partitions=[pb.OffsetDeleteRequest.Partition(partition_index=key.partition)],
-                )
-                for key in partitions
-            ],
+            topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
         )
         response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
         if response.error_code != ErrorCode.NONE:
-            refusal = ErrorCode.Name(response.error_code)
+            refusal = code_name(response.error_code)
             raise LookupError(f"Group '{group_id}' keeps its offsets: {refusal}.")
-        return {
-            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
-            for t in response.topics
-            for p in t.partitions
-        }
+        return {key: code_name(p.error_code) for key, p in by_partition(response).items()}
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""
@@ -141,22 +137,18 @@ class GroupAdmin(Nodes):
             LookupError: the group is being loaded, or moves; try again.
         """
         response = self._fetched(group_id)
-        offsets = fetched(response).checked()
-        return {key: commit.offset for key, commit in offsets.items()}, response.manifest
+        stored = by_partition(response)
+        return {key: p.committed_offset for key, p in stored.items()}, response.manifest
 
     def offsets_with_metadata(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """As `offsets`, with the text that was committed beside each of them."""
-        return fetched(self._fetched(group_id)).checked()
+        return fetched_offsets(self._fetched(group_id))
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
         """Where the logs of a group's partitions end, as its members have told; {}: nobody has."""
         request = pb.ListLogEndsRequest(group_id=group_id)
         response = self._admin(group_id).ListLogEnds(request, timeout=TIMEOUT_S)
-        return {
-            TopicPartition(t.name, p.partition_index): p.log_end_offset
-            for t in response.topics
-            for p in t.partitions
-        }
+        return {key: p.log_end_offset for key, p in by_partition(response).items()}
 
     def journal(self, group_id: str, limit: int = 0) -> pb.ListRebalancesResponse:
         """A group's rebalances, and who was turned away lately: newest first, and explained.
@@ -170,14 +162,6 @@ class GroupAdmin(Nodes):
         response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
         _check(group_id, response)
         return response
-
-    def rebalances(self, group_id: str, limit: int = 0) -> list[pb.Rebalance]:
-        """The rebalances of `journal`.
-
-        Raises:
-            LookupError: there is no such group.
-        """
-        return list(self.journal(group_id, limit).rebalances)
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
         """Whom the group waits for now.
@@ -235,17 +219,15 @@ class GroupAdmin(Nodes):
         )
         response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
         return {
-            TopicPartition(t.name, p.partition_index): ErrorCode.Name(p.error_code)
-            for t in response.topics
-            for p in t.partitions
+            key: code_name(p.error_code)
+            for key, p in by_partition(response).items()
             if p.error_code != ErrorCode.NONE
         }
 
     def _fetched(self, group_id: str) -> group_pb2.OffsetFetchResponse:
         request = group_pb2.OffsetFetchRequest(group_id=group_id, require_stable=True)
         response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
-        if response.error_code != ErrorCode.NONE:
-            raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")
+        _check(group_id, response)
         return response
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
@@ -256,13 +238,8 @@ class GroupAdmin(Nodes):
         return group_pb2_grpc.GroupCoordinatorStub(channel)
 
 
-def error_name(code: int) -> str:
-    """As the contract spells it: `INCONSISTENT_GROUP_PROTOCOL`."""
-    return ErrorCode.Name(ErrorCode.ValueType(code))
-
-
 def _check(group_id: str, response: Any) -> None:  # Any: whatever has an error code.
     if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise LookupError(f"Consumer group '{group_id}' does not exist.")
     if response.error_code != ErrorCode.NONE:
-        raise LookupError(f"Group '{group_id}': {ErrorCode.Name(response.error_code)}.")
+        raise LookupError(f"Group '{group_id}': {code_name(response.error_code)}.")

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from coordinator.assignors import (
     ClusterView,
-    RebalanceProtocol,
     Subscription,
     TopicPartition,
     by_name,
@@ -26,11 +25,6 @@ from coordinator.client.calls import JoinedMember
 _GIVES_BACK = b"gives back"
 """User data of an assignment that takes partitions from whoever it is for. They are with nobody
 until it has joined again, and it may be another process by then, that does not miss them."""
-
-
-def are_cooperative(assignors: Sequence[str]) -> bool:
-    """True if every one of the assignors can hand over step by step."""
-    return all(RebalanceProtocol.COOPERATIVE in by_name(name).protocols for name in assignors)
 
 
 def subscriptions(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.errors import CoordinatorError
 from coordinator.client.offsets import Commit, OffsetAndMetadata
 
 
@@ -150,11 +149,17 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """The answer to a Join. `members` of the leader only."""
+class Acknowledged:
+    """The answer to a Beat, a Leave or a ReportLogEnds, and what all others say as well."""
 
     code: str = Code.NONE
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Acknowledged):
+    """The answer to a Join. Only the leader is given `members`."""
+
     member_id: str = ""
     generation: int = -1
     leader: str = ""
@@ -164,20 +169,10 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class Synced(Acknowledged):
     """The answer to a Sync."""
 
-    code: str = Code.NONE
-    message: str = ""
     assignment: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged:
-    """The answer to a Beat, a Leave or a ReportLogEnds."""
-
-    code: str = Code.NONE
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,22 +189,10 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(Acknowledged):
     """The answer to a FetchOffsets; offset -1: nothing is stored."""
 
-    code: str = Code.NONE
-    message: str = ""
     offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
-
-    def checked(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets.
-
-        Raises:
-            CoordinatorError: the request was refused.
-        """
-        if self.code != Code.NONE:
-            raise CoordinatorError(self.message, self.code)
-        return dict(self.offsets)
 
 
 Reply = Found | Joined | Synced | Acknowledged | Committed | Fetched
@@ -243,21 +226,13 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The coordinator does not let the caller in, or takes nothing of that size.
+    """The coordinator does not let the caller in, or does not accept such a request.
 
-    `code`: UNAUTHENTICATED, PERMISSION_DENIED or RESOURCE_EXHAUSTED.
+    `code`: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED (too large) or INVALID_ARGUMENT.
     """
 
     detail: str
     code: str
-
-
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """The coordinator cannot take the request as it is (INVALID_ARGUMENT)."""
-
-    detail: str
-    code: str = "INVALID_ARGUMENT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +249,8 @@ class Broken:
     error: Exception
 
 
-Failure = Unreachable | Dropped | NoRoom | Refused | Malformed | Unimplemented | Broken
+Failure = Unreachable | Dropped | NoRoom | Refused | Unimplemented | Broken
+Result = Reply | Failure
 
 
 # --- Actions and answers ---
@@ -322,4 +298,4 @@ class Answer:
     """What came of a call."""
 
     call: Call
-    result: Reply | Failure
+    result: Result

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.client.nodes import TIMEOUT_S, Nodes
+from coordinator.client.wire import code_name
 from coordinator.v1 import cluster_pb2 as pb
 from coordinator.v1 import cluster_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -46,4 +47,4 @@ class ClusterAdmin(Nodes):
 
 def _judge(response: Any) -> None:  # Any: whatever has an error code and message.
     if response.error_code != ErrorCode.NONE:
-        raise LookupError(f"{response.error_message} ({ErrorCode.Name(response.error_code)})")
+        raise LookupError(f"{response.error_message} ({code_name(response.error_code)})")

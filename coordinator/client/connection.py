@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from coordinator.client.beats import BatchedMember, HeartbeatBatcher, batcher, closed_meanwhile
-from coordinator.client.calls import Beat, Broken, Call, Failure, FindCoordinator, Found, Reply
+from coordinator.client.calls import Beat, Broken, Call, FindCoordinator, Found, Result
 from coordinator.client.tracing import trace_context
 from coordinator.client.wire import METHODS, decode, encode, failure_of
 from coordinator.dial import Credentials
@@ -63,7 +63,7 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
-    async def carry_out(self, call: Call) -> Reply | Failure:
+    async def carry_out(self, call: Call) -> Result:
         """One attempt."""
         request, timeout_s = call.request, call.timeout_ms / 1000
         try:
@@ -113,7 +113,7 @@ class Connection:
 
     # --- Finding it ---
 
-    async def _find(self, request: FindCoordinator, timeout_s: float) -> Reply:
+    async def _find(self, request: FindCoordinator, timeout_s: float) -> Found:
         """Ask one address, and connect to the coordinator that it names."""
         channel = self._credentials.open_aio(request.address, CHANNEL_OPTIONS)
         try:

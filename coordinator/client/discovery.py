@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.client.calls import Broken, Failure, FindCoordinator, Found, Reply
+from coordinator.client.calls import Broken, Failure, FindCoordinator, Found, Result
 
 
 class Discovery:
@@ -29,7 +29,7 @@ class Discovery:
         self.is_looking = True
         return FindCoordinator(self._group_id, self.addresses[0])
 
-    def handle(self, result: Reply | Failure) -> Failure | None:
+    def handle(self, result: Result) -> Failure | None:
         """What came of it. A failure is returned once every address has failed."""
         self.is_looking = False
         if isinstance(result, Found):

@@ -1,8 +1,7 @@
 """The driver: carries out what a machine decides, on asyncio.
 
 It makes the calls of the machine's actions, each in a task of its own, hands the answers in, and
-looks in again at the machine's next deadline. It decides nothing, and knows no protocol: any
-machine with this face will do.
+asks again at the machine's next deadline. It decides nothing and knows no protocol.
 """
 
 from __future__ import annotations
@@ -11,34 +10,14 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.client.calls import Action, Answer, Call, Cancel, HangUp, Warn
 from coordinator.client.connection import Connection
+from coordinator.client.machine import MemberMachine
 from coordinator.client.operations import Operation
 
 LOGGER = logging.getLogger("coordinator.client")
-
-
-class Machine(Protocol):
-    """Something that decides, as `machine.MemberMachine` does."""
-
-    is_closed: bool
-
-    def next_action(self, now_ms: int) -> Action | None:
-        """What to do now; None: nothing before the next input or `next_deadline`."""
-
-    def handle(self, answer: Answer, now_ms: int) -> None:
-        """Take in what came of a call."""
-
-    def next_deadline(self) -> int | None:
-        """When it has something to do without another input; None: never."""
-
-    def abandon(self, operation: Operation) -> None:
-        """Nobody waits for an operation any more."""
-
-    def fail(self, error: Exception) -> None:
-        """Something of ours has failed."""
 
 
 class Driver:
@@ -51,7 +30,7 @@ class Driver:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: MemberMachine,
         connection: Connection,
         clock: Callable[[], int],
         on_change: Callable[[], None],

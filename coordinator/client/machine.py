@@ -27,18 +27,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calls import (
-    Action,
-    Answer,
-    Call,
-    Cancel,
-    Failure,
-    HangUp,
-    Reply,
-    Request,
-    Unreachable,
-    Warn,
-)
+from coordinator.client import calls
 from coordinator.client.config import MemberConfig
 from coordinator.client.discovery import Discovery
 from coordinator.client.errors import CoordinatorError, FatalError
@@ -81,8 +70,8 @@ class MemberMachine:
         self._operations: list[Operation] = []
         # Whoever has a request to make, in order: each waits until there is a connection.
         self._queue: deque[_Asker] = deque()
-        self._out: dict[Call, Call] = {}  # In order, which a set has not.
-        self._actions: deque[Action] = deque()
+        self._out: dict[calls.Call, calls.Call] = {}  # In order, which a set has not.
+        self._actions: deque[calls.Action] = deque()
         self._closing: _Closing | None = None
         self.is_closed = False
 
@@ -176,12 +165,12 @@ class MemberMachine:
 
     # --- The driver ---
 
-    def next_action(self, now_ms: int) -> Action | None:
+    def next_action(self, now_ms: int) -> calls.Action | None:
         """What to do now; None: nothing before the next input, or `next_deadline`."""
         leaves_because = self._schedule.pass_deadlines(now_ms)
         if leaves_because:
             self._actions.append(
-                Warn(
+                calls.Warn(
                     f"member {self.membership.member_id} leaves group {self.config.group_id}, "
                     f"and joins again with the next poll: {leaves_because}"
                 )
@@ -190,12 +179,12 @@ class MemberMachine:
             pass
         return self._actions.popleft() if self._actions else None
 
-    def handle(self, answer: Answer, now_ms: int) -> None:
+    def handle(self, answer: calls.Answer, now_ms: int) -> None:
         """Take in what came of a call."""
         call, result = answer.call, answer.result
         if self._out.pop(call, None) is None:
             return  # It was cancelled.
-        if isinstance(result, Unreachable):
+        if isinstance(result, calls.Unreachable):
             self._hang_up(call.connection)
         match call.asker:
             case Discovery() as discovery:
@@ -261,14 +250,18 @@ class MemberMachine:
             self._call(request, asker.timeout_ms(request), asker)
 
     def _call(
-        self, request: Request, timeout_ms: int, asker: _Asker | Discovery | _Closing
+        self, request: calls.Request, timeout_ms: int, asker: _Asker | Discovery | _Closing
     ) -> None:
-        call = Call(request, timeout_ms, self._discovery.connection, asker)
+        call = calls.Call(request, timeout_ms, self._discovery.connection, asker)
         self._out[call] = call
         self._actions.append(call)
 
     def _tell(
-        self, asker: _Asker, request: Request | None, result: Reply | Failure, now_ms: int
+        self,
+        asker: _Asker,
+        request: calls.Request | None,
+        result: calls.Result,
+        now_ms: int,
     ) -> Next:
         phase = self.membership.phase
         todo = asker.handle(request, result, now_ms)
@@ -285,7 +278,7 @@ class MemberMachine:
         self._queue = deque(other for other in self._queue if other is not asker)
         for call in [call for call in self._out if call.asker is asker]:
             del self._out[call]
-            self._actions.append(Cancel(call))
+            self._actions.append(calls.Cancel(call))
 
     # --- The connection ---
 
@@ -293,7 +286,7 @@ class MemberMachine:
         """Close a connection, unless another has been found since."""
         if self._discovery.is_connected and connection == self._discovery.connection:
             self._discovery.is_connected = False
-            self._actions.append(HangUp())
+            self._actions.append(calls.HangUp())
 
     def _closing_is_due(self, now_ms: int) -> bool:
         closing = self._closing

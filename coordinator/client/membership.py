@@ -22,22 +22,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors import RebalanceProtocol, Subscription, TopicPartition, by_name
 from coordinator.assignors.consumer_protocol import PreviousAssignment
-from coordinator.client.assigning import are_cooperative, read_assignment, share_out, subscriptions
-from coordinator.client.calls import (
-    ELSEWHERE,
-    Acknowledged,
-    Beat,
-    Code,
-    Identity,
-    Join,
-    Joined,
-    JoinedMember,
-    Leave,
-    Sync,
-    Synced,
-)
+from coordinator.client import calls
+from coordinator.client.assigning import read_assignment, share_out, subscriptions
+from coordinator.client.calls import Code
 from coordinator.client.config import MemberConfig
 from coordinator.client.errors import FatalError
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
@@ -93,9 +82,7 @@ class Membership:
     holdings: Holdings = field(default_factory=Holdings)
     _revoking_is_told: bool = False
     _last_heard_ms: int = 0
-    _protocol_name: str = ""
-    _members: tuple[JoinedMember, ...] = ()
-    _skip_assignment: bool = False
+    _joined: calls.Joined = field(default_factory=calls.Joined)
     _giving_back: frozenset[TopicPartition] = _NOTHING
     _reason: str = ""
     _previous: frozenset[TopicPartition] = _NOTHING
@@ -103,12 +90,12 @@ class Membership:
 
     # --- Requests ---
 
-    def identity(self) -> Identity:
+    def identity(self) -> calls.Identity:
         """How the member names itself now."""
         config = self.config
-        return Identity(config.group_id, self.generation, self.member_id, config.instance_id)
+        return calls.Identity(config.group_id, self.generation, self.member_id, config.instance_id)
 
-    def join(self) -> Join:
+    def join(self) -> calls.Join:
         """A JoinGroup that says what the member holds."""
         config = self.config
         held = Subscription(
@@ -118,7 +105,7 @@ class Membership:
             rack=config.rack,
         )
         previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
-        return Join(
+        return calls.Join(
             member=self.identity(),
             protocols=subscriptions(config.assignors, held, previous),
             protocol_type=config.protocol_type,
@@ -128,25 +115,26 @@ class Membership:
             reason=self._reason,
         )
 
-    def sync(self) -> Sync:
+    def sync(self) -> calls.Sync:
         """A SyncGroup; from the leader with everyone's assignment."""
         config = self.config
         assignments: tuple[tuple[str, bytes], ...] = ()
-        if self.is_leader and not self._skip_assignment:
-            assignments = share_out(self._protocol_name, config.topics, self._members)
-        return Sync(self.identity(), config.protocol_type, self._protocol_name, assignments)
+        joined = self._joined
+        if self.is_leader and not joined.skip_assignment:
+            assignments = share_out(joined.protocol_name, config.topics, joined.members)
+        return calls.Sync(self.identity(), config.protocol_type, joined.protocol_name, assignments)
 
-    def beat(self) -> Beat:
+    def beat(self) -> calls.Beat:
         """A Heartbeat of the current generation."""
-        return Beat(self.identity())
+        return calls.Beat(self.identity())
 
-    def leave(self, reason: str) -> Leave | None:
+    def leave(self, reason: str) -> calls.Leave | None:
         """A LeaveGroup; None if the group does not know the member."""
-        return Leave(self.identity(), reason) if self.member_id else None
+        return calls.Leave(self.identity(), reason) if self.member_id else None
 
     # --- Answers ---
 
-    def joined(self, reply: Joined) -> Next:
+    def joined(self, reply: calls.Joined) -> Next:
         """The answer to a JoinGroup."""
         if self.phase is not Phase.JOINING:
             return Next.GO_ON
@@ -158,14 +146,12 @@ class Membership:
         self.member_id = reply.member_id
         self.generation = reply.generation
         self.is_leader = reply.leader == reply.member_id
-        self._protocol_name = reply.protocol_name
-        self._members = reply.members
-        self._skip_assignment = reply.skip_assignment
+        self._joined = reply
         self._reason = ""
         self.phase = Phase.SYNCING
         return Next.GO_ON
 
-    def synced(self, reply: Synced, sent_at_ms: int, now_ms: int) -> Next:
+    def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
         """The answer to a SyncGroup. `sent_at_ms` is when it was asked."""
         if self.phase is not Phase.SYNCING:
             return Next.GO_ON
@@ -194,7 +180,7 @@ class Membership:
             self.phase = Phase.JOINING
         return Next.GO_ON
 
-    def beaten(self, reply: Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
+    def beaten(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
         """The answer to a Heartbeat sent at `sent_at_ms`."""
         if not self.is_in_session:
             return Next.GO_ON
@@ -273,7 +259,8 @@ class Membership:
     @property
     def is_cooperative(self) -> bool:
         """True if everything this member offers can hand over step by step."""
-        return are_cooperative(self.config.assignors)
+        assignors = map(by_name, self.config.assignors)
+        return all(RebalanceProtocol.COOPERATIVE in one.protocols for one in assignors)
 
     @property
     def session_ends_ms(self) -> int:
@@ -352,7 +339,7 @@ class Membership:
             self._lose(code)
             self.generation = -1
         else:
-            return Next.REDISCOVER if code in ELSEWHERE else Next.PAUSE
+            return Next.REDISCOVER if code in calls.ELSEWHERE else Next.PAUSE
         return Next.GO_ON
 
     def _lose(self, reason: str) -> None:

@@ -44,11 +44,6 @@ class Commit:
             )
 
 
-def by_topic_partition(offsets: Offsets) -> Offsets:
-    """The same, where plain tuples of topic and number may have been given."""
-    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
-
-
 def offset_number(offset: int | OffsetAndMetadata) -> int:
     """The number alone."""
     return offset if isinstance(offset, int) else offset.offset

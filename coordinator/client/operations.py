@@ -11,27 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calls import (
-    ELSEWHERE,
-    Broken,
-    Code,
-    CommitOffsets,
-    Committed,
-    Dropped,
-    Failure,
-    Fetched,
-    FetchOffsets,
-    Malformed,
-    NoRoom,
-    Refused,
-    Reply,
-    ReportLogEnds,
-    Request,
-    Unimplemented,
-    Unreachable,
-)
+from coordinator.client import calls
+from coordinator.client.calls import Code
 from coordinator.client.errors import (
     CommitFailed,
+    CoordinatorError,
     OffsetMismatch,
     RebalanceInProgress,
     StaleMember,
@@ -46,7 +30,7 @@ CALL_TIMEOUT_MS = 10_000
 GIVE_UP_MS = 30_000
 """How long an answer is asked for, again and again."""
 
-_RETRIABLE = ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
+_RETRIABLE = calls.ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 _STALE = frozenset(
     {
         Code.UNKNOWN_MEMBER_ID,
@@ -55,7 +39,7 @@ _STALE = frozenset(
         Code.GROUP_ID_NOT_FOUND,
     }
 )
-OperationRequest = CommitOffsets | FetchOffsets | ReportLogEnds
+OperationRequest = calls.CommitOffsets | calls.FetchOffsets | calls.ReportLogEnds
 
 
 class Operation(ABC):
@@ -85,11 +69,11 @@ class Operation(ABC):
         self.is_out = True
         return self._request()
 
-    def timeout_ms(self, request: Request) -> int:
+    def timeout_ms(self, request: calls.Request) -> int:
         """How long to wait for an answer to an attempt."""
         return CALL_TIMEOUT_MS
 
-    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         """What came of an attempt; REDISCOVER: the coordinator is to be looked for.
 
         Args:
@@ -97,18 +81,18 @@ class Operation(ABC):
         """
         self.is_out = False
         match result:
-            case Broken(error):
+            case calls.Broken(error):
                 self.end(error)
-            case Refused(detail, code) | Malformed(detail, code):
+            case calls.Refused(detail, code):
                 self.end(CommitFailed(detail, code))
-            case NoRoom(detail, after_ms):
+            case calls.NoRoom(detail, after_ms):
                 self._try_again(f"no coordinator answered: {detail}", now_ms, after_ms)
-            case Unreachable(detail) | Dropped(detail) | Unimplemented(detail):
+            case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
                 self.repeated = True
                 self._try_again(f"no coordinator answered: {detail}", now_ms)
-                return Next.PAUSE if isinstance(result, Dropped) else Next.REDISCOVER
-            case reply:
-                return self._heard(reply, now_ms)
+                return Next.PAUSE if isinstance(result, calls.Dropped) else Next.REDISCOVER
+            case calls.Committed() | calls.Acknowledged():
+                return self._heard(result, now_ms)
         return Next.GO_ON
 
     def look(self, now_ms: int) -> None:  # noqa: B027  # Most have nothing to look at.
@@ -124,8 +108,8 @@ class Operation(ABC):
 
     # --- Inside ---
 
-    def _heard(self, reply: Reply, now_ms: int) -> Next:
-        codes, message = _codes(reply), getattr(reply, "message", "")
+    def _heard(self, reply: calls.Committed | calls.Acknowledged, now_ms: int) -> Next:
+        codes = set(reply.codes if isinstance(reply, calls.Committed) else (reply.code,))
         if not codes & _RETRIABLE:
             try:
                 self._answered(reply, now_ms)
@@ -134,9 +118,9 @@ class Operation(ABC):
             return Next.GO_ON
         # A write that the coordinator gave up waiting for may be durable yet.
         self.repeated = True
-        if not self._try_again(message, now_ms):
+        if not self._try_again(reply.message, now_ms):
             return Next.GO_ON
-        return Next.REDISCOVER if codes & ELSEWHERE else Next.PAUSE
+        return Next.REDISCOVER if codes & calls.ELSEWHERE else Next.PAUSE
 
     def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> bool:
         """True: after a pause. False: it has taken too long."""
@@ -151,7 +135,7 @@ class Operation(ABC):
         """The request as it is to be made now."""
 
     @abstractmethod
-    def _answered(self, reply: Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         """The final answer. Raises CoordinatorError: it is a refusal."""
 
 
@@ -206,12 +190,12 @@ class CommitOperation(Operation):
         """When it is to be attempted, or given up."""
         return self._until_ms if self.is_waiting and not self.is_done else self.due_ms
 
-    def _request(self) -> CommitOffsets:
+    def _request(self) -> calls.CommitOffsets:
         self._generation = self._membership.generation
-        return CommitOffsets(self._membership.identity(), self._commit)
+        return calls.CommitOffsets(self._membership.identity(), self._commit)
 
-    def _answered(self, reply: Reply, now_ms: int) -> None:
-        assert isinstance(reply, Committed)
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        assert isinstance(reply, calls.Committed)
         membership = self._membership
         try:
             judge(reply, self._commit, repeated=self.repeated)
@@ -239,15 +223,17 @@ class FetchOperation(Operation):
         now_ms: int,
     ) -> None:
         super().__init__(random, now_ms)
-        self._fetch = FetchOffsets(group_id, partitions)
+        self._fetch = calls.FetchOffsets(group_id, partitions)
         self.value: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def _request(self) -> FetchOffsets:
+    def _request(self) -> calls.FetchOffsets:
         return self._fetch
 
-    def _answered(self, reply: Reply, now_ms: int) -> None:
-        assert isinstance(reply, Fetched)
-        self.value = reply.checked()
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        assert isinstance(reply, calls.Fetched)
+        if reply.code != Code.NONE:
+            raise CoordinatorError(reply.message, reply.code)
+        self.value = dict(reply.offsets)
         self.end()
 
 
@@ -266,19 +252,19 @@ class ReportOperation(Operation):
         self._ends = ends
         self.is_known = True
 
-    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
-        self.is_known = not isinstance(result, Unimplemented)
-        self.end(result.error if isinstance(result, Broken) else None)
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        self.is_known = not isinstance(result, calls.Unimplemented)
+        self.end(result.error if isinstance(result, calls.Broken) else None)
         return Next.GO_ON
 
-    def _request(self) -> ReportLogEnds:
-        return ReportLogEnds(self._membership.identity(), self._ends)
+    def _request(self) -> calls.ReportLogEnds:
+        return calls.ReportLogEnds(self._membership.identity(), self._ends)
 
-    def _answered(self, reply: Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         """Nothing: whatever the answer is, it was the only attempt."""
 
 
-def judge(reply: Committed, commit: Commit, *, repeated: bool) -> None:
+def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
     """Return if everything is stored.
 
     Args:
@@ -298,9 +284,3 @@ def judge(reply: Committed, commit: Commit, *, repeated: bool) -> None:
         ):
             return  # The first attempt had arrived after all.
         raise OffsetMismatch(reply.message, "OFFSET_MISMATCH", reply.stored)
-
-
-def _codes(reply: Reply) -> frozenset[str]:
-    return frozenset(
-        reply.codes if isinstance(reply, Committed) else (getattr(reply, "code", Code.NONE),)
-    )

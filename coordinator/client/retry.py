@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+FIRST_S = 0.1
+"""Limit of the first pause, in seconds."""
+
 
 class BackOff:
     """Pauses drawn evenly from 0 to a limit that doubles.
 
     Args:
         random: a number from 0 to 1, below 1.
-        first_s, most_s: the limit of the first pause and of any, in seconds.
+        most_s: limit of every pause, in seconds.
     """
 
-    __slots__ = ("_attempts", "_first_s", "_most_s", "_random")
+    __slots__ = ("_attempts", "_most_s", "_random")
 
-    def __init__(
-        self, random: Callable[[], float], *, first_s: float = 0.1, most_s: float = 5.0
-    ) -> None:
+    def __init__(self, random: Callable[[], float], *, most_s: float = 5.0) -> None:
         self._random = random
-        self._first_s = first_s
         self._most_s = most_s
         self._attempts = 0
 
     def next_s(self) -> float:
         """The next pause, in seconds."""
-        limit_s = min(self._most_s, self._first_s * 2.0 ** min(self._attempts, 30))
+        limit_s = min(self._most_s, FIRST_S * 2.0 ** min(self._attempts, 30))
         self._attempts += 1
         return limit_s * self._random()
 

@@ -9,23 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.client.calls import (
-    Acknowledged,
-    Beat,
-    Broken,
-    Dropped,
-    Failure,
-    Join,
-    Joined,
-    Leave,
-    Malformed,
-    NoRoom,
-    Refused,
-    Reply,
-    Request,
-    Sync,
-    Synced,
-)
+from coordinator.client import calls
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.membership import Membership, Next, Phase
 from coordinator.client.operations import CALL_TIMEOUT_MS
@@ -38,7 +22,7 @@ JOIN_GRACE_MS = 5_000
 """Beyond the rebalance timeout; as Kafka's client. The initial delay of a new group comes on top
 where it is the longer one."""
 
-ProtocolRequest = Join | Sync | Beat | Leave
+ProtocolRequest = calls.Join | calls.Sync | calls.Beat | calls.Leave
 
 
 class Schedule:
@@ -134,20 +118,20 @@ class Schedule:
         self.is_out = False
         return None
 
-    def timeout_ms(self, request: Request) -> int:
+    def timeout_ms(self, request: calls.Request) -> int:
         """How long to wait for an answer."""
         config = self._membership.config
         match request:
-            case Join() | Sync():
+            case calls.Join() | calls.Sync():
                 return config.rebalance_timeout_ms + JOIN_GRACE_MS
-            case Beat():
+            case calls.Beat():
                 # A node that was stopped answers never: leave time to find its successor.
                 return min(config.session_timeout_ms // BEATS_A_SESSION, CALL_TIMEOUT_MS)
         return LEAVE_TIMEOUT_MS
 
     # --- Answers ---
 
-    def handle(self, request: Request | None, result: Reply | Failure, now_ms: int) -> Next:
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         """What came of a request; REDISCOVER: the coordinator is to be looked for.
 
         Args:
@@ -156,18 +140,18 @@ class Schedule:
         self.is_out = False
         after_ms = 0
         match request, result:
-            case (Leave(), _) | (None, _) if self._leaves_because:
+            case (calls.Leave(), _) | (None, _) if self._leaves_because:
                 self._left()
                 todo = Next.GO_ON
-            case Join(), Joined():
+            case calls.Join(), calls.Joined():
                 todo = self._membership.joined(result)
-            case Sync(), Synced():
+            case calls.Sync(), calls.Synced():
                 todo = self._membership.synced(result, self._sent_at_ms, now_ms)
-            case Beat(), Acknowledged():
+            case calls.Beat(), calls.Acknowledged():
                 todo = self._membership.beaten(result, self._sent_at_ms, now_ms)
             case _:
                 todo = self._failed(result, now_ms)
-                after_ms = result.after_ms if isinstance(result, NoRoom) else 0
+                after_ms = result.after_ms if isinstance(result, calls.NoRoom) else 0
         self._is_backing_off = todo is not Next.GO_ON
         if self._is_backing_off:
             # A beat that failed is repeated after the back-off alone: the session is running out.
@@ -180,16 +164,16 @@ class Schedule:
 
     # --- Inside ---
 
-    def _failed(self, result: Reply | Failure, now_ms: int) -> Next:
+    def _failed(self, result: calls.Result, now_ms: int) -> Next:
         membership = self._membership
         match result:
-            case Broken(error):
+            case calls.Broken(error):
                 membership.fail(error)
-            case Malformed(detail, code):
+            case calls.Refused(detail, "INVALID_ARGUMENT" as code):
                 membership.fail(CoordinatorError(detail, code))
-            case Refused(detail, code) if self._is_turned_away(code):
+            case calls.Refused(detail, code) if self._is_turned_away(code):
                 membership.fail(FatalError(detail, code))
-            case Dropped() | NoRoom():
+            case calls.Dropped() | calls.NoRoom():
                 membership.unreachable(now_ms)
                 return Next.PAUSE
             case _:

@@ -11,7 +11,6 @@ import contextlib
 import random as random_module
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from coordinator.assignors import TopicPartition, by_name
@@ -22,7 +21,7 @@ from coordinator.client.events import RebalanceEvent, Stopping
 from coordinator.client.holdings import Holding
 from coordinator.client.log_ends import LogEnds, report_log_ends
 from coordinator.client.machine import MemberMachine
-from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets, by_topic_partition
+from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.view import MemberView, closing_reason
 from coordinator.dial import Credentials
 
@@ -128,12 +127,7 @@ class GroupMember(MemberView):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close(closing_reason(error))
 
     async def poll(
@@ -211,7 +205,10 @@ class GroupMember(MemberView):
         """
         self._check_loop()
         commit = Commit(
-            by_topic_partition(offsets), expected or {}, atomic=atomic, manifest=manifest
+            {TopicPartition(*key): offset for key, offset in offsets.items()},
+            expected or {},
+            atomic,
+            manifest,
         )
         await self._driver.result_of(self._machine.commit(commit, holdings, self._clock()))
 

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from coordinator.client.errors import StaleMember
@@ -77,8 +76,7 @@ class BlockingMember(MemberView):
         if self._on is not None:
             return
         self._on = LoopThread.use()
-        self._member = self._call(self._build())
-        self._call(self._member.start())
+        self._member = self._call(self._begin())
 
     def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group (a static member keeps its place)."""
@@ -96,12 +94,7 @@ class BlockingMember(MemberView):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close(closing_reason(error))
 
     poll = _in_plain_code(GroupMember.poll)
@@ -118,8 +111,10 @@ class BlockingMember(MemberView):
             raise RuntimeError("the member has not been started")
         return self._member
 
-    async def _build(self) -> GroupMember:
-        return self._make()
+    async def _begin(self) -> GroupMember:
+        member = self._make()
+        await member.start()
+        return member
 
     async def _close(self, reason: str, leave: bool | None) -> None:
         """Close it, and end what other threads wait for: the loop may be about to stop."""

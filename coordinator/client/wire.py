@@ -8,94 +8,84 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calls import (
-    Acknowledged,
-    Beat,
-    Code,
-    CommitOffsets,
-    Committed,
-    Dropped,
-    Failure,
-    Fetched,
-    FetchOffsets,
-    FindCoordinator,
-    Found,
-    Identity,
-    Join,
-    Joined,
-    JoinedMember,
-    Leave,
-    Malformed,
-    NoRoom,
-    Refused,
-    Reply,
-    ReportLogEnds,
-    Request,
-    Sync,
-    Synced,
-    Unimplemented,
-    Unreachable,
-)
+from coordinator.client import calls
 from coordinator.client.offsets import OffsetAndMetadata, Offsets
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
 METHODS: dict[type[Any], str] = {
-    FindCoordinator: "FindCoordinator",
-    Join: "JoinGroup",
-    Sync: "SyncGroup",
-    Beat: "Heartbeat",
-    Leave: "LeaveGroup",
-    CommitOffsets: "OffsetCommit",
-    FetchOffsets: "OffsetFetch",
-    ReportLogEnds: "ReportLogEnds",
+    calls.FindCoordinator: "FindCoordinator",
+    calls.Join: "JoinGroup",
+    calls.Sync: "SyncGroup",
+    calls.Beat: "Heartbeat",
+    calls.Leave: "LeaveGroup",
+    calls.CommitOffsets: "OffsetCommit",
+    calls.FetchOffsets: "OffsetFetch",
+    calls.ReportLogEnds: "ReportLogEnds",
 }
 """The stub's method for each request."""
 
 DROPPED = grpc.StatusCode.CANCELLED
 """See `calls.Dropped`."""
 
-_FAILURES: dict[grpc.StatusCode, type[Malformed | Dropped | Unimplemented]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: Malformed,
-    DROPPED: Dropped,
-    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
-}
 _REFUSED = (
+    grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNAUTHENTICATED,
 )
 
 
 # --- Requests ---
 
 
-def encode(request: Request) -> Any:  # Any: one of the stub's messages.
-    """The message of a request."""
+def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
+    """Protobuf message of a request."""
     match request:
-        case FindCoordinator(group_id):
+        case calls.FindCoordinator(group_id):
             return pb.FindCoordinatorRequest(group_id=group_id)
-        case Join():
-            return _join(request)
-        case Sync():
-            return _sync(request)
-        case Beat(member):
+        case calls.Join(member):
+            return pb.JoinGroupRequest(
+                group_id=member.group_id,
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                protocol_type=request.protocol_type,
+                protocols=[
+                    pb.JoinGroupRequest.Protocol(name=name, metadata=metadata)
+                    for name, metadata in request.protocols
+                ],
+                reason=request.reason,
+                client_id=request.client_id,
+            )
+        case calls.Sync(member, protocol_type, protocol_name, assignments):
+            return pb.SyncGroupRequest(
+                **_named(member),
+                protocol_type=protocol_type,
+                protocol_name=protocol_name,
+                assignments=[
+                    pb.SyncGroupRequest.Assignment(member_id=member_id, assignment=assignment)
+                    for member_id, assignment in assignments
+                ],
+            )
+        case calls.Beat(member):
             return pb.HeartbeatRequest(**_named(member))
-        case Leave(member, reason):
+        case calls.Leave(member, reason):
             identity = pb.LeaveGroupRequest.MemberIdentity(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 reason=reason[:255],
             )
             return pb.LeaveGroupRequest(group_id=member.group_id, members=[identity])
-        case CommitOffsets(member, commit):
+        case calls.CommitOffsets(member, commit):
             return pb.OffsetCommitRequest(
                 **_named(member),
                 topics=commit_topics(commit.offsets, commit.expected),
                 atomic=commit.atomic,
                 manifest=commit.manifest,
             )
-        case FetchOffsets(group_id, partitions):
+        case calls.FetchOffsets(group_id, partitions):
             topics = [
                 pb.OffsetFetchRequest.Topic(
                     name=topic, partition_indexes=[p.partition for p in asked]
@@ -103,11 +93,13 @@ def encode(request: Request) -> Any:  # Any: one of the stub's messages.
                 for topic, asked in _by_topic(partitions or ())
             ]
             return pb.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
-        case ReportLogEnds(member, ends):
-            return _report(member, ends)
+        case calls.ReportLogEnds(member, ends):
+            message = pb.ReportLogEndsRequest
+            told = {p: {"log_end_offset": end} for p, end in ends.items()}
+            return message(**_named(member), topics=request_topics(message, told))
 
 
-def _named(member: Identity) -> dict[str, Any]:  # Any: the fields' own types.
+def _named(member: calls.Identity) -> dict[str, Any]:  # Any: the fields' own types.
     return {
         "group_id": member.group_id,
         "generation_id": member.generation,
@@ -116,76 +108,35 @@ def _named(member: Identity) -> dict[str, Any]:  # Any: the fields' own types.
     }
 
 
-def _join(request: Join) -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id=request.member.group_id,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        member_id=request.member.member_id,
-        group_instance_id=request.member.instance_id,
-        protocol_type=request.protocol_type,
-        protocols=[
-            pb.JoinGroupRequest.Protocol(name=name, metadata=metadata)
-            for name, metadata in request.protocols
-        ],
-        reason=request.reason,
-        client_id=request.client_id,
-    )
-
-
-def _sync(request: Sync) -> pb.SyncGroupRequest:
-    return pb.SyncGroupRequest(
-        **_named(request.member),
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=[
-            pb.SyncGroupRequest.Assignment(member_id=member_id, assignment=assignment)
-            for member_id, assignment in request.assignments
-        ],
-    )
-
-
-def _report(member: Identity, ends: Mapping[TopicPartition, int]) -> pb.ReportLogEndsRequest:
-    message = pb.ReportLogEndsRequest
-    return message(
-        **_named(member),
-        topics=[
-            message.Topic(
-                name=topic,
-                partitions=[
-                    message.Partition(partition_index=p.partition, log_end_offset=ends[p])
-                    for p in partitions
-                ],
-            )
-            for topic, partitions in _by_topic(ends)
-        ],
-    )
-
-
 def commit_topics(
     offsets: Offsets, expected: Mapping[TopicPartition, int]
 ) -> list[pb.OffsetCommitRequest.Topic]:
-    """The topics of a commit request."""
-    message = pb.OffsetCommitRequest
-    told = {
-        p: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        for p, offset in offsets.items()
-    }
+    """Topics of an OffsetCommitRequest."""
+    told: dict[TopicPartition, dict[str, Any]] = {}  # Any: the fields' own types.
+    for key, offset in offsets.items():
+        commit = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        told[key] = {
+            "committed_offset": commit.offset,
+            "committed_leader_epoch": commit.leader_epoch,
+            "committed_metadata": commit.metadata,
+            "expected_committed_offset": expected.get(key),
+        }
+    return request_topics(pb.OffsetCommitRequest, told)
+
+
+def request_topics(
+    message: Any,  # Any: a request with nested messages Topic and Partition.
+    partitions: Mapping[TopicPartition, Mapping[str, Any]],
+) -> list[Any]:
+    """Topics of a request, with the fields of each partition."""
     return [
         message.Topic(
             name=topic,
             partitions=[
-                message.Partition(
-                    partition_index=p.partition,
-                    committed_offset=told[p].offset,
-                    committed_leader_epoch=told[p].leader_epoch,
-                    committed_metadata=told[p].metadata,
-                    expected_committed_offset=expected.get(p),
-                )
-                for p in partitions
+                message.Partition(partition_index=p.partition, **partitions[p]) for p in asked
             ],
         )
-        for topic, partitions in _by_topic(told)
+        for topic, asked in _by_topic(partitions)
     ]
 
 
@@ -199,25 +150,25 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[
 # --- Replies ---
 
 
-def decode(response: Any, asked_at: str = "") -> Reply:  # Any: one of the stub's messages.
-    """What a response says.
+def decode(response: Any, asked_at: str = "") -> calls.Reply:  # Any: one of the stub's messages.
+    """Value of a response.
 
     Args:
         asked_at: the address that was asked; it coordinates the group if it names nobody.
     """
     match response:
         case pb.FindCoordinatorResponse(host=host, port=port):
-            return Found(f"{host}:{port}" if host and port > 0 else asked_at)
+            return calls.Found(f"{host}:{port}" if host and port > 0 else asked_at)
         case pb.JoinGroupResponse():
             return _joined(response)
         case pb.SyncGroupResponse():
-            return Synced(**_verdict(response), assignment=response.assignment)
+            return calls.Synced(**_verdict(response), assignment=response.assignment)
         case pb.OffsetCommitResponse():
             return _committed(response)
         case pb.OffsetFetchResponse():
-            return fetched(response)
+            return calls.Fetched(**_verdict(response), offsets=fetched_offsets(response))
         case _:
-            return Acknowledged(**_verdict(response))
+            return calls.Acknowledged(**_verdict(response))
 
 
 def _verdict(response: Any) -> dict[str, str]:  # Any: a response with an error code.
@@ -225,20 +176,27 @@ def _verdict(response: Any) -> dict[str, str]:  # Any: a response with an error 
 
 
 def code_name(code: int) -> str:
-    """The name of an error code; its number, if it is of a later version."""
+    """Name of an error code, `INCONSISTENT_GROUP_PROTOCOL` say; of an unknown one, its number."""
     known = code in ErrorCode.values()
     return str(ErrorCode.Name(ErrorCode.ValueType(code))) if known else str(code)
 
 
-def _joined(response: pb.JoinGroupResponse) -> Joined:
-    return Joined(
+def by_partition(response: Any) -> dict[TopicPartition, Any]:  # Any: a response with topics.
+    """Partitions of a response, each with its message."""
+    return {
+        TopicPartition(t.name, p.partition_index): p for t in response.topics for p in t.partitions
+    }
+
+
+def _joined(response: pb.JoinGroupResponse) -> calls.Joined:
+    return calls.Joined(
         **_verdict(response),
         member_id=response.member_id,
         generation=response.generation_id,
         leader=response.leader,
         protocol_name=response.protocol_name,
         members=tuple(
-            JoinedMember(
+            calls.JoinedMember(
                 m.member_id,
                 m.group_instance_id if m.HasField("group_instance_id") else None,
                 m.metadata,
@@ -249,56 +207,61 @@ def _joined(response: pb.JoinGroupResponse) -> Joined:
     )
 
 
-def _committed(response: pb.OffsetCommitResponse) -> Committed:
-    answers = {
-        TopicPartition(t.name, p.partition_index): p for t in response.topics for p in t.partitions
-    }
-    names = {p: code_name(answer.error_code) for p, answer in answers.items()}
-    return Committed(
+def _committed(response: pb.OffsetCommitResponse) -> calls.Committed:
+    answers = by_partition(response)
+    return calls.Committed(
         codes=tuple(code_name(code) for code in sorted({a.error_code for a in answers.values()})),
         stored={
-            p: answers[p].committed_offset for p in answers if names[p] == Code.OFFSET_MISMATCH
+            p: answer.committed_offset
+            for p, answer in answers.items()
+            if answer.error_code == ErrorCode.OFFSET_MISMATCH
         },
         message=response.error_message,
     )
 
 
-def fetched(response: pb.OffsetFetchResponse) -> Fetched:
-    """What an OffsetFetch has found."""
-    return Fetched(
-        **_verdict(response),
-        offsets={
-            TopicPartition(t.name, p.partition_index): OffsetAndMetadata(
-                p.committed_offset, p.metadata, p.committed_leader_epoch
-            )
-            for t in response.topics
-            for p in t.partitions
-        },
-    )
+def fetched_offsets(
+    response: pb.OffsetFetchResponse,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Stored offsets of an OffsetFetch."""
+    return {
+        key: OffsetAndMetadata(p.committed_offset, p.metadata, p.committed_leader_epoch)
+        for key, p in by_partition(response).items()
+    }
 
 
 # --- Failures ---
 
 
-def failure_of(error: grpc.aio.AioRpcError, detail: str = "") -> Failure:
-    """Why a call has no response; `detail`: said of one that found nobody, if it is known."""
+def failure_of(error: grpc.aio.AioRpcError, detail: str = "") -> calls.Failure:
+    """Failure that a gRPC error stands for.
+
+    Args:
+        detail: why the coordinator cannot be reached, if that is known.
+    """
     code, told = error.code(), error.details() or ""
-    if code in _FAILURES:
-        return _FAILURES[code](told)
-    if code in _REFUSED:
-        room_s = room_after_s(error)
-        return Refused(told, code.name) if room_s is None else NoRoom(told, round(room_s * 1000))
-    return Unreachable(detail or told)
+    if code is DROPPED:
+        return calls.Dropped(told)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return calls.Unimplemented(told)
+    if code not in _REFUSED:
+        return calls.Unreachable(detail or told)
+    room_s = room_after_s(error)
+    return (
+        calls.Refused(told, code.name)
+        if room_s is None
+        else calls.NoRoom(told, round(room_s * 1000))
+    )
 
 
 def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """When a coordinator that has no room says that it may have some; None: it does not say.
+    """Seconds until a coordinator that has no room expects to have some; None: it does not say.
 
     Source: google.rpc.RetryInfo.
     """
     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return None
-    # What it takes to read the details is not needed before there are some.
+    # Imported here, since few processes ever need it.
     from google.rpc import error_details_pb2
     from grpc_status import rpc_status
 

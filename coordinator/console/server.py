@@ -84,7 +84,7 @@ def _json(content: object) -> Answer:
 
 def _timeline(admin: GroupAdmin, request: Request) -> Answer:
     wanted = int(request.first("generation"))
-    for rebalance in admin.rebalances(request.first("group")):
+    for rebalance in admin.journal(request.first("group")).rebalances:
         if rebalance.generation_after == wanted:
             return "image/svg+xml", as_svg(rebalance).encode()
     raise LookupError("the journal has no such rebalance")

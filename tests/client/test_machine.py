@@ -27,7 +27,6 @@ from coordinator.client.calls import (
     HangUp,
     Join,
     Leave,
-    Malformed,
     NoRoom,
     Refused,
     Sync,
@@ -53,7 +52,7 @@ FAILURES = {
 FATAL = [
     (Refused("who?", "PERMISSION_DENIED"), FatalError),
     (Refused("too large", "RESOURCE_EXHAUSTED"), FatalError),
-    (Malformed("no such field"), CoordinatorError),
+    (Refused("no such field", "INVALID_ARGUMENT"), CoordinatorError),
     (Broken(OSError("no such file")), CoordinatorError),
 ]
 
@@ -121,7 +120,7 @@ def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, 
         (NoRoom("full", 100), 2, None),
         (Unimplemented("what?"), 2, None),
         (Refused("who?", "UNAUTHENTICATED"), 1, CommitFailed),
-        (Malformed("no"), 1, CommitFailed),
+        (Refused("no", "INVALID_ARGUMENT"), 1, CommitFailed),
         (Broken(ValueError("it is no number")), 1, ValueError),
     ],
     ids=lambda value: type(value).__name__,

@@ -279,7 +279,10 @@ def test_whoever_watches_is_told_at_once(server, channel):
     assert told[-1].explanation[1] == "It began because two (127.0.0.1) joined."
     assert [r.generation_after for r in told] == sorted(r.generation_after for r in told)
     with GroupAdmin(server.address) as admin:
-        assert admin.rebalances(GROUP, limit=1)[0].generation_after == told[-1].generation_after
+        assert (
+            admin.journal(GROUP, limit=1).rebalances[0].generation_after
+            == told[-1].generation_after
+        )
 
 
 def test_the_journal_outlives_the_coordinator(tmp_path):
