@@ -36,16 +36,13 @@ from coordinator.client.holdings import Holding
 from coordinator.client.membership import Membership, Next, Phase
 from coordinator.client.offsets import Commit
 from coordinator.client.operations import (
-    CALL_TIMEOUT_MS,
     CommitOperation,
     FetchOperation,
     Operation,
     ReportOperation,
 )
-from coordinator.client.schedule import LEAVE_TIMEOUT_MS, Schedule
+from coordinator.client.schedule import LEAVE_TIMEOUT_MS, Schedule, timeout_ms
 
-FINDS_A_SESSION = 10
-"""How many addresses may fail to answer, one after the other, before the session ends."""
 Op = TypeVar("Op", bound=Operation)
 _Asker = Schedule | Operation
 
@@ -65,7 +62,6 @@ class MemberMachine:
         self.membership = Membership(config)
         self._schedule = Schedule(self.membership, random)
         self._discovery = Discovery(config.group_id, bootstrap)
-        self._find_timeout_ms = min(CALL_TIMEOUT_MS, config.session_timeout_ms // FINDS_A_SESSION)
         self._random = random
         self._operations: list[Operation] = []
         # Whoever has a request to make, in order: each waits until there is a connection.
@@ -239,7 +235,7 @@ class MemberMachine:
         elif self._discovery.is_looking:
             return False
         else:
-            self._call(self._discovery.look(), self._find_timeout_ms, self._discovery)
+            self._call(self._discovery.look(), self._discovery)
         return True
 
     def _attempt(self, asker: _Asker, now_ms: int) -> None:
@@ -247,12 +243,11 @@ class MemberMachine:
         request = asker.attempt(now_ms)
         self._hurry_if_moved(phase, now_ms)
         if request is not None:
-            self._call(request, asker.timeout_ms(request), asker)
+            self._call(request, asker)
 
-    def _call(
-        self, request: calls.Request, timeout_ms: int, asker: _Asker | Discovery | _Closing
-    ) -> None:
-        call = calls.Call(request, timeout_ms, self._discovery.connection, asker)
+    def _call(self, request: calls.Request, asker: _Asker | Discovery | _Closing) -> None:
+        timeout = timeout_ms(request, self.config)
+        call = calls.Call(request, timeout, self._discovery.connection, asker)
         self._out[call] = call
         self._actions.append(call)
 
@@ -303,7 +298,7 @@ class MemberMachine:
         self._cancel(self._schedule)
         leave = self.membership.leave(closing.reason) if closing.leaves else None
         if leave is not None and self._discovery.is_connected:
-            self._call(leave, LEAVE_TIMEOUT_MS, closing)
+            self._call(leave, closing)
         else:
             self._end()
 

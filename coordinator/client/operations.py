@@ -26,7 +26,6 @@ from coordinator.client.membership import Membership, Next
 from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 from coordinator.client.retry import BackOff
 
-CALL_TIMEOUT_MS = 10_000
 GIVE_UP_MS = 30_000
 """How long an answer is asked for, again and again."""
 
@@ -68,10 +67,6 @@ class Operation(ABC):
             return None
         self.is_out = True
         return self._request()
-
-    def timeout_ms(self, request: calls.Request) -> int:
-        """How long to wait for an answer to an attempt."""
-        return CALL_TIMEOUT_MS
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         """What came of an attempt; REDISCOVER: the coordinator is to be looked for.

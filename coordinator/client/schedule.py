@@ -10,19 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.client import calls
+from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.membership import Membership, Next, Phase
-from coordinator.client.operations import CALL_TIMEOUT_MS
 from coordinator.client.retry import BackOff
 
 BEATS_A_SESSION = 4
-"""How many heartbeats may fail, one after the other, before the session ends."""
+"""Heartbeats that may fail, one after the other, before the session ends."""
+FINDS_A_SESSION = 10
+"""Addresses that may fail to answer, one after the other, before the session ends."""
+CALL_TIMEOUT_MS = 10_000
 LEAVE_TIMEOUT_MS = 2_000
 JOIN_GRACE_MS = 5_000
 """Beyond the rebalance timeout; as Kafka's client. The initial delay of a new group comes on top
 where it is the longer one."""
 
 ProtocolRequest = calls.Join | calls.Sync | calls.Beat | calls.Leave
+
+
+def timeout_ms(request: calls.Request, config: MemberConfig) -> int:
+    """Milliseconds to wait for the answer to a request."""
+    match request:
+        case calls.Join() | calls.Sync():
+            return config.rebalance_timeout_ms + JOIN_GRACE_MS
+        case calls.Beat():
+            # A node that was stopped never answers: leave time to find its successor.
+            return min(config.session_timeout_ms // BEATS_A_SESSION, CALL_TIMEOUT_MS)
+        case calls.FindCoordinator():
+            return min(config.session_timeout_ms // FINDS_A_SESSION, CALL_TIMEOUT_MS)
+        case calls.Leave():
+            return LEAVE_TIMEOUT_MS
+    return CALL_TIMEOUT_MS
 
 
 class Schedule:
@@ -117,17 +135,6 @@ class Schedule:
                 return membership.beat()
         self.is_out = False
         return None
-
-    def timeout_ms(self, request: calls.Request) -> int:
-        """How long to wait for an answer."""
-        config = self._membership.config
-        match request:
-            case calls.Join() | calls.Sync():
-                return config.rebalance_timeout_ms + JOIN_GRACE_MS
-            case calls.Beat():
-                # A node that was stopped answers never: leave time to find its successor.
-                return min(config.session_timeout_ms // BEATS_A_SESSION, CALL_TIMEOUT_MS)
-        return LEAVE_TIMEOUT_MS
 
     # --- Answers ---
 
