@@ -1,4 +1,4 @@
-"""A member's library: join a group, be given partitions, commit progress.
+"""Client library for group members: join a group, get partitions assigned, commit offsets.
 
     with BlockingMember("localhost:7400", "billing", {"invoices": 12}) as member:
         while True:
@@ -8,9 +8,9 @@
                 ...                               # work
             member.commit({partition: next_offset})
 
-A commit counts for what the last `poll` handed out, and is refused with StaleMember once that was
-given back or lost. Handlers in threads of their own show `member.holding(partition)`. Who does not
-poll for `max_poll_interval_ms` (five minutes) leaves the group.
+A commit is for partitions that the last `poll` handed out, and is refused with StaleMember once
+they were given back or lost. Handlers in other threads pass `member.holding(partition)`. A member
+that does not poll for `max_poll_interval_ms` (default: five minutes) leaves the group.
 
 `GroupMember` is the same for asyncio. Needs grpcio and protobuf, nothing else.
 """

@@ -1,4 +1,4 @@
-"""A thin face over GroupAdmin, for the command line and for scripts."""
+"""Blocking client of the GroupAdmin service, for the command line and for scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coordinator.v1.errors_pb2 import ErrorCode
 
 
 class GroupAdmin(Nodes):
-    """Questions about groups, blocking. Use it as a context manager.
+    """Queries and changes of groups, blocking. Use it as a context manager.
 
     Every method raises grpc.RpcError when the coordinator cannot be reached, and LookupError
     when nobody coordinates the group.
@@ -35,13 +35,13 @@ class GroupAdmin(Nodes):
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[pb.ListGroupsResponse.Group]:
-        """Groups by id, from every node: all, or those in one of the states and types."""
+        """Groups of every node, sorted by id; filtered by state and type, if given."""
         return self._list(pb.ListGroupsRequest(states_filter=states, types_filter=types))[0]
 
     def find_groups(
         self, contains: str = "", *, limit: int
     ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
-        """The first `limit` groups by id with a text in it, from every node; how many have it."""
+        """The first `limit` groups whose id contains a text, and the number of all such groups."""
         groups, matching = self._list(pb.ListGroupsRequest(group_id_contains=contains, limit=limit))
         return groups[:limit], matching
 
@@ -56,12 +56,12 @@ class GroupAdmin(Nodes):
         return sorted(groups, key=lambda group: group.group_id), matching
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
-        """One group with its members; state Dead if there is none."""
+        """Describe one group with its members; its state is Dead if it does not exist."""
         request = pb.DescribeGroupsRequest(groups=[group_id])
         return self._admin(group_id).DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
 
     def existing_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
-        """As `describe_group`.
+        """Describe one group, which has to exist.
 
         Raises:
             LookupError: there is no such group.
@@ -72,7 +72,7 @@ class GroupAdmin(Nodes):
         return group
 
     def delete_group(self, group_id: str) -> str:
-        """Delete a group without members; the name of its error code, NONE if it is gone."""
+        """Delete a group without members; returns the name of an error code, NONE on success."""
         request = pb.DeleteGroupsRequest(groups_names=[group_id])
         result = self._admin(group_id).DeleteGroups(request, timeout=TIMEOUT_S).results[0]
         return code_name(result.error_code)
@@ -88,33 +88,33 @@ class GroupAdmin(Nodes):
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none.
 
-        Members never commit so: what theirs refuses is not to be tried again here.
+        Not for members: a commit that a member was refused must not be repeated this way.
 
         Args:
             expected: offsets that must be the ones stored now; -1: none. Without them the group
                 must have no members.
             manifest: stored with the group; at most 64 KiB.
-            metadata: stored with the offsets, if the coordinator takes it; by default an id, so
-                that an offset that is set again is another one.
+            metadata: stored with the offsets, if the coordinator takes it; by default a new id,
+                so that setting the same offset again can be told from the commit before.
         Returns:
-            The names of error codes by partition; empty if it is done.
+            Names of error codes by refused partition; empty on success.
         """
         told = {
             key: OffsetAndMetadata(offset, metadata.get(key, "") if metadata else of_outsider())
             for key, offset in offsets.items()
         }
         refusals = self._commit(group_id, told, expected or {}, manifest)
-        if TOO_LARGE in refusals.values():  # The coordinator's limit is below what we tell.
+        if TOO_LARGE in refusals.values():  # The coordinator's limit is below our metadata.
             refusals = self._commit(group_id, offsets, expected or {}, manifest)
         return refusals
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, str]:
-        """Forget offsets; the names of error codes by partition.
+        """Delete committed offsets; returns the name of an error code for each partition.
 
         Raises:
-            LookupError: there is no such group, or it is of a kind that has no offsets.
+            LookupError: there is no such group, or groups of its type have no offsets.
         """
         request = pb.OffsetDeleteRequest(
             group_id=group_id,
@@ -131,7 +131,7 @@ class GroupAdmin(Nodes):
         return self.stored(group_id)[0]
 
     def stored(self, group_id: str) -> tuple[dict[TopicPartition, int], bytes]:
-        """All committed offsets of a group and its manifest, as of one moment.
+        """All committed offsets of a group and its manifest, read in one call.
 
         Raises:
             LookupError: the group is being loaded, or moves; try again.
@@ -141,20 +141,20 @@ class GroupAdmin(Nodes):
         return {key: p.committed_offset for key, p in stored.items()}, response.manifest
 
     def offsets_with_metadata(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As `offsets`, with the text that was committed beside each of them."""
+        """All committed offsets of a group with their metadata."""
         return fetched_offsets(self._fetched(group_id))
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
-        """Where the logs of a group's partitions end, as its members have told; {}: nobody has."""
+        """Log end offsets of a group's partitions, as its members reported them; may be empty."""
         request = pb.ListLogEndsRequest(group_id=group_id)
         response = self._admin(group_id).ListLogEnds(request, timeout=TIMEOUT_S)
         return {key: p.log_end_offset for key, p in by_partition(response).items()}
 
     def journal(self, group_id: str, limit: int = 0) -> pb.ListRebalancesResponse:
-        """A group's rebalances, and who was turned away lately: newest first, and explained.
+        """Rebalances and recently refused members of a group, newest first, with explanations.
 
         Args:
-            limit: so many rebalances; 0: all.
+            limit: the most rebalances to return; 0: all.
         Raises:
             LookupError: there is no such group.
         """
@@ -164,7 +164,7 @@ class GroupAdmin(Nodes):
         return response
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
-        """Whom the group waits for now.
+        """Members that the group's current join or sync phase waits for.
 
         Raises:
             LookupError: there is no such group.
@@ -175,12 +175,12 @@ class GroupAdmin(Nodes):
         return response
 
     def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
-        """Rebalances of these groups, or of all, as they end, on every node there is now.
+        """Stream the rebalances of these groups, or of all, from every current node as they end.
 
-        Ends when the first of the nodes ends its stream.
+        The stream ends when the first of the nodes ends its part.
 
         Raises:
-            grpc.RpcError: a node went away, or rebalances come faster than they are taken.
+            grpc.RpcError: a node went away, or rebalances come faster than they are consumed.
         """
         request = pb.WatchRebalancesRequest(group_ids=group_ids)
         found: queue.SimpleQueue[pb.Rebalance | grpc.RpcError | None] = queue.SimpleQueue()
@@ -238,7 +238,7 @@ class GroupAdmin(Nodes):
         return group_pb2_grpc.GroupCoordinatorStub(channel)
 
 
-def _check(group_id: str, response: Any) -> None:  # Any: whatever has an error code.
+def _check(group_id: str, response: Any) -> None:  # Any: a response with an error code.
     if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise LookupError(f"Consumer group '{group_id}' does not exist.")
     if response.error_code != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments: what a member says when it joins, what its leader hands out."""
+"""Subscriptions and assignments: encoded by a member when it joins, and by its leader."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from coordinator.assignors.consumer_protocol import (
 from coordinator.client.calls import JoinedMember
 
 _GIVES_BACK = b"gives back"
-"""User data of an assignment that takes partitions from whoever it is for. They are with nobody
-until it has joined again, and it may be another process by then, that does not miss them."""
+"""User data of an assignment that takes partitions away from its own member. Nobody has them until
+the member has joined again. If a new process took the member's place meanwhile, it would not notice
+that they are missing; the mark tells it to join again."""
 
 
 def subscriptions(
     assignors: Sequence[str], held: Subscription, previous: PreviousAssignment
 ) -> tuple[tuple[str, bytes], ...]:
-    """A member's bytes for each assignor.
+    """Encode a member's subscription for each assignor.
 
-    An eager member holds nothing when it joins: what it had travels as sticky's user data.
+    An eager member owns nothing when it joins: its previous assignment is sticky's user data.
     """
     metadata = encode_subscription(held)
     sticky = encode_subscription(replace(held, user_data=encode_previous_assignment(previous)))
@@ -42,7 +43,7 @@ def subscriptions(
 def share_out(
     assignor: str, topics: Mapping[str, int], members: Sequence[JoinedMember]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Everyone's assignment, as its leader computes it."""
+    """Compute and encode the assignment of every member; done by the leader."""
     subscribed = {
         m.member_id: replace(decode_subscription(m.metadata), instance_id=m.instance_id)
         for m in members
@@ -55,7 +56,7 @@ def share_out(
 
 
 def read_assignment(assignment: bytes) -> tuple[frozenset[TopicPartition], bool]:
-    """The partitions of an assignment, and whether it takes some from whoever it is for."""
+    """Decode an assignment: its partitions, and whether it takes some away from its own member."""
     if not assignment:
         return frozenset(), False
     read = decode_assignment(assignment)

@@ -1,11 +1,11 @@
-"""One call for the heartbeats of all members on a loop.
+"""Batched heartbeats: one call for all members on an event loop.
 
-Members that beat at the same coordinator with the same credentials do so together. The first one
-that is due wakes the others that have rested for half of their interval, and a moment later one
-HeartbeatBatch carries everybody's: a process with a hundred members makes a hundredth of the
-calls. A member alone makes the plain call, at once.
+Members with the same coordinator and the same credentials share their calls. The first one that is
+due wakes the others whose last heartbeat is at least half an interval old, and `GATHER_S` later one
+HeartbeatBatch carries all of them: a process with a hundred members makes a hundredth of the
+calls. A single member makes the plain Heartbeat call, at once.
 
-A batch that is refused as a whole is sent again one by one: it may be for one of them.
+A batch that is refused as a whole is sent again as single heartbeats: one of them may be the cause.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ ONE_BY_ONE = (
 
 
 class HeartbeatChannel(Protocol):
-    """A member's way to its coordinator."""
+    """Connection of a member to its coordinator."""
 
     async def call(self, method: str, request: Any, timeout_s: float) -> Any:
-        """One attempt; raises grpc.aio.AioRpcError."""
+        """Make one attempt; raises grpc.aio.AioRpcError."""
 
 
 @dataclass(slots=True, eq=False)
 class BatchedMember:
-    """A member, as those who beat with it know it. `wake` has it beat now."""
+    """A member whose heartbeats may be batched. `wake` makes it send its next one now."""
 
     channel: HeartbeatChannel
     interval_s: float
@@ -55,15 +55,15 @@ class _Beat:
 
 
 class HeartbeatBatcher:
-    """Members that beat together, on one loop."""
+    """Members on one event loop that send their heartbeats together."""
 
     def __init__(self) -> None:
-        self._members: dict[BatchedMember, None] = {}  # In order, which a set has not.
+        self._members: dict[BatchedMember, None] = {}  # A dict keeps their order; a set does not.
         self._gathered: list[_Beat] = []
         self._sending: set[asyncio.Task[None]] = set()
 
     def leave(self, member: BatchedMember) -> None:
-        """It beats here no more, and has hung up."""
+        """Remove a member that has closed its connection; its pending heartbeat fails."""
         self._members.pop(member, None)
         for beat in self._gathered:
             if beat.member is member and not beat.answer.done():
@@ -72,10 +72,10 @@ class HeartbeatBatcher:
     async def beat(
         self, member: BatchedMember, request: pb.HeartbeatRequest, timeout_s: float
     ) -> pb.HeartbeatResponse:
-        """The answer to a member's heartbeat, alone or with others.
+        """Send a member's heartbeat, alone or with others, and return its answer.
 
         Raises:
-            grpc.aio.AioRpcError: as gRPC says.
+            grpc.aio.AioRpcError: the call failed.
         """
         loop = asyncio.get_running_loop()
         now_s = member.beaten_at_s = loop.time()
@@ -97,7 +97,7 @@ class HeartbeatBatcher:
         return await answer
 
     def _send(self) -> None:
-        # Those who have given up meanwhile (they were closed) are not beaten for.
+        # Members that were closed meanwhile do not wait any more.
         beats = [beat for beat in self._gathered if not beat.answer.done()]
         self._gathered = []
         if beats:
@@ -111,7 +111,7 @@ class HeartbeatBatcher:
                 await _together(beats)
             else:
                 await _alone(beats[0])
-        except Exception as error:  # noqa: BLE001  # Whatever it is, those who wait have to hear.
+        except Exception as error:  # noqa: BLE001  # Every waiting member has to hear of it.
             for beat in beats:
                 if not beat.answer.done():
                     beat.answer.set_exception(error)
@@ -132,7 +132,7 @@ async def _together(beats: list[_Beat]) -> None:
 
 
 async def _alone(beat: _Beat) -> None:
-    """Its trouble is its own: the others of its batch are not to hear of it."""
+    """Send one heartbeat; its failure does not concern the others of its batch."""
     try:
         _answer(beat, await beat.member.channel.call("Heartbeat", beat.request, beat.timeout_s))
     except grpc.aio.AioRpcError as error:
@@ -141,7 +141,7 @@ async def _alone(beat: _Beat) -> None:
 
 
 def closed_meanwhile() -> grpc.aio.AioRpcError:
-    """The error of a call whose channel was closed by its own process."""
+    """Error of a call whose channel was closed by its own process."""
     nothing = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE, nothing, nothing, "the connection was closed meanwhile"
@@ -153,13 +153,13 @@ def _answer(beat: _Beat, response: pb.HeartbeatResponse) -> None:
         beat.answer.set_result(response)
 
 
-# Members do not know of each other; what they share is the loop, and it ends with that.
+# Batchers by event loop: members share nothing else, and a batcher ends with its loop.
 _batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, HeartbeatBatcher]] = (
     WeakKeyDictionary()
 )
 
 
 def batcher(key: Hashable) -> HeartbeatBatcher:
-    """Those on the running loop who have this in common: a coordinator, and credentials."""
+    """The batcher on the running loop of members with the same coordinator and credentials."""
     batchers = _batchers.setdefault(asyncio.get_running_loop(), {})
     return batchers.setdefault(key, HeartbeatBatcher())

@@ -1,7 +1,7 @@
-"""Calls between a member's machine and its driver: requests, replies, failures, as plain values.
+"""Values that a member's machine and its driver exchange: requests, replies, failures, actions.
 
-The machine returns an `Action`, the driver carries it out and hands an `Answer` to each `Call`
-back. Nothing here knows a transport: `wire.py` alone translates to protobuf and gRPC.
+The machine returns an `Action`; the driver carries it out, and gives each `Call` its `Answer`.
+No transport is known here: `wire.py` alone translates to protobuf and gRPC.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.client.offsets import Commit, OffsetAndMetadata
 
 
 class Code(StrEnum):
-    """The coordinator's error codes that a member has a rule for; replies may carry others."""
+    """Error codes of the coordinator that a member handles; replies may carry others."""
 
     NONE = "NONE"
     COORDINATOR_LOAD_IN_PROGRESS = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -38,7 +38,7 @@ class Code(StrEnum):
 
 
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
-"""Answers of a node that does not coordinate the group (any more)."""
+"""Codes of a node that does not coordinate the group (any more)."""
 
 
 # --- Requests ---
@@ -46,7 +46,7 @@ ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a member names itself to its group."""
+    """Fields that identify a member to its group."""
 
     group_id: str
     generation: int
@@ -56,7 +56,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Ask one bootstrap address who coordinates the group."""
+    """A FindCoordinator, to one bootstrap address."""
 
     group_id: str
     address: str
@@ -77,7 +77,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A SyncGroup. `assignments`: member id and assignment bytes, from the leader alone."""
+    """A SyncGroup. `assignments`: member id and assignment bytes; empty but from the leader."""
 
     member: Identity
     protocol_type: str
@@ -118,7 +118,7 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReportLogEnds:
-    """A ReportLogEnds: where the logs of partitions end."""
+    """A ReportLogEnds: log end offsets by partition."""
 
     member: Identity
     ends: Mapping[TopicPartition, int]
@@ -134,14 +134,14 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The coordinator's HOST:PORT; a driver is connected to it from here on."""
+    """The answer to a FindCoordinator: HOST:PORT, to which the driver is connected from now on."""
 
     address: str
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as the leader of its generation sees it."""
+    """A member of the generation, as its leader is told."""
 
     member_id: str
     instance_id: str | None
@@ -150,7 +150,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """The answer to a Beat, a Leave or a ReportLogEnds, and what all others say as well."""
+    """The answer to a Beat, a Leave or a ReportLogEnds; base of most others."""
 
     code: str = Code.NONE
     message: str = ""
@@ -179,8 +179,8 @@ class Synced(Acknowledged):
 class Committed:
     """The answer to a CommitOffsets.
 
-    `codes` of the partitions, each once, in the order of their numbers; `stored`: the offsets of
-    partitions where an expected one was not the one stored.
+    `codes`: the distinct error codes of its partitions, sorted by number. `stored`: the current
+    offsets of partitions whose expected offset did not match.
     """
 
     codes: tuple[str, ...]
@@ -210,15 +210,15 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A coordinator with too much to do dropped the call, or stops: it is there, and is to be
-    asked again after a pause. Looking for it elsewhere would give it more to do."""
+    """An overloaded or stopping coordinator dropped the call. Ask it again after a pause, without
+    rediscovery, which would only add load."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The coordinator has no room now, and says when it may have some."""
+    """The coordinator refused for lack of room, and says when to try again."""
 
     detail: str
     after_ms: int
@@ -226,7 +226,7 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The coordinator does not let the caller in, or does not accept such a request.
+    """The coordinator refused the caller, or the request as it is.
 
     `code`: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED (too large) or INVALID_ARGUMENT.
     """
@@ -237,14 +237,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unimplemented:
-    """Whoever answered does not know such a call."""
+    """The server does not know the method."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The call could not be made: a token's file is gone, say. The owner is to hear of it."""
+    """The call could not be made: a token's file is gone, say. Its owner is told."""
 
     error: Exception
 
@@ -258,11 +258,11 @@ Result = Reply | Failure
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """Make one attempt, and hand in its `Answer`. Each is equal to itself alone.
+    """Make one attempt, and hand in its `Answer`. Compared by identity.
 
-    A FindCoordinator goes to the address that it names, and connects the driver to what it finds.
-    Everything else goes over the connection there is, whose number is `connection`. `asker` is
-    whoever the answer is for.
+    A FindCoordinator goes to the address that it names, and connects the driver to the coordinator
+    found. Every other request uses the current connection, whose number is `connection`. `asker`
+    is the part of the machine that receives the answer.
     """
 
     request: Request
@@ -273,19 +273,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Give a call up; its answer is not wanted any more."""
+    """Cancel a call; its answer is not needed any more."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection; calls that are out on it fail as `Unreachable`."""
+    """Close the connection; calls under way on it fail as `Unreachable`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Say this to whoever runs the member."""
+    """Log a warning for the operator of the member."""
 
     text: str
 
@@ -295,7 +295,7 @@ Action = Call | Cancel | HangUp | Warn
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call."""
+    """Result of a call."""
 
     call: Call
     result: Result

@@ -1,4 +1,4 @@
-"""A thin face over ClusterAdmin: which nodes lead what, and having them do otherwise."""
+"""Blocking client of the ClusterAdmin service: elect leaders, move shards, drain nodes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from coordinator.v1.errors_pb2 import ErrorCode
 
 
 class ClusterAdmin(Nodes):
-    """Questions and orders about nodes, blocking. Use it as a context manager.
+    """Changes of the cluster, blocking. Use it as a context manager.
 
-    Orders raise LookupError, in the coordinator's words, when they are refused.
+    Every method raises LookupError, with the coordinator's message, if it is refused.
     """
 
     def elect(self, shards: Sequence[int] = ()) -> None:
-        """Have the preferred leaders lead, where they are in sync; none named: of all shards."""
+        """Elect the preferred leaders that are in sync; of all shards, if none is named."""
         request = pb.ElectLeadersRequest(shards=shards)
         _judge(self._controller().ElectLeaders(request, timeout=TIMEOUT_S))
 
     def move(self, shard: int, replicas: Sequence[int]) -> None:
-        """Give a shard other replicas, the preferred one first."""
+        """Assign other replicas to a shard, the preferred leader first."""
         request = pb.MoveShardRequest(shard=shard, replicas=replicas)
         _judge(self._controller().MoveShard(request, timeout=TIMEOUT_S))
 
     def drain(self, node: int, *, undo: bool = False) -> None:
-        """Have a node lead nothing any more while others can; or let it lead again."""
+        """Drain a node: move its shards away and keep it running; `undo` lets it lead again."""
         addresses = self.addresses()
         if node not in addresses:
             raise LookupError(f"there is no node {node}")
@@ -42,9 +42,9 @@ class ClusterAdmin(Nodes):
             if node.node_id == cluster.controller:
                 address = f"{node.host}:{node.port}"
                 return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))
-        return self._cluster(self._bootstrap[0])  # It says what is the matter.
+        return self._cluster(self._bootstrap[0])  # Its refusal says why there is no controller.
 
 
-def _judge(response: Any) -> None:  # Any: whatever has an error code and message.
+def _judge(response: Any) -> None:  # Any: a response with error code and message.
     if response.error_code != ErrorCode.NONE:
         raise LookupError(f"{response.error_message} ({code_name(response.error_code)})")

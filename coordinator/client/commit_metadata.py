@@ -1,11 +1,11 @@
-"""The text that our commits carry beside an offset.
+"""Metadata that our commits store with an offset.
 
-    {"log": "…", "id": "5f3c0a9be210"}                       a reader's: what stands in front
+    {"log": "…", "id": "5f3c0a9be210"}                       a reader's: mark of the rows before it
     {"reset": "2026-11-21T09:30:00+00:00", "id": "…"}        an operator's: `reset-offsets`
 
 `log` is the mark of `coordinator.sources.base.Snapshot`. `id` is new with each commit, so that
-an offset that was left and set again is not taken for the one that was there before. Whoever
-commits otherwise, or did so before there was metadata, leaves it empty: nothing is compared.
+an offset that was changed and set back can be told from the earlier commit. Commits of other
+programs, and of versions before there was metadata, leave it empty: nothing is compared then.
 """
 
 from __future__ import annotations
@@ -30,38 +30,39 @@ TOO_LARGE = "OFFSET_METADATA_TOO_LARGE"
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What a commit said. `reset`: when an operator set the offset; empty: a reader did."""
+    """Decoded metadata. `reset`: when an operator set the offset; empty: a reader committed it."""
 
     mark: str = ""
     reset: str = ""
 
 
 def of_reader(mark: str, id: str | None = None) -> str:
-    """The metadata of a commit by one who has read up to the offset; at most 4,000 characters.
+    """Metadata of a commit by a reader; at most 4,000 characters.
 
     Args:
-        id: the same for attempts at one commit by several processes; None: a new one.
+        mark: of the rows before the offset.
+        id: shared by the attempts of several processes at one commit; None: a new one.
     """
     return _told({"log": mark} if mark else {}, id or new_id())
 
 
 def of_reset(when: datetime) -> str:
-    """The metadata of an offset that an operator sets."""
+    """Metadata of an offset that an operator sets."""
     return _told({"reset": when.isoformat(timespec="seconds")}, new_id())
 
 
 def of_outsider() -> str:
-    """The metadata of an offset that somebody else sets, by a script."""
+    """Metadata of an offset that is neither read up to nor reset: a script sets it."""
     return _told({}, new_id())
 
 
 def new_id() -> str:
-    """Of a commit, and of no other."""
+    """A random id for one commit."""
     return uuid.uuid4().hex[:12]
 
 
 def parsed(metadata: str) -> CommitMetadata:
-    """What a commit said; nothing, if its metadata is somebody else's."""
+    """Decode metadata; an empty CommitMetadata if it is not in this format."""
     try:
         content = json.loads(metadata) if metadata else None
     except (ValueError, RecursionError):
@@ -75,7 +76,7 @@ def parsed(metadata: str) -> CommitMetadata:
 
 
 def fingerprint(metadata: str) -> str:
-    """Short enough for a checkpoint: the same for the same commit, and no other."""
+    """Short hash of a commit's metadata, for checkpoints."""
     return hashlib.blake2b(metadata.encode(errors="replace"), digest_size=8).hexdigest()
 
 
@@ -87,12 +88,12 @@ def commit_told(
     atomic: bool = False,
     holdings: Collection[Holding] | None = None,
 ) -> None:
-    """Commit with metadata, and without where the coordinator takes none of that size.
+    """Commit with metadata; without it, if the coordinator refuses its size.
 
     Args:
-        holdings: see `GroupMember.commit`; both attempts count for the same.
+        holdings: see `GroupMember.commit`; used for both attempts.
     Raises:
-        As `GroupMember.commit`.
+        CoordinatorError: as `GroupMember.commit`.
     """
     try:
         member.commit(commits, expected=expected, atomic=atomic, holdings=holdings)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 class MemberConfig:
     """A member's settings; times in milliseconds.
 
-    `topics` maps each topic to its number of partitions, which counts while this member
-    leads. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
-    member leaves of its own accord, so that a worker that hangs does not hold its partitions
-    for ever; None: never.
+    `topics` maps each topic to its number of partitions, which is used while this member is the
+    leader. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
+    member leaves the group, so that a worker that hangs does not hold its partitions for ever;
+    None: no limit.
     """
 
     group_id: str

@@ -1,7 +1,7 @@
 """The connection of a member: one channel to its coordinator, over which calls are made.
 
-It makes the calls that the machine decides on, and says what came of them. It decides nothing: when
-to look for the coordinator, and when to hang up, are the machine's to say.
+It makes the machine's calls and returns their results. The machine decides when to look for the
+coordinator and when to hang up.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ CHANNEL_OPTIONS = (
 
 
 class Connection:
-    """At most one channel, to the coordinator of one group.
+    """Connection to the coordinator of one group: at most one channel.
 
     Args:
-        credentials: what the member shows, and whom it trusts.
-        interval_s: between two heartbeats; `beat_now` has the member beat with others.
+        credentials: the member's token or certificate, and the authorities it trusts.
+        interval_s: between two heartbeats.
+        beat_now: makes the member send its heartbeat now, so that it is batched with others.
         random: from 0 to 1, below 1.
     """
 
@@ -54,7 +55,7 @@ class Connection:
     ) -> None:
         self._credentials = credentials
         self._member = BatchedMember(self, interval_s, beat_now)
-        # By which a call is found in the coordinator's log.
+        # Prefix of the request ids, by which a call is found in the coordinator's log.
         self._name = f"{int(random() * 16**8):08x}"
         self._numbers = itertools.count(1)
         self._tls_trouble = ""
@@ -64,7 +65,7 @@ class Connection:
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
     async def carry_out(self, call: Call) -> Result:
-        """One attempt."""
+        """Make one attempt at a call."""
         request, timeout_s = call.request, call.timeout_ms / 1000
         try:
             if isinstance(request, FindCoordinator):
@@ -75,16 +76,16 @@ class Connection:
             return decode(await self.call(METHODS[type(request)], message, timeout_s))
         except grpc.aio.AioRpcError as error:
             return failure_of(error, self._tls_trouble)
-        except Exception as error:  # noqa: BLE001  # Whoever asked is to hear of it.
+        except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
             return Broken(error)
 
     async def call(self, method: str, message: Any, timeout_s: float) -> Any:
-        """One attempt over the channel there is.
+        """Make one attempt over the current channel.
 
         Args:
-            method: the stub's. message: what it takes.
+            method: name of the stub's method. message: its request.
         Raises:
-            grpc.aio.AioRpcError: as gRPC says, or UNAVAILABLE if it was hung up meanwhile.
+            grpc.aio.AioRpcError: the call failed; UNAVAILABLE if the channel was closed meanwhile.
         """
         stub = self._stub
         if stub is None:
@@ -100,18 +101,18 @@ class Connection:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # It was hung up, since another call of this member found the coordinator gone.
+            # The channel was closed, since another call of this member found the coordinator gone.
             raise closed_meanwhile() from None
 
     async def close(self) -> None:
-        """Hang up; calls under way fail."""
+        """Close the channel; calls under way fail."""
         if self._batcher is not None:
             self._batcher.leave(self._member)
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()
 
-    # --- Finding it ---
+    # --- Discovery ---
 
     async def _find(self, request: FindCoordinator, timeout_s: float) -> Found:
         """Ask one address, and connect to the coordinator that it names."""
@@ -137,7 +138,7 @@ class Connection:
         return found
 
     def _look_into_tls(self, address: str) -> None:
-        """Log once what is wrong with TLS. In a thread: nobody has to wait for it."""
+        """Log once what is wrong with TLS; in a thread, so that no call waits for it."""
         if self._credentials.is_tls and not self._tls_trouble and not self._is_looking:
             self._is_looking = True
             threading.Thread(target=self._look, args=(address,), daemon=True).start()

@@ -1,9 +1,8 @@
-"""The loop of a worker: work on what the group hands out, store, commit, until all is done.
+"""The loop of a worker: process assigned partitions, store results, commit, until all is done.
 
-The same for a plain process and for a Spark task. It is exact across sudden deaths if
-the `Work` is: results up to an offset are stored durably *before* that offset is
-committed, and whoever takes a partition over resumes from the committed offset. What
-was stored beyond it belongs to nobody and is done again.
+A plain process and a Spark task use the same loop. It is exactly-once across crashes if the `Work`
+stores results up to an offset durably *before* that offset is committed: whichever member takes a
+partition over resumes from the committed offset, and results beyond it are made again.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ DONE_CHECK_S = 0.5
 
 
 class Work(Protocol):
-    """What is done with the rows of one worker's partitions."""
+    """Processing of the rows of one worker's partitions."""
 
     def resume(self, partition: int, offset: int) -> None:
-        """Begin a partition with the result that was stored at `offset`; 0: there is none yet."""
+        """Begin a partition with the result stored at `offset`; 0: there is none yet."""
         ...
 
     def add(self, partition: int, batch: Any) -> None:
-        """Take a batch in."""
+        """Process a batch of rows."""
         ...
 
     def store(self, partition: int, offset: int) -> None:
-        """Make the partition's result up to `offset` durable. It is committed next."""
+        """Make the partition's result up to `offset` durable. The offset is committed next."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one worker did, which is not what counts: that is in the stored results."""
+    """Counters of one worker's run, for reports; results are in the store of its `Work`."""
 
     member_id: str
     rows: int
@@ -53,12 +52,12 @@ class Summary:
 
 
 class Stalled(Exception):
-    """Nobody in the group has committed anything for the whole progress timeout."""
+    """No member of the group has committed anything for the whole progress timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a partition goes on. `stored`: what the group has. `mark`: what was read so far."""
+    """Position in a partition. `stored`: the committed offset. `mark`: of the rows before."""
 
     offset: int
     stored: int
@@ -81,22 +80,21 @@ def consume(
 
     A worker that has nothing left stays in the group, ready to take over from one that dies.
 
-    The calling thread polls, works and commits. Between polls each batch that `work` has taken
-    counts as progress, so that a member with many partitions, or with slow ones, is not taken for
-    hanging. A single batch may take the member's `max_poll_interval_ms` (five minutes unless it
-    was made with another): have the source give smaller ones, or allow for more, if it may take
-    longer.
+    The calling thread polls, works and commits. Each batch that `work` has processed counts as
+    progress, so a member with many or slow partitions does not exceed `max_poll_interval_ms`
+    (default: five minutes). A single batch must not take longer than that: have the source give
+    smaller batches, or raise the limit.
 
     Args:
-        rows_per_commit: the most that a sudden death costs to do again, per partition.
-        pause_s: rest after each commit, for sources that are to be spared.
-        progress_timeout_s: without any commit of the group for so long, give up.
+        rows_per_commit: rows of each partition that are processed again, at most, after a crash.
+        pause_s: pause after each commit, to limit the load on the source.
+        progress_timeout_s: give up after so long without any commit of the group.
         forever: partitions grow: go on at their ends, and never return.
-        allow_empty: a source without any partition is no mistake.
+        allow_empty: accept a source without any partition.
     Raises:
-        Stalled: see above.
+        Stalled: no member has committed for `progress_timeout_s`.
         NothingFound: the source has no partition.
-        LogChanged: what was read is not there any more as it was: see `sources.base`.
+        LogChanged: rows that were read have changed or are gone: see `sources.base`.
         CoordinatorError: the member cannot go on.
     """
     if rows_per_commit < 1:
@@ -130,7 +128,7 @@ def consume(
                 raise Stalled(f"no commit in the group for {progress_timeout_s:.0f} s")
             done_check_at = clock() + DONE_CHECK_S
         for partition in [p for p, place in places.items() if place.offset < ends[p]]:
-            # Refused, the batch is not ours to count: begin the partition again when it is.
+            # If the commit is refused, the batch does not count: the next owner begins it again.
             place = places.pop(partition)
             after = min(place.offset + rows_per_commit, ends[partition])
             done, mark = _work_on(member, source, work, partition.partition, place, after)
@@ -146,7 +144,7 @@ def consume(
             if pause_s:
                 time.sleep(pause_s)
             if partition not in places:
-                break  # The group is changing: hear about it first.
+                break  # The group rebalances: poll first.
 
 
 def _taken_over(
@@ -156,10 +154,10 @@ def _taken_over(
     new: list[TopicPartition],
     begins: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, _Place]:
-    """Where partitions that have become ours go on, if what was read of them is still there.
+    """Positions of newly assigned partitions, after a check that their rows are unchanged.
 
     Raises:
-        LogChanged: it is not.
+        LogChanged: rows before a committed offset have changed or are gone.
     """
     places: dict[TopicPartition, _Place] = {}
     for partition, commit in member.committed_with_metadata(new).items() if new else ():
@@ -175,10 +173,10 @@ def _taken_over(
 def _ends(
     source: Source, everything: list[TopicPartition], places: Mapping[TopicPartition, _Place]
 ) -> dict[TopicPartition, int]:
-    """Where partitions end now.
+    """Current end offsets of partitions.
 
     Raises:
-        LogChanged: what was read of one is not there any more: it may end in front of it.
+        LogChanged: rows that were read of one have changed or are gone, so its end may be lower.
     """
     ends: dict[TopicPartition, int] = {}
     for partition in everything:
@@ -192,10 +190,10 @@ def _ends(
 def _work_on(
     member: BlockingMember, source: Source, work: Work, partition: int, place: _Place, after: int
 ) -> tuple[int, str]:
-    """Work on the rows up to an offset; how many there were, and the offset's mark.
+    """Process the rows up to an offset; returns their number and the offset's mark.
 
     Raises:
-        LogChanged: what was read before is not there any more.
+        LogChanged: rows that were read before have changed or are gone.
     """
     snapshot = snapshot_of(source, partition)
     snapshot.check(place.mark)

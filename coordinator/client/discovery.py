@@ -1,4 +1,4 @@
-"""Discovery: who coordinates the group, asked of one bootstrap address after the other."""
+"""Discovery: asks one bootstrap address after the other for the group's coordinator."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from coordinator.client.calls import Broken, Failure, FindCoordinator, Found, Re
 
 
 class Discovery:
-    """The connection to the group's coordinator, as a number that rises with each one found.
+    """State of the discovery. `connection` numbers the connections; each coordinator found adds 1.
 
     Args:
-        addresses: HOST:PORT each. One that fails is asked last from then on: it may hang for as
-            long as anybody waits.
+        addresses: HOST:PORT each. One that fails becomes the last to be asked: it may hang until
+            the timeout.
     """
 
     def __init__(self, group_id: str, addresses: Iterable[str]) -> None:
@@ -25,12 +25,12 @@ class Discovery:
         self.is_looking = False
 
     def look(self) -> FindCoordinator:
-        """Ask the next address."""
+        """Request to the next address."""
         self.is_looking = True
         return FindCoordinator(self._group_id, self.addresses[0])
 
     def handle(self, result: Result) -> Failure | None:
-        """What came of it. A failure is returned once every address has failed."""
+        """Take in the result of a request; returns a failure once every address has failed."""
         self.is_looking = False
         if isinstance(result, Found):
             self.connection += 1

@@ -1,6 +1,6 @@
-"""The driver: carries out what a machine decides, on asyncio.
+"""The driver: carries out the actions of a member's machine on asyncio.
 
-It makes the calls of the machine's actions, each in a task of its own, hands the answers in, and
+It makes the machine's calls, each in a task of its own, hands the answers in, and
 asks again at the machine's next deadline. It decides nothing and knows no protocol.
 """
 
@@ -42,8 +42,8 @@ class Driver:
         self._calls: dict[Call, asyncio.Task[None]] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
         self._waiting: dict[Operation, asyncio.Future[None]] = {}
-        # Calls that an owner waits for are made in its context, where its trace is. All others are
-        # made in this one: they are not made for the owner whose input happened to lead to them.
+        # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
+        # others use this context, so they do not inherit the trace of an unrelated caller.
         self._contexts: dict[object, contextvars.Context] = {}
         self._context = contextvars.copy_context()
         self._timer: asyncio.TimerHandle | None = None
@@ -51,12 +51,12 @@ class Driver:
         self._closed = asyncio.Event()
 
     def turn(self, now_ms: int | None = None) -> None:
-        """Do what there is to do. To be called after each input of the machine."""
+        """Carry out all pending actions. To be called after each input of the machine."""
         now_ms = self._clock() if now_ms is None else now_ms
         try:
             while (action := self._machine.next_action(now_ms)) is not None:
                 self._carry_out(action)
-        except Exception as error:  # noqa: BLE001  # Ours or an assignor's: the owner must hear.
+        except Exception as error:  # noqa: BLE001  # A bug or an assignor: the owner is told.
             self._machine.fail(error)
         self._set_timer()
         for operation in [one for one in self._waiting if one.is_done]:
@@ -68,10 +68,10 @@ class Driver:
         self._on_change()
 
     async def result_of(self, operation: Operation) -> None:
-        """Return when an operation that was begun has ended.
+        """Wait for the end of an operation; cancelling the wait abandons it.
 
         Raises:
-            Exception: what it ended with.
+            Exception: the operation's error.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[operation] = future
@@ -90,7 +90,7 @@ class Driver:
             raise operation.error
 
     async def until_closed(self) -> None:
-        """Return when the machine, which is closing, has nothing more to do."""
+        """Wait until the machine, which is closing, has nothing more to do."""
         self.turn()
         await self._closed.wait()
         ending = [task for task in self._calls.values() if task.cancelling()]
@@ -123,7 +123,7 @@ class Driver:
         result = await self._connection.carry_out(call)
         try:
             self._machine.handle(Answer(call, result), self._clock())
-        except Exception as error:  # noqa: BLE001  # Ours: the owner must hear.
+        except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
             self._machine.fail(error)
         self.turn()
 
@@ -143,5 +143,5 @@ class Driver:
         deadline_ms = self._wakes_at_ms
         assert deadline_ms is not None
         self._timer = self._wakes_at_ms = None
-        # Clocks round: it is the deadline by now, whatever they say.
+        # Clocks round: never report a time before the deadline.
         self.turn(max(self._clock(), deadline_ms))

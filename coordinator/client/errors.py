@@ -1,4 +1,4 @@
-"""What a member can raise. Each says what the library has tried already."""
+"""Errors that a member raises. Each says what the library has tried already."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from coordinator.assignors import TopicPartition
 
 
 class CoordinatorError(Exception):
-    """Any of the errors below. `code` is the name of the coordinator's error code, if it sent one.
+    """Base of the errors below. `code`: name of the coordinator's error code; empty: it sent none.
 
-    Codes that a member can mend by itself (a lost id, a rebalance, a moved coordinator)
-    are mended and never raised by `poll`.
+    Conditions that a member recovers from by itself (a lost id, a rebalance, a moved coordinator)
+    are never raised by `poll`.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -20,23 +20,25 @@ class CoordinatorError(Exception):
 
 
 class FatalError(CoordinatorError):
-    """The group will not have this member: trying again with the same settings cannot help.
+    """The group refuses this member: trying again with the same settings cannot help.
 
-    Another process owns its instance id, its protocols do not fit, the group is full, a
-    setting is out of bounds, the coordinator does not know who it is (`code` UNAUTHENTICATED), does
-    not let it in (PERMISSION_DENIED) or takes nothing of that size (RESOURCE_EXHAUSTED; where it
-    only has no room now, the member waits). The member has stopped; its partitions were lost.
+    Another process owns its instance id, its protocols are inconsistent with the group's, the group
+    is full, a setting is out of bounds, or the coordinator refuses its credentials (`code`
+    UNAUTHENTICATED), its access (PERMISSION_DENIED) or the size of its request (RESOURCE_EXHAUSTED;
+    a coordinator that only has no room now is asked again). The member has stopped; its partitions
+    were lost.
     """
 
 
 class Unavailable(CoordinatorError):
     """No coordinator answered. Every bootstrap address was tried, with growing pauses, until
-    the time for the call was over. It may or may not have taken effect."""
+    the call's timeout. The call may or may not have taken effect."""
 
 
 class CommitFailed(CoordinatorError):
-    """The commit was refused and nothing of it is stored, but for partitions of a request that
-    was not atomic. It was not tried again: what to do depends on who owns the partition now.
+    """The commit was refused. Of one that is not atomic, some partitions may be stored.
+
+    It was not tried again: what to do depends on who owns the partition now.
     """
 
 
@@ -45,19 +47,19 @@ class RebalanceInProgress(CommitFailed):
 
 
 class StaleMember(CommitFailed):
-    """The commit is for partitions that this member does not hold any more, or never did; if it
-    holds them again, the commit belongs to the time before.
+    """The commit is for partitions that this member does not hold any more, or never did; or for a
+    holding that ended before the partition was assigned to it again.
 
-    The library says so before any call (the message begins with "nothing was sent"; an attempt
-    before it, which nobody answered, may have been stored), or the coordinator does.
+    Either the library refuses it before any call (the message begins with "nothing was sent"; an
+    earlier attempt without an answer may have been stored), or the coordinator does.
     """
 
 
 class OffsetMismatch(CommitFailed):
-    """An expected offset was not the one stored. `found` holds what is stored instead.
+    """An expected offset was not the one stored. `found`: the stored offset by partition.
 
-    A commit that was repeated after a broken connection and finds its own offset stored
-    counts as done and does not raise.
+    Not raised for a commit that was repeated after a broken connection and finds its own offset
+    stored: it has succeeded.
     """
 
     def __init__(self, message: str, code: str, found: Mapping[TopicPartition, int]) -> None:

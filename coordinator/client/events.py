@@ -1,4 +1,4 @@
-"""What happens to a member's partitions."""
+"""Events of a rebalance, as `poll` returns them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from coordinator.assignors import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """These partitions are this member's from now on; with an eager assignor, all it has. With a
-    cooperative one, those that are new: `member.assignment` is all. A round that changes nothing
-    is not told."""
+    """These partitions are this member's from now on. With an eager assignor they are all it has;
+    with a cooperative one only the new ones (`member.assignment` has all), and a rebalance that
+    changes nothing for the member gives no event."""
 
     partitions: frozenset[TopicPartition]
     generation: int
@@ -20,9 +20,9 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoking:
-    """These partitions are to be given back. Finish and commit, then call `poll` again: that is
-    the signal. After `deadline_ms` (epoch milliseconds) they are given back regardless: what
-    follows is `Lost`, and instead of this if nobody has polled until then."""
+    """These partitions are to be given back. Finish and commit, then call `poll` again: it gives
+    them back. After `deadline_ms` (epoch milliseconds) they are given back regardless, and `Lost`
+    follows; if no `poll` came before the deadline, `Lost` replaces this event."""
 
     partitions: frozenset[TopicPartition]
     deadline_ms: int
@@ -30,7 +30,7 @@ class Revoking:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These partitions are somebody else's already, or may be. Stop: commits are refused."""
+    """These partitions belong to another member already, or may. Stop: commits are refused."""
 
     partitions: frozenset[TopicPartition]
     reason: str
@@ -47,6 +47,6 @@ RebalanceEvent = Assigned | Revoking | Lost | Stopping
 
 
 def handed_out_or_lost(events: Iterable[RebalanceEvent]) -> frozenset[TopicPartition]:
-    """Partitions that may have been away since the last poll: they begin where they stand now."""
+    """Partitions that another member may have had since the last poll: read their offsets anew."""
     found = [event.partitions for event in events if isinstance(event, Assigned | Lost)]
     return frozenset[TopicPartition]().union(*found)

@@ -1,4 +1,4 @@
-"""Do nodes serve? Each is asked for the health of its gRPC server."""
+"""Health of nodes, as their gRPC servers report it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ SERVING = "SERVING"
 
 
 class Health(Nodes):
-    """Asks after the health of nodes, blocking. Use it as a context manager."""
+    """Health checks of nodes, blocking. Use it as a context manager."""
 
     def statuses(self, timeout_s: float) -> dict[str, str]:
-        """By address, of every node named in `bootstrap`.
+        """Health of every node named in `bootstrap`, by address.
 
         Args:
-            timeout_s: seconds that each node is given for its answer.
+            timeout_s: seconds to wait for each node's answer.
         Returns:
-            SERVING; NOT_SERVING of a node that loads or drains; UNREACHABLE if there was no
-            answer in time, or none of a coordinator.
+            SERVING; NOT_SERVING of a node that loads or drains; UNREACHABLE without an answer in
+            time, or if the server is not a coordinator.
         Source: gRPC Health Checking Protocol, `grpc.health.v1`.
         """
         return {address: self._status(address, timeout_s) for address in self._bootstrap}

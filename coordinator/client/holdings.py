@@ -1,9 +1,9 @@
-"""What a member's owner knows that it holds, and what of that still lasts.
+"""Holdings: the partitions of a member as its owner knows them, and whether they still last.
 
 A holding begins when `poll` hands a partition out, and ends when it is given back or lost. The
 same partition handed out again is another holding. The machine may be ahead of the owner: a
-partition can be taken away and come back before a slow handler commits. So a commit is judged by
-the holdings that the owner knows, never by those the machine has learned of since.
+partition can be taken away and come back before a slow handler commits. So a commit is checked
+against the holdings that the owner knows, never against those the machine has learned of since.
 
     machine:  begin ──────────► end        begin again
     owner:           hand_out        commit (refused)   hand_out   commit (accepted)
@@ -18,16 +18,16 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 
 MEMBERSHIP = TopicPartition("", -1)
-"""Held from the first assignment until everything is lost: commits without partitions need it."""
+"""Pseudo-partition held from the first assignment until all is lost, for commits without any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holding:
     """One partition, from when `poll` handed it out until it is given back or lost.
 
-    For handlers that do not poll themselves: taken with `member.holding(partition)` when the
-    work begins, and shown with `commit(..., holdings=[holding])`. Each is equal to itself alone.
-    `generation` is the one that it began with.
+    For handlers that do not poll themselves: take it with `member.holding(partition)` when the work
+    begins, and pass it to `commit(..., holdings=[holding])`. Compared by identity. `generation` is
+    the one in which it began.
     """
 
     partition: TopicPartition
@@ -35,7 +35,7 @@ class Holding:
 
 
 class Holdings:
-    """The holdings of a member: those that last, and those the owner knows."""
+    """Holdings of a member: those that last, and those the owner knows."""
 
     __slots__ = ("_ended", "_known", "_lasting")
 
@@ -47,22 +47,22 @@ class Holdings:
     # --- The machine's side ---
 
     def begin(self, partitions: Iterable[TopicPartition], generation: int) -> None:
-        """These are to be handed out with the next poll."""
+        """Begin holdings, which the next poll hands out."""
         for partition in partitions:
             self._lasting[partition] = Holding(partition, generation)
 
     def end(self, partitions: Iterable[TopicPartition], reason: str) -> None:
-        """These are the member's no more."""
+        """End the holdings of partitions that the member has given back or lost."""
         for partition in partitions:
             if self._lasting.pop(partition, None) is not None:
                 self._ended[partition] = reason
 
     def end_all(self, reason: str) -> None:
-        """The membership ends, with everything."""
+        """End all holdings, and the membership's own."""
         self.end(tuple(self._lasting), reason)
 
     def hand_out(self) -> None:
-        """The owner is told of everything there is now."""
+        """Mark all current holdings as known to the owner."""
         self._known = dict(self._lasting)
 
     @property
@@ -71,17 +71,17 @@ class Holdings:
         return MEMBERSHIP in self._lasting
 
     def known(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those that the owner knows it has, and that last."""
+        """The partitions among these that the owner knows it holds, and whose holdings last."""
         known = self._known
         return frozenset(p for p in partitions if p in known and self.lasts(known[p]))
 
     # --- The owner's side ---
 
     def of(self, partition: TopicPartition) -> Holding:
-        """The holding that the last poll handed out, whether or not it lasts.
+        """The holding of a partition that the last poll handed out, whether or not it lasts.
 
         Raises:
-            StaleMember: it handed out none.
+            StaleMember: there is none.
         """
         (holding,) = self.claim((partition,), None)
         return holding
@@ -92,10 +92,10 @@ class Holdings:
         """The holdings that a commit of these partitions counts for.
 
         Args:
-            partitions: none of them: the membership is what it counts for.
-            shown: what the committer brought along; None: what the last poll handed out.
+            partitions: if empty, the commit counts for the membership.
+            shown: holdings passed by the caller; None: those that the last poll handed out.
         Raises:
-            StaleMember: there is none for a partition.
+            StaleMember: a partition has none.
         """
         if shown is None or not partitions:
             held = self._known
@@ -109,7 +109,7 @@ class Holdings:
         return frozenset(held[p] for p in missing)
 
     def lasts(self, holding: Holding) -> bool:
-        """False once it was given back or lost."""
+        """True until the partition is given back or lost."""
         return self._lasting.get(holding.partition) is holding
 
     def check(self, claimed: Iterable[Holding]) -> None:

@@ -1,4 +1,4 @@
-"""Telling the coordinator where the logs end that a member reads, so that its lag can be seen."""
+"""Reports of log end offsets to the coordinator, which computes a member's lag from them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from coordinator.sources.base import Source
 
 LOGGER = logging.getLogger(__name__)
 LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""The offset after the last row of each of the partitions. Called in a thread of its own."""
+"""Function that returns the log end offset of each of the partitions; called in its own thread."""
 
 
 def ends_of(source: Source) -> LogEnds:
-    """For `log_ends` of a member that reads one source."""
+    """The `log_ends` function of a member that reads one source."""
 
     def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: source.end_offset(p.partition) for p in partitions if p.topic == source.topic}
@@ -31,12 +31,12 @@ async def report_log_ends(
     report: Callable[[Mapping[TopicPartition, int]], Awaitable[bool]],
     interval_s: float,
 ) -> None:
-    """Report every so often, until cancelled. Nobody's work depends on it: trouble is logged.
+    """Report every `interval_s`, until cancelled. Failures are only logged.
 
     Args:
-        report: tells the coordinator; False: it is from before there was lag.
+        report: sends one report; False: the coordinator's version does not know them.
     """
-    # One thread, the same for all looks: some sources keep a connection a thread.
+    # One thread for all calls: some sources keep a connection per thread.
     thread = ThreadPoolExecutor(1, "coordinator-log-ends")
     is_known = True
     try:
@@ -48,7 +48,7 @@ async def report_log_ends(
             loop = asyncio.get_running_loop()
             try:
                 is_known = await report(await loop.run_in_executor(thread, log_ends, partitions))
-            except Exception as error:  # noqa: BLE001  # Whatever the source raises.
+            except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                 LOGGER.warning("where the logs end could not be told: %s", error)
     finally:
-        thread.shutdown(wait=False)  # Nobody waits for a source that hangs.
+        thread.shutdown(wait=False)  # The source may hang.

@@ -1,7 +1,7 @@
-"""The event loop of the members in plain code: one for a process, in a thread of its own.
+"""The event loop of all BlockingMembers of a process, in a thread of its own.
 
-It is there as long as anybody uses it. A process that was forked off has none: the thread stayed
-behind, and a new one is made.
+It runs while any member uses it. A forked process does not inherit the thread, so it makes a new
+loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 
 
 class LoopThread:
-    """A loop that several use. Get it from `use`, and `release` it."""
+    """A reference-counted event loop. Get it from `use`, and `release` it."""
 
     _lock = threading.Lock()
     _current: LoopThread | None = None
@@ -28,7 +28,7 @@ class LoopThread:
 
     @classmethod
     def use(cls) -> LoopThread:
-        """This process's."""
+        """The loop of this process, made if there is none."""
         with cls._lock:
             current = cls._current
             if current is None or current._pid != os.getpid():
@@ -37,7 +37,7 @@ class LoopThread:
             return current
 
     def release(self) -> None:
-        """Use it no more; the last one ends it."""
+        """Give up one use; the last one stops the loop."""
         with self._lock:
             self._users -= 1
             if self._users:

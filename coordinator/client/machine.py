@@ -1,8 +1,8 @@
-"""A member's machine: everything that is decided, without I/O, and told the time.
+"""A member's machine: all decisions of a member, without I/O; it is told the time.
 
 A driver asks `next_action` until there is none, carries the actions out, hands each call's answer
-to `handle`, and comes back at `next_deadline`, which is exact: nothing changes before it of itself.
-In between the owner polls, commits and closes. After each input the driver asks again.
+to `handle`, and asks again at `next_deadline`, which is exact: without an input nothing changes
+before it. In between the owner polls, commits and closes, and the driver asks after each input.
 
     owner ──► poll, commit, fetch, close ──►  ┌─────────┐ ──► next_action: Call, Cancel, HangUp
                                               │ machine │
@@ -12,8 +12,8 @@ In between the owner polls, commits and closes. After each input the driver asks
 |---|---|
 | `membership.py` | what answers of the protocol mean; revocations and the end of the session |
 | `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
-| `operations.py` | what becomes of a commit or a question; how long it is tried |
-| `holdings.py` | what a commit counts for |
+| `operations.py` | how commits and fetches are retried, and what their answers mean |
+| `holdings.py` | which holdings a commit counts for |
 | `discovery.py` | which bootstrap address to ask next |
 
 Model: the connection of quinn-proto (`poll_transmit`, `handle_event`, `poll_timeout`).
@@ -48,7 +48,7 @@ _Asker = Schedule | Operation
 
 
 class MemberMachine:
-    """One member. `membership` is for looking at; what changes it goes through the methods here.
+    """One member. `membership` may be read from outside; only the methods here change it.
 
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator.
@@ -64,9 +64,9 @@ class MemberMachine:
         self._discovery = Discovery(config.group_id, bootstrap)
         self._random = random
         self._operations: list[Operation] = []
-        # Whoever has a request to make, in order: each waits until there is a connection.
+        # Askers with a request to make, in order: each waits until there is a connection.
         self._queue: deque[_Asker] = deque()
-        self._out: dict[calls.Call, calls.Call] = {}  # In order, which a set has not.
+        self._out: dict[calls.Call, calls.Call] = {}  # A dict keeps their order; a set does not.
         self._actions: deque[calls.Action] = deque()
         self._closing: _Closing | None = None
         self.is_closed = False
@@ -75,12 +75,12 @@ class MemberMachine:
 
     @property
     def events(self) -> list[RebalanceEvent]:
-        """What the owner has not heard yet."""
+        """Events that the owner has not been given yet."""
         return self.membership.events
 
     @property
     def failure(self) -> CoordinatorError | None:
-        """Why it has stopped by itself; None: it has not."""
+        """The error that stopped the member; None: there was none."""
         failure = self.membership.failure
         if failure is None or isinstance(failure, FatalError):
             return failure
@@ -90,7 +90,7 @@ class MemberMachine:
 
     @property
     def has_stopped(self) -> bool:
-        """True if it will not join again."""
+        """True if the member will not join again."""
         return self.membership.phase is Phase.STOPPED
 
     def start(self, now_ms: int) -> None:
@@ -98,36 +98,36 @@ class MemberMachine:
         self._schedule.start(now_ms)
 
     def poll_begins(self, now_ms: int) -> None:
-        """The owner has finished with what it was told is being revoked, and waits for news."""
+        """The owner polls: it has finished with partitions that it was told are being revoked."""
         self._schedule.poll_begins(now_ms)
         phase = self.membership.phase
         self.membership.polled(now_ms)
         self._hurry_if_moved(phase, now_ms)
 
     def poll_ends(self, now_ms: int) -> None:
-        """The owner goes back to its work."""
+        """The owner's poll returns."""
         self._schedule.poll_ends(now_ms)
 
     def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
-        """What the owner has not heard yet. From here on it holds what it hears of."""
+        """Events since the last call. From now on the owner holds what they assign."""
         return self.membership.hand_out(now_ms)
 
     def alive(self, now_ms: int) -> None:
-        """The owner makes progress without polling. It may be called from any thread."""
+        """The owner makes progress without polling. May be called from any thread."""
         self._schedule.alive(now_ms)
 
     def beat_now(self, now_ms: int) -> None:
-        """Do not wait for the next heartbeat to be due: others beat now."""
+        """Send the next heartbeat now, so that it is batched with those of others."""
         if self.membership.is_in_session:
             self._schedule.hurry(now_ms)
 
     def commit(
         self, commit: Commit, holdings: Collection[Holding] | None, now_ms: int
     ) -> CommitOperation:
-        """Begin a commit; what it counts for is settled here.
+        """Begin a commit, and determine the holdings that it counts for.
 
         Args:
-            holdings: those it was brought along with; None: those of the last poll.
+            holdings: passed by the caller; None: those of the last poll.
         Raises:
             StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
         """
@@ -136,20 +136,20 @@ class MemberMachine:
         return self._begin(CommitOperation(commit, claimed, self.membership, self._random, now_ms))
 
     def fetch(self, partitions: tuple[TopicPartition, ...] | None, now_ms: int) -> FetchOperation:
-        """Begin to ask for stored offsets; None: all of them."""
+        """Begin a fetch of committed offsets; None: all of them."""
         return self._begin(FetchOperation(self.config.group_id, partitions, self._random, now_ms))
 
     def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation:
-        """Begin to tell where the logs of partitions end."""
+        """Begin a report of log end offsets."""
         return self._begin(ReportOperation(self.membership, ends, self._random, now_ms))
 
     def abandon(self, operation: Operation) -> None:
-        """Nobody waits for an operation any more."""
+        """End an operation that its caller does not wait for any more."""
         operation.end()
         self._cancel(operation)
 
     def close(self, reason: str, now_ms: int, *, leave: bool | None = None) -> None:
-        """Stop, and leave the group once commits are answered; they have two seconds.
+        """Stop, and leave the group once pending commits are answered, within two seconds.
 
         Args:
             leave: None: unless the member is static.
@@ -162,7 +162,7 @@ class MemberMachine:
     # --- The driver ---
 
     def next_action(self, now_ms: int) -> calls.Action | None:
-        """What to do now; None: nothing before the next input, or `next_deadline`."""
+        """The next action to carry out; None: none before the next input or `next_deadline`."""
         leaves_because = self._schedule.pass_deadlines(now_ms)
         if leaves_because:
             self._actions.append(
@@ -176,7 +176,7 @@ class MemberMachine:
         return self._actions.popleft() if self._actions else None
 
     def handle(self, answer: calls.Answer, now_ms: int) -> None:
-        """Take in what came of a call."""
+        """Take in the answer to a call."""
         call, result = answer.call, answer.result
         if self._out.pop(call, None) is None:
             return  # It was cancelled.
@@ -186,7 +186,7 @@ class MemberMachine:
             case Discovery() as discovery:
                 failure = discovery.handle(result)
                 if failure is not None and self._queue:
-                    # The others look again: it may be found meanwhile.
+                    # The others in the queue begin a new search.
                     self._tell(self._queue.popleft(), None, failure, now_ms)
             case _Closing():
                 self._end()
@@ -195,7 +195,7 @@ class MemberMachine:
                     self._hang_up(call.connection)
 
     def next_deadline(self) -> int | None:
-        """When `next_action` has something to do without another input; None: never."""
+        """Time at which `next_action` has something to do without another input; None: never."""
         ends = [operation.next_deadline() for operation in self._operations]
         ends.append(self._schedule.next_deadline())
         if self._closing is not None and not self._closing.has_begun:
@@ -203,7 +203,7 @@ class MemberMachine:
         return min((end for end in ends if end is not None), default=None)
 
     def fail(self, error: Exception) -> None:
-        """Something of ours, or an assignor, has failed: the owner is to hear of it."""
+        """Stop because of a bug, or of an assignor that failed; the owner is told."""
         self.membership.fail(error)
 
     # --- Requests ---
@@ -224,7 +224,7 @@ class MemberMachine:
         self._operations = [one for one in self._operations if not one.is_done]
 
     def _take_step(self, now_ms: int) -> bool:
-        """True if something was done, so that there may be more."""
+        """True if something was done, so that there may be more to do."""
         self._queue_what_is_due(now_ms)
         if self._closing_is_due(now_ms):
             self._begin_to_close()
@@ -265,7 +265,7 @@ class MemberMachine:
         return todo
 
     def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
-        """What the owner does may move the member on: there is nothing to wait for then."""
+        """Take the next step at once if an input has moved the member to another phase."""
         if self.membership.phase is not phase:
             self._schedule.hurry(now_ms)
 
@@ -311,7 +311,7 @@ class MemberMachine:
 
 @dataclass(slots=True, eq=False)
 class _Closing:
-    """The end that the owner asked for. `until_ms`: how long it waits for commits."""
+    """A close that the owner asked for. `until_ms`: when it stops waiting for commits."""
 
     reason: str
     leaves: bool

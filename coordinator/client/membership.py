@@ -1,4 +1,4 @@
-"""A member's place in its group: what it says, and what an answer means.
+"""A member's state in its group: its phase, its requests, and what answers change.
 
     JOINING ──► SYNCING ──► STABLE ──► REVOKING ──► JOINING      a rebalance
        ▲           │           │           │
@@ -6,13 +6,13 @@
                                └──► IDLE                         no progress: left the group
     any ──► STOPPED                                              closed, or refused for good
 
-An eager assignor gives everything back before it joins again. A cooperative one joins
-with what it has, and only then gives back what the new assignment takes away. The leader marks such
-an assignment, so that a process which takes the member's place meanwhile joins again as well.
+With an eager assignor a member gives everything back before it joins again. With a cooperative one
+it joins with what it has, and then gives back what the new assignment takes away. The leader marks
+such an assignment, so that a process which takes the member's place meanwhile joins again as well.
 
-The owner may be behind: it hears with `hand_out`. Its commits count for the holdings it knows
-(`holdings.py`), and are refused here once those have ended. What it was never told of is given
-back without asking it. What it did not give back in time it hears as `Lost`.
+The owner learns of changes later, from `hand_out`. Its commits count for the holdings it knows
+(`holdings.py`), and are refused here once those have ended. Partitions that it was never told of
+are given back without asking it. Those it did not give back in time it is told of as `Lost`.
 
 Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 """
@@ -48,7 +48,7 @@ _FATAL = frozenset(
 
 
 class Phase(Enum):
-    """Where a member stands with its group."""
+    """Phase of a member in its group; the transitions are drawn above."""
 
     JOINING = "joining"
     SYNCING = "syncing"
@@ -68,7 +68,7 @@ class Next(Enum):
 
 @dataclass(slots=True)
 class Membership:
-    """One member. `events` collects what its owner is to be told by `hand_out`."""
+    """One member. `events` collects what `hand_out` gives its owner."""
 
     config: MemberConfig
     phase: Phase = Phase.JOINING
@@ -91,12 +91,12 @@ class Membership:
     # --- Requests ---
 
     def identity(self) -> calls.Identity:
-        """How the member names itself now."""
+        """Current group, generation, member id and instance id."""
         config = self.config
         return calls.Identity(config.group_id, self.generation, self.member_id, config.instance_id)
 
     def join(self) -> calls.Join:
-        """A JoinGroup that says what the member holds."""
+        """A JoinGroup with the partitions that the member holds."""
         config = self.config
         held = Subscription(
             topics=tuple(sorted(config.topics)),
@@ -116,7 +116,7 @@ class Membership:
         )
 
     def sync(self) -> calls.Sync:
-        """A SyncGroup; from the leader with everyone's assignment."""
+        """A SyncGroup; the leader's has the assignments of all members."""
         config = self.config
         assignments: tuple[tuple[str, bytes], ...] = ()
         joined = self._joined
@@ -135,7 +135,7 @@ class Membership:
     # --- Answers ---
 
     def joined(self, reply: calls.Joined) -> Next:
-        """The answer to a JoinGroup."""
+        """Take in the answer to a JoinGroup."""
         if self.phase is not Phase.JOINING:
             return Next.GO_ON
         if reply.code == Code.MEMBER_ID_REQUIRED:
@@ -152,7 +152,7 @@ class Membership:
         return Next.GO_ON
 
     def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
-        """The answer to a SyncGroup. `sent_at_ms` is when it was asked."""
+        """Take in the answer to a SyncGroup sent at `sent_at_ms`."""
         if self.phase is not Phase.SYNCING:
             return Next.GO_ON
         if reply.code != Code.NONE:
@@ -175,13 +175,13 @@ class Membership:
             # Only a cooperative assignor gets here with something in hand.
             self._revoke(taken, now_ms)
         elif gives_back and self.is_cooperative:
-            # The process that held them is gone (a static member has restarted, say): they are
-            # given back, and nobody else asks for the round that hands them out.
+            # The process that held them is gone (a static member has restarted, say), so they are
+            # free, and only this member can start the rebalance that assigns them.
             self.phase = Phase.JOINING
         return Next.GO_ON
 
     def beaten(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
-        """The answer to a Heartbeat sent at `sent_at_ms`."""
+        """Take in the answer to a Heartbeat sent at `sent_at_ms`."""
         if not self.is_in_session:
             return Next.GO_ON
         if reply.code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
@@ -192,7 +192,7 @@ class Membership:
         return Next.GO_ON
 
     def rebalance(self, now_ms: int) -> None:
-        """The group rebalances: give back what has to be, then join again."""
+        """Begin a rebalance: revoke with an eager assignor, else join again."""
         if self.phase is not Phase.STABLE:
             return
         if self.is_cooperative or not self.assignment:
@@ -200,10 +200,10 @@ class Membership:
         else:
             self._revoke(self.assignment, now_ms)
 
-    # --- The owner's doings, and time ---
+    # --- The owner, and time ---
 
     def polled(self, now_ms: int) -> None:
-        """The owner is here: it has finished with what it was told is being revoked."""
+        """The owner polls: it has finished with partitions that it was told are being revoked."""
         self.pass_deadlines(now_ms)
         if self.phase is Phase.REVOKING and self._revoking_is_told:
             self._give_back("it was given back")
@@ -211,7 +211,7 @@ class Membership:
             self.phase = Phase.JOINING
 
     def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
-        """What the owner has not heard yet. From here on it holds what it hears of."""
+        """Events since the last call. From now on the owner holds what they assign."""
         self.pass_deadlines(now_ms)
         events, self.events = self.events, []
         self.holdings.hand_out()
@@ -219,10 +219,10 @@ class Membership:
         return events
 
     def pass_deadlines(self, now_ms: int) -> None:
-        """End what the clock ends: a session, a revocation that its owner did not answer.
+        """Expire the session, or a revocation that the owner did not answer.
 
-        The session ends here before it can end at the coordinator: it is counted from
-        when the last answered heartbeat was *sent*.
+        The session ends here before it can end at the coordinator, since it is counted from the
+        time at which the last answered heartbeat was *sent*.
         """
         if self.is_in_session and now_ms >= self.session_ends_ms:
             self._lose("the coordinator has not answered for a whole session timeout")
@@ -235,18 +235,18 @@ class Membership:
                 self.events.append(Lost(lost, reason))
 
     def next_deadline(self) -> int | None:
-        """When `pass_deadlines` next ends something."""
+        """Time of the next expiry in `pass_deadlines`; None: there is none."""
         if self.phase is Phase.REVOKING:
             return min(self.session_ends_ms, self.revoke_until_ms)
         return self.session_ends_ms if self.phase is Phase.STABLE else None
 
     def give_up(self, reason: str) -> None:
-        """Its owner makes no progress: the member loses everything, and leaves until a poll."""
+        """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
         self._lose(reason)
         self.phase = Phase.IDLE
 
     def unreachable(self, now_ms: int) -> None:
-        """No coordinator answers: what is held is safe for the rest of the session only."""
+        """Lose everything if no coordinator has answered for a whole session while joining."""
         if self.is_between_assignments and self.assignment:
             if now_ms >= self.session_ends_ms:
                 self._lose("no coordinator has answered for a whole session timeout")
@@ -258,32 +258,32 @@ class Membership:
 
     @property
     def is_cooperative(self) -> bool:
-        """True if everything this member offers can hand over step by step."""
+        """True if every assignor of this member supports the cooperative protocol."""
         assignors = map(by_name, self.config.assignors)
         return all(RebalanceProtocol.COOPERATIVE in one.protocols for one in assignors)
 
     @property
     def session_ends_ms(self) -> int:
-        """When the member has to take its session as ended."""
+        """Time at which the member must consider its session expired."""
         return self._last_heard_ms + self.config.session_timeout_ms
 
     @property
     def is_in_session(self) -> bool:
-        """True while the member beats."""
+        """True while the member sends heartbeats."""
         return self.phase in (Phase.STABLE, Phase.REVOKING)
 
     def left(self) -> None:
-        """The group has been left: it does not know this member any more."""
+        """Forget member id and generation after the group has been left."""
         self.member_id = ""
         self.generation = -1
 
     def fail(self, error: Exception, reason: str = "") -> None:
-        """The end, because of an error that the owner hears of."""
+        """Stop because of an error, which the owner is given."""
         self.failure = self.failure or error
         self.stop(reason or f"failed: {error}")
 
     def stop(self, reason: str) -> None:
-        """The end: partitions still held are lost."""
+        """Stop; partitions still held are lost."""
         if self.phase is not Phase.STOPPED:
             self._lose(reason)
             self.phase = Phase.STOPPED
@@ -292,7 +292,7 @@ class Membership:
     # --- Inside ---
 
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
-        """Have the owner give partitions back; what it does not know of goes at once."""
+        """Revoke partitions; those that the owner was never told of are given back at once."""
         known = self.holdings.known(partitions)
         self._giving_back = partitions - known
         self._give_back("it was taken away before a poll handed it out")
@@ -305,7 +305,7 @@ class Membership:
         self.events.append(Revoking(known, self.revoke_until_ms))
 
     def _give_back(self, reason: str) -> None:
-        """What was being revoked is the member's no more: join again."""
+        """Give back the partitions that are being revoked, and join again."""
         self._withdraw(self._giving_back)
         self.holdings.end(self._giving_back, reason)
         self.assignment -= self._giving_back
@@ -313,7 +313,7 @@ class Membership:
         self.phase = Phase.JOINING
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
-        """Do not tell the owner that it has these, or is to give them back: neither holds."""
+        """Remove these partitions from events that the owner has not been given."""
         events, self.events = self.events, []
         for event in events:
             if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
@@ -324,7 +324,7 @@ class Membership:
                 self.events.append(event)
 
     def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
-        """Events that the owner has not heard, and that do not hold any more."""
+        """Drop events of these kinds that the owner has not been given."""
         self.events = [event for event in self.events if not isinstance(event, kinds)]
 
     def _refused(self, code: str, message: str) -> Next:

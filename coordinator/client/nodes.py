@@ -1,4 +1,4 @@
-"""The coordinator's nodes, found through any of them; blocking, for tools."""
+"""Blocking access to the nodes of a coordinator cluster, for tools."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TIMEOUT_S = 10.0
 
 
 class Nodes:
-    """Channels by address. Use it as a context manager.
+    """Channels to nodes, by address. Use it as a context manager.
 
-    Every method raises grpc.RpcError when nobody can be reached.
+    Every method raises grpc.RpcError if no node can be reached.
 
     Args:
-        bootstrap: HOST:PORT, or several with commas between: the first that answers is asked.
-        remember: ask who coordinates a group only once. If that one refuses, make another.
-        credentials: whom to trust, and who one is; None: as the environment says.
+        bootstrap: HOST:PORT, or several separated by commas: the first that answers is used.
+        remember: cache the coordinator of each group. If it moves, make a new object.
+        credentials: TLS and token; None: from environment variables.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Nodes:
         self._channels.clear()
 
     def channel(self, address: str) -> grpc.Channel:
-        """To one node.
+        """Channel to one node, opened on first use.
 
         Raises:
             CannotDial: a certificate's file cannot be read, or a token would travel in plain text.
@@ -57,7 +57,7 @@ class Nodes:
         """HOST:PORT of the node that coordinates a group.
 
         Raises:
-            LookupError: nobody does, for now.
+            LookupError: no node does at present.
         """
         if self._remembered is None:
             return self._find(group_id)
@@ -80,7 +80,7 @@ class Nodes:
         raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
-        """All nodes, and who leads which shard, as far as the first that answers has heard."""
+        """All nodes, and the leader of each shard, as known to the first node that answers."""
         request = cluster_pb2.DescribeClusterRequest()
         for address in self._bootstrap[:-1]:
             try:

@@ -1,4 +1,4 @@
-"""Offsets in a member's own terms."""
+"""Offsets and commits, as members give them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.client.errors import CommitFailed
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A commit of one partition; `offset` is the next one to read."""
+    """Committed offset of one partition; `offset` is the next one to read."""
 
     offset: int
     metadata: str = ""
@@ -23,7 +23,7 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What the owner wants stored. `expected`: what must be stored now, by partition; -1: none."""
+    """A commit to be made. `expected`: offsets that must be stored now; -1: none."""
 
     offsets: Offsets
     expected: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Commit:
     manifest: bytes = b""
 
     def check(self) -> None:
-        """Return if every offset can be one.
+        """Check that no offset is negative.
 
         Raises:
             CommitFailed: one is negative.
@@ -45,5 +45,5 @@ class Commit:
 
 
 def offset_number(offset: int | OffsetAndMetadata) -> int:
-    """The number alone."""
+    """The offset without its metadata."""
     return offset if isinstance(offset, int) else offset.offset

@@ -1,8 +1,8 @@
-"""Operations: what the owner asks for beside the protocol, asked again until an answer is final.
+"""Operations: commits, fetches and reports of the owner, retried until an answer is final.
 
-An operation makes one attempt at a time. `attempt` gives the request of the next one, `handle` is
-told what came of it; when `is_done`, there may be an `error`. In between it pauses
-(`due_ms`), or, a commit, waits for the member to have its assignment (`is_waiting`).
+An operation makes one attempt at a time. `attempt` gives the request of the next one, `handle`
+takes its result; when `is_done`, there may be an `error`. In between it pauses until `due_ms`, or,
+if it is a commit, waits until the member has its assignment (`is_waiting`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 from coordinator.client.retry import BackOff
 
 GIVE_UP_MS = 30_000
-"""How long an answer is asked for, again and again."""
+"""Time after which an operation is not retried any more."""
 
 _RETRIABLE = calls.ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 _STALE = frozenset(
@@ -42,20 +42,20 @@ OperationRequest = calls.CommitOffsets | calls.FetchOffsets | calls.ReportLogEnd
 
 
 class Operation(ABC):
-    """One thing the owner has asked for. Each is equal to itself alone."""
+    """Base of operations. Compared by identity."""
 
     def __init__(self, random: Callable[[], float], now_ms: int) -> None:
         self._random = random
         self.error: Exception | None = None
         self.is_done = self.is_out = False
         self.due_ms: int | None = None
-        """When to make the next attempt; None: one is under way, or it waits."""
+        """Time of the next attempt; None: one is under way, or it waits."""
         self.repeated = False
-        """True if an attempt that nobody answered may have been carried out."""
+        """True if an attempt without an answer may have been carried out."""
         self.ask_anew(now_ms)
 
     def ask_anew(self, now_ms: int) -> None:
-        """Make an attempt now, with all patience before it."""
+        """Make an attempt now, and restart the back-off and the time limit."""
         self.due_ms = now_ms
         self._back_off = BackOff(self._random)
         self._give_up_ms = now_ms + GIVE_UP_MS
@@ -69,10 +69,10 @@ class Operation(ABC):
         return self._request()
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
-        """What came of an attempt; REDISCOVER: the coordinator is to be looked for.
+        """Take in the result of an attempt; returns REDISCOVER if the coordinator has to be found.
 
         Args:
-            request: None: it was not sent, since no coordinator was found.
+            request: None if it was not sent, since no coordinator was found.
         """
         self.is_out = False
         match result:
@@ -90,15 +90,15 @@ class Operation(ABC):
                 return self._heard(result, now_ms)
         return Next.GO_ON
 
-    def look(self, now_ms: int) -> None:  # noqa: B027  # Most have nothing to look at.
-        """Take notice of what has changed meanwhile."""
+    def look(self, now_ms: int) -> None:  # noqa: B027  # Only commits depend on the member.
+        """Take in changes of the member since the last call."""
 
     def next_deadline(self) -> int | None:
-        """When it is to be attempted, or given up; None: its attempt is under way."""
+        """Time of the next attempt, or of giving up; None: an attempt is under way."""
         return self.due_ms
 
     def end(self, error: Exception | None = None) -> None:
-        """It is over."""
+        """End the operation."""
         self.error, self.is_done, self.due_ms = error, True, None
 
     # --- Inside ---
@@ -108,17 +108,17 @@ class Operation(ABC):
         if not codes & _RETRIABLE:
             try:
                 self._answered(reply, now_ms)
-            except Exception as error:  # noqa: BLE001  # Whoever asked is to hear of it.
+            except Exception as error:  # noqa: BLE001  # The caller is to hear of it.
                 self.end(error)
             return Next.GO_ON
-        # A write that the coordinator gave up waiting for may be durable yet.
+        # A write whose outcome the coordinator did not wait for may still become durable.
         self.repeated = True
         if not self._try_again(reply.message, now_ms):
             return Next.GO_ON
         return Next.REDISCOVER if codes & calls.ELSEWHERE else Next.PAUSE
 
     def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> bool:
-        """True: after a pause. False: it has taken too long."""
+        """Schedule another attempt; False if the time limit has passed."""
         if now_ms >= self._give_up_ms:
             self.end(Unavailable(trouble))
             return False
@@ -127,21 +127,21 @@ class Operation(ABC):
 
     @abstractmethod
     def _request(self) -> OperationRequest:
-        """The request as it is to be made now."""
+        """Request of the next attempt."""
 
     @abstractmethod
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
-        """The final answer. Raises CoordinatorError: it is a refusal."""
+        """Take in the final answer. Raises CoordinatorError if it is a refusal."""
 
 
 class CommitOperation(Operation):
     """A commit, for the holdings that its owner knows.
 
-    A cooperative round takes nothing from a holding that lasts, so a commit is not refused because
-    of one: it is made again when the member has its assignment.
+    A cooperative rebalance does not affect a holding that lasts, so a commit that was refused
+    because of one is repeated when the member has its assignment.
 
     Args:
-        claimed: what it counts for; made without any, it counts for the membership.
+        claimed: holdings that it counts for; of a commit without offsets, the membership.
     """
 
     def __init__(
@@ -162,9 +162,9 @@ class CommitOperation(Operation):
         """True while the member is between assignments, and the commit was refused for that."""
 
     def look(self, now_ms: int) -> None:
-        """Go on if the member has its assignment; end if a holding has, or if it takes too long.
+        """Resume when the member has its assignment; end if a holding has ended, or on timeout.
 
-        What is on the way when a holding ends is for the coordinator to judge.
+        An attempt that is under way when a holding ends is left to the coordinator to judge.
         """
         if self.is_out or self.is_done:
             return
@@ -182,7 +182,7 @@ class CommitOperation(Operation):
             self.end(RebalanceInProgress("the group is still between assignments"))
 
     def next_deadline(self) -> int | None:
-        """When it is to be attempted, or given up."""
+        """Time of the next attempt, or of giving up the wait."""
         return self._until_ms if self.is_waiting and not self.is_done else self.due_ms
 
     def _request(self) -> calls.CommitOffsets:
@@ -208,7 +208,7 @@ class CommitOperation(Operation):
 
 
 class FetchOperation(Operation):
-    """A question for stored offsets; `value` maps partitions to them."""
+    """A fetch of committed offsets; `value` is the result."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class FetchOperation(Operation):
 
 
 class ReportOperation(Operation):
-    """Where logs end, told once: nobody's work depends on it. `is_known`: it can be told at all."""
+    """A report of log end offsets, never retried. `is_known`: the coordinator knows the method."""
 
     def __init__(
         self,
@@ -256,16 +256,16 @@ class ReportOperation(Operation):
         return calls.ReportLogEnds(self._membership.identity(), self._ends)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
-        """Nothing: whatever the answer is, it was the only attempt."""
+        """Not called: `handle` ends the operation after its only attempt."""
 
 
 def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
-    """Return if everything is stored.
+    """Check the reply to a commit; returns if everything is stored.
 
     Args:
-        repeated: an earlier attempt may have arrived; what it stored is no mismatch.
+        repeated: an earlier attempt may have been carried out; its offsets are no mismatch.
     Raises:
-        RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
+        RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: the commit was refused.
     """
     refused = [code for code in reply.codes if code not in (Code.NONE, Code.OFFSET_MISMATCH)]
     if refused:
@@ -277,5 +277,5 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
         if repeated and all(
             offset_number(commit.offsets[p]) == offset for p, offset in reply.stored.items()
         ):
-            return  # The first attempt had arrived after all.
+            return  # An earlier attempt was carried out.
         raise OffsetMismatch(reply.message, "OFFSET_MISMATCH", reply.stored)

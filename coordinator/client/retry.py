@@ -1,5 +1,5 @@
-"""Pauses between attempts that grow, with full jitter, so that a thousand members that lost
-their coordinator at once do not come back at once.
+"""Exponential back-off with full jitter: members that lose their coordinator together do not all
+retry together.
 
 Source: Brooker, "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015).
 """
@@ -13,10 +13,10 @@ FIRST_S = 0.1
 
 
 class BackOff:
-    """Pauses drawn evenly from 0 to a limit that doubles.
+    """Pauses, uniformly distributed from 0 to a limit that doubles each time.
 
     Args:
-        random: a number from 0 to 1, below 1.
+        random: returns a number in [0, 1).
         most_s: limit of every pause, in seconds.
     """
 
@@ -38,5 +38,5 @@ class BackOff:
         return round(self.next_s() * 1000)
 
     def reset(self) -> None:
-        """It worked: the next pause is a first one again."""
+        """Start again with the first limit, after a success."""
         self._attempts = 0

@@ -1,4 +1,4 @@
-"""The schedule of a member's protocol: which request is next, when, and what a failure means.
+"""The schedule of a member's protocol requests: which is next, when, and how failures are handled.
 
 One request of the protocol is under way at a time. After an answer the next one is due at once, or
 with the next heartbeat; after a failure, when the back-off is over. The commits of the owner run
@@ -22,8 +22,8 @@ FINDS_A_SESSION = 10
 CALL_TIMEOUT_MS = 10_000
 LEAVE_TIMEOUT_MS = 2_000
 JOIN_GRACE_MS = 5_000
-"""Beyond the rebalance timeout; as Kafka's client. The initial delay of a new group comes on top
-where it is the longer one."""
+"""Added to the rebalance timeout, as in Kafka's client; a new group's initial delay may be longer
+than that timeout."""
 
 ProtocolRequest = calls.Join | calls.Sync | calls.Beat | calls.Leave
 
@@ -44,7 +44,7 @@ def timeout_ms(request: calls.Request, config: MemberConfig) -> int:
 
 
 class Schedule:
-    """Decides what the protocol asks next. `is_out`: a request is under way."""
+    """Decides the next request of the protocol. `is_out`: one is under way."""
 
     def __init__(self, membership: Membership, random: Callable[[], float]) -> None:
         self._membership = membership
@@ -68,12 +68,12 @@ class Schedule:
         self._due_ms = self._last_poll_ms = now_ms
 
     def poll_begins(self, now_ms: int) -> None:
-        """The owner polls. Standing in a poll is progress."""
+        """The owner polls; a poll that waits counts as progress."""
         self._last_poll_ms = now_ms
         self._standing_polls += 1
 
     def poll_ends(self, now_ms: int) -> None:
-        """The owner has heard what there was."""
+        """The owner's poll returns."""
         self._last_poll_ms = now_ms
         self._standing_polls -= 1
 
@@ -88,15 +88,15 @@ class Schedule:
     # --- Time ---
 
     def next_deadline(self) -> int | None:
-        """When `pass_deadlines` or `attempt` next has something to do."""
+        """Time of the next expiry or request; None: there is none."""
         ends = (self._membership.next_deadline(), self._poll_deadline(), self._step_due())
         return min((end for end in ends if end is not None), default=None)
 
     def pass_deadlines(self, now_ms: int) -> str:
-        """End what the clock ends: a session, a revocation, an owner's time to poll.
+        """Expire the session, a revocation or the poll interval.
 
         Returns:
-            Why the member leaves the group now; empty: it does not.
+            The reason if the member leaves the group now; else empty.
         """
         membership, phase = self._membership, self._membership.phase
         poll_deadline = self._poll_deadline()
@@ -113,12 +113,12 @@ class Schedule:
         return reason
 
     def is_due(self, now_ms: int) -> bool:
-        """True if there is a request to be made now."""
+        """True if a request is to be made now."""
         due_ms = self._step_due()
         return due_ms is not None and now_ms >= due_ms
 
     def attempt(self, now_ms: int) -> ProtocolRequest | None:
-        """The next request; None: there is none to be made any more."""
+        """The next request; None: there is none to make any more."""
         membership = self._membership
         self._sent_at_ms = now_ms
         if self._leaves_because:
@@ -139,10 +139,10 @@ class Schedule:
     # --- Answers ---
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
-        """What came of a request; REDISCOVER: the coordinator is to be looked for.
+        """Take in the result of a request; returns REDISCOVER if the coordinator has to be found.
 
         Args:
-            request: None: it was not sent, since no coordinator was found.
+            request: None if it was not sent, since no coordinator was found.
         """
         self.is_out = False
         after_ms = 0
@@ -161,7 +161,7 @@ class Schedule:
                 after_ms = result.after_ms if isinstance(result, calls.NoRoom) else 0
         self._is_backing_off = todo is not Next.GO_ON
         if self._is_backing_off:
-            # A beat that failed is repeated after the back-off alone: the session is running out.
+            # A failed heartbeat is repeated after the back-off alone: the session is running out.
             self._due_ms = now_ms + after_ms + self._back_off.next_ms()
         else:
             self._back_off.reset()
@@ -189,7 +189,7 @@ class Schedule:
         return Next.GO_ON
 
     def _is_turned_away(self, code: str) -> bool:
-        # A token may be about to be exchanged: whoever has a place keeps it for the session.
+        # A token may be about to be renewed: a member of the group stays one for its session.
         return code != "UNAUTHENTICATED" or self._membership.phase is Phase.JOINING
 
     def _left(self) -> None:
@@ -197,7 +197,7 @@ class Schedule:
         self._membership.left()
 
     def _step_due(self) -> int | None:
-        """When the next request is due; None: one is under way, or there is none to make."""
+        """Time of the next request; None: one is under way, or there is none to make."""
         if self.is_out or not self._is_started or self._membership.phase is Phase.STOPPED:
             return None
         if self._membership.phase is Phase.IDLE and not self._leaves_because:

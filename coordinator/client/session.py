@@ -1,7 +1,7 @@
 """`GroupMember`: a member for asyncio.
 
-The machine (`machine.py`) decides, the driver carries out. A face hands the owner's calls to the
-machine, has the driver take a turn, and waits for what the owner asked for.
+The machine (`machine.py`) decides, the driver carries out. `GroupMember` passes the owner's calls
+to the machine, has the driver take a turn, and waits for the result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG_ENDS_INTERVAL_S = 5.0
 
 
 def epoch_ms() -> int:
-    """Milliseconds since the epoch, which do not go back within a process."""
+    """Milliseconds since the epoch; monotonic within a process."""
     return _EPOCH_OFFSET_MS + time.monotonic_ns() // 1_000_000
 
 
@@ -44,10 +44,10 @@ class GroupMember(MemberView):
         topics: topic to number of partitions.
         assignors: names of those the member can follow, best first. A group follows one
             that all its members name.
-        log_ends: where the logs of partitions end; told to the coordinator every
-            `log_ends_interval_s`, so that lag can be seen.
-        credentials: whom to trust, and who one is; None: as the environment says.
-        clock: epoch milliseconds. random: from 0 to 1, below 1.
+        log_ends: returns the log end offsets of partitions; reported to the coordinator every
+            `log_ends_interval_s`, so that it can compute lag.
+        credentials: TLS and token; None: from environment variables.
+        clock: returns epoch milliseconds. random: returns a number in [0, 1).
         settings: the fields of `MemberConfig`.
     Raises:
         ValueError: an assignor is unknown.
@@ -94,7 +94,7 @@ class GroupMember(MemberView):
     # --- Life ---
 
     async def start(self) -> None:
-        """Begin to join. It goes on in the background; `poll` tells how."""
+        """Begin to join, in the background; `poll` returns the events."""
         if self._loop is not None:
             return
         self._loop = asyncio.get_running_loop()
@@ -109,13 +109,13 @@ class GroupMember(MemberView):
     async def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group so that it rebalances at once.
 
-        Commits that are on the way have two seconds to be answered; none is begun any more. A
-        static member does not leave: its place is kept for the process that comes back under its
-        instance id, until the session ends.
+        Commits under way have two seconds to be answered; no new one is accepted. A static member
+        does not leave: its place is kept for a process that returns under its instance id, until
+        the session expires.
 
         Args:
-            reason: told to the coordinator.
-            leave: do, or do not, whatever the kind of member.
+            reason: sent to the coordinator.
+            leave: leave the group, or not; None: unless the member is static.
         """
         self._machine.close(reason, self._clock(), leave=leave)
         if self._reporting is not None:
@@ -132,18 +132,18 @@ class GroupMember(MemberView):
 
     async def poll(
         self,
-        timeout: float = 0.0,  # noqa: ASYNC109  # Part of the face that both members share.
+        timeout: float = 0.0,  # noqa: ASYNC109  # BlockingMember.poll has it as well.
     ) -> list[RebalanceEvent]:
-        """What happened to the partitions since the last call.
+        """Return the rebalance events since the last call, and count it as progress.
 
-        Calling it counts as progress, as does standing in it, and says that what the last call
-        announced as `Revoking` has been finished with. A partition is held from the call that
-        returns it in `Assigned` on: commits count for what the last call told.
+        It also gives back the partitions that the last call announced as `Revoking`. A partition is
+        held from the call that returns it in `Assigned` on: commits are for the partitions as the
+        last call handed them out.
 
         Args:
-            timeout: seconds to wait if nothing has happened.
+            timeout: seconds to wait if there is no event; the wait counts as progress.
         Raises:
-            FatalError: the group will not have this member.
+            FatalError: the group refuses this member.
         """
         self._check_loop()
         machine = self._machine
@@ -169,7 +169,7 @@ class GroupMember(MemberView):
                     await self._told.wait()
 
     async def events(self) -> AsyncIterator[RebalanceEvent]:
-        """`poll` as an endless iterator; it ends after `Stopping`."""
+        """Iterate over the events of `poll`; ends after `Stopping`."""
         while True:
             for event in await self.poll(timeout=1.0):
                 yield event
@@ -187,21 +187,21 @@ class GroupMember(MemberView):
         manifest: bytes = b"",
         holdings: Collection[Holding] | None = None,
     ) -> None:
-        """Store progress; returns when it is durable.
+        """Commit offsets; returns when they are durable.
 
-        It counts for the partitions as the last `poll` handed them out, or as `holdings` say. If
-        one of them has been given back or lost since, nothing is sent, though the partition may
-        have come back. While a cooperative round goes on it may wait for the new generation.
+        A commit is for the partitions as the last `poll` handed them out, or for `holdings`. If one
+        of them has been given back or lost since, nothing is sent, even if the partition is
+        assigned again. During a cooperative rebalance it may wait for the new generation.
 
         Args:
             offsets: the next offset to read, by partition.
             atomic: all partitions or none.
             expected: offsets that must be the ones stored now; -1: none.
             manifest: stored with the group; at most 64 KiB.
-            holdings: of all these partitions, where a handler commits that does not poll.
+            holdings: one for each of the partitions, if a handler commits that does not poll.
         Raises:
             RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
-            Unavailable: nobody answered for 30 s, with retries.
+            Unavailable: no coordinator answered for 30 s, with retries.
         """
         self._check_loop()
         commit = Commit(
@@ -215,12 +215,12 @@ class GroupMember(MemberView):
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Stored offsets; -1 where nothing is stored.
+        """Committed offsets; -1 where there is none.
 
         Args:
-            partitions: which; None: all that are stored.
+            partitions: to ask for; None: all that are stored.
         Raises:
-            Unavailable: nobody answered for 30 s, with retries.
+            Unavailable: no coordinator answered for 30 s, with retries.
         """
         found = await self.committed_with_metadata(partitions)
         return {key: commit.offset for key, commit in found.items()}
@@ -228,7 +228,7 @@ class GroupMember(MemberView):
     async def committed_with_metadata(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As `committed`, with the text that was committed beside each offset."""
+        """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
         asked = None if partitions is None else tuple(partitions)
         if asked == ():

@@ -1,9 +1,9 @@
 """`BlockingMember`: a `GroupMember` for code that does not use asyncio.
 
-The members of a process live on an event loop in a thread of its own, so that they beat while
-their owners work, and beat together. Nothing happens at import or construction: the thread, the
-loop and the connections are made by `start`, in the process that calls it, which makes it sound
-in forked worker processes.
+The members of a process share an event loop in a thread of its own, so that they send heartbeats
+while their owners work, and batch them. Nothing happens at import or construction: `start` makes
+the thread, the loop and the connections in the process that calls it, which is safe in forked
+worker processes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def _in_plain_code(
     *,
     refusal: type[Exception] = RuntimeError,
 ) -> Callable[Concatenate[BlockingMember, P], T]:
-    """A coroutine method of `GroupMember` as a method that returns when it has ended.
+    """Make a blocking method of a coroutine method of `GroupMember`, with its docstring.
 
     Args:
-        refusal: what it raises once the member is closed.
+        refusal: type of the exception once the member is closed.
     """
 
     @wraps(method)
@@ -44,10 +44,10 @@ def _in_plain_code(
 
 
 class BlockingMember(MemberView):
-    """The same as `GroupMember`, method by method, in plain code.
+    """A `GroupMember` whose methods block.
 
-    One thread polls. Others may commit for it, with the holdings that it gave them, ask for
-    `committed` and `holds`, and call `alive` and `close`.
+    One thread polls. Others may commit with holdings that it gave them, and call `committed`,
+    `holds`, `alive` and `close`.
 
     Raises:
         RuntimeError: a method is called before `start` or after `close`; `commit` raises
@@ -66,7 +66,7 @@ class BlockingMember(MemberView):
         )
         self._member: GroupMember | None = None
         self._on: LoopThread | None = None
-        # Held while a call is put on the loop, so that none comes after the one that closes.
+        # Held while a call is put on the loop, so that none comes after the close.
         # Reentrant: a signal handler may close the member in the middle of a call.
         self._lock = threading.RLock()
         self._calls: set[asyncio.Task[Any]] = set()
@@ -117,7 +117,7 @@ class BlockingMember(MemberView):
         return member
 
     async def _close(self, reason: str, leave: bool | None) -> None:
-        """Close it, and end what other threads wait for: the loop may be about to stop."""
+        """Close the member, and cancel calls of other threads, since the loop may stop."""
         if self._member is not None:
             await self._member.close(reason, leave=leave)
         for task in self._calls:

@@ -1,4 +1,4 @@
-"""The trace that the caller is in, for whoever answers: W3C Trace Context, if there is one."""
+"""Trace context of outgoing calls, if OpenTelemetry is installed. Source: W3C Trace Context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 def trace_context() -> Metadata:
-    """`traceparent` of the span that is current here; nothing without OpenTelemetry or a span."""
+    """`traceparent` metadata of the current span; empty without OpenTelemetry or a span."""
     propagator = _propagator()
     if propagator is None:
         return ()
@@ -19,7 +19,7 @@ def trace_context() -> Metadata:
 
 
 @lru_cache(maxsize=1)
-def _propagator() -> Any:  # Any: OpenTelemetry may not be there.
+def _propagator() -> Any:  # Any: OpenTelemetry may not be installed.
     try:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:

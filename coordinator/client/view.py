@@ -1,4 +1,4 @@
-"""`MemberView`: what can be seen of a member without waiting, in both of its faces."""
+"""`MemberView`: the properties and methods of a member that do not wait, shared by both classes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from coordinator.client.membership import Membership
 
 
 def closing_reason(error: BaseException | None) -> str:
-    """Why a member is closed at the end of a `with`; told to the coordinator."""
+    """Reason for closing a member at the end of a `with`, sent to the coordinator."""
     return "closed" if error is None else f"failed: {error}"
 
 
 class MemberView(ABC):
-    """What a member has, as its machine knows it."""
+    """State of a member, read from its machine."""
 
     @abstractmethod
     def _seen(self) -> tuple[MemberMachine, int]:
-        """The machine, and what its clock shows.
+        """The machine, and the current time.
 
         Raises:
             RuntimeError: there is none yet.
@@ -37,12 +37,12 @@ class MemberView(ABC):
 
     @property
     def generation(self) -> int:
-        """The group's generation as far as the member knows; -1: none."""
+        """The group's generation, as known to the member; -1: none."""
         return self._membership.generation
 
     @property
     def is_between_assignments(self) -> bool:
-        """True while a generation is being joined: what is assigned in it is not known yet."""
+        """True while a generation is being joined and its assignment is not known yet."""
         return self._membership.is_between_assignments
 
     @property
@@ -56,25 +56,25 @@ class MemberView(ABC):
         return self._membership.is_leader
 
     def holding(self, partition: TopicPartition) -> Holding:
-        """The partition as the last `poll` handed it out, for a handler that does not poll itself.
+        """The current holding of a partition, for a handler that does not poll itself.
 
-        Take it when the work is handed to the handler, in the thread or task that polls, and
-        commit with `holdings=[holding]`: it is refused if the partition has been away meanwhile,
-        even if this member has it again.
+        Take it in the thread or task that polls, when the work is handed to the handler, and commit
+        with `holdings=[holding]`. The commit is refused if the partition was given back or lost
+        meanwhile, even if this member has it again.
 
         Raises:
-            StaleMember: the member does not hold it, as far as `poll` has told.
+            StaleMember: the last `poll` did not hand the partition out.
         """
         return self._membership.holdings.of(partition)
 
     def holds(self, holding: Holding) -> bool:
-        """False once the partition was given back or lost. It may be asked in any thread."""
+        """True until the partition is given back or lost. May be called from any thread."""
         return self._membership.holdings.lasts(holding)
 
     def alive(self) -> None:
-        """Show progress without polling: the work on a long piece goes on. Any thread may call it.
+        """Count as progress without polling, during long work. May be called from any thread.
 
-        It hears nothing, and gives nothing back.
+        It returns no events and gives no partitions back.
         """
         machine, now_ms = self._seen()
         machine.alive(now_ms)

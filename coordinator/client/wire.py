@@ -1,4 +1,4 @@
-"""The wire: requests of `calls.py` as protobuf, and responses and gRPC errors as its values."""
+"""Translation of the requests of `calls.py` to protobuf, and of responses and gRPC errors back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ METHODS: dict[type[Any], str] = {
     calls.FetchOffsets: "OffsetFetch",
     calls.ReportLogEnds: "ReportLogEnds",
 }
-"""The stub's method for each request."""
+"""Name of the stub's method, by type of request."""
 
 DROPPED = grpc.StatusCode.CANCELLED
-"""See `calls.Dropped`."""
+"""Status of a dropped call; see `calls.Dropped`."""
 
 _REFUSED = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -154,7 +154,7 @@ def decode(response: Any, asked_at: str = "") -> calls.Reply:  # Any: one of the
     """Value of a response.
 
     Args:
-        asked_at: the address that was asked; it coordinates the group if it names nobody.
+        asked_at: the address that was asked; used if the response names none.
     """
     match response:
         case pb.FindCoordinatorResponse(host=host, port=port):
