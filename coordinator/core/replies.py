@@ -17,6 +17,14 @@ NONE = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
+class _Reply:
+    """The fields that most replies begin with."""
+
+    error: ErrorCode = NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JoinedMember:
     """A member as the leader is told of it: metadata for the selected protocol only."""
 
@@ -26,9 +34,7 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class JoinReply(_Reply):
     generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -39,18 +45,15 @@ class JoinReply:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class SyncReply(_Reply):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class HeartbeatReply(_Reply):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,7 @@ class LeaveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class LeaveReply(_Reply):
     members: tuple[LeaveResult, ...] = ()
 
 
@@ -94,9 +95,7 @@ class FetchedOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class FetchReply(_Reply):
     offsets: tuple[FetchedOffset, ...] | tuple[OffsetCommitted, ...] = ()
     """The partitions asked for, in that order; where all were asked for what is stored, in no
     order: a group may have a million, and sorting them is left to whoever can do it in slices."""
@@ -113,9 +112,7 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
-class ListReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class ListReply(_Reply):
     groups: tuple[GroupListing, ...] = ()
     """By id, the first so many that were asked for."""
     matching: int = 0
@@ -156,16 +153,13 @@ class DeleteReply:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDeleteReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class OffsetDeleteReply(_Reply):
     results: tuple[CommitResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLogEndsReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class ReportLogEndsReply(_Reply):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,19 +173,15 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class ListLogEndsReply:
-    error: ErrorCode = NONE
-    message: str = ""
+class ListLogEndsReply(_Reply):
     ends: tuple[LogEnd, ...] = ()
     """In no order, as those of `FetchReply`."""
 
 
 @dataclass(frozen=True, slots=True)
-class RebalancesReply:
+class RebalancesReply(_Reply):
     """Newest first."""
 
-    error: ErrorCode = NONE
-    message: str = ""
     rebalances: tuple[RebalanceRecord, ...] = ()
     refused_joins: tuple[RefusedJoin, ...] = ()
 
@@ -209,12 +199,10 @@ class AwaitedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseReply:
+class PhaseReply(_Reply):
     """`state` is the group's; the phase has begun at `since_ms` and ends by itself at
     `deadline_ms`, -1 if nothing is waited for. Epoch milliseconds."""
 
-    error: ErrorCode = NONE
-    message: str = ""
     state: str = ""
     since_ms: int = NO_TIME
     deadline_ms: int = NO_TIME
@@ -222,19 +210,18 @@ class PhaseReply:
     awaited: tuple[AwaitedMember, ...] = ()
 
 
-Reply = (
+PlainReply = (
     JoinReply
     | SyncReply
     | HeartbeatReply
     | LeaveReply
-    | CommitReply
     | FetchReply
     | ListReply
-    | DescribeReply
-    | DeleteReply
     | OffsetDeleteReply
     | ReportLogEndsReply
     | ListLogEndsReply
     | RebalancesReply
     | PhaseReply
 )
+"""Replies that can be made of an error and a message alone."""
+Reply = PlainReply | CommitReply | DescribeReply | DeleteReply

@@ -5,6 +5,7 @@ when the protocol says no.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordinator.core.errors import Refused
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
@@ -21,18 +22,31 @@ from coordinator.core.replies import (
     ListReply,
     OffsetDeleteReply,
     PhaseReply,
+    PlainReply,
     RebalancesReply,
+    Reply,
     ReportLogEndsReply,
     SyncReply,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroup:
-    """`protocols` is an ordered tuple of (name, metadata), best first."""
+class _GroupRequest:
+    """The fields that requests about one group begin with."""
 
+    REFUSAL: ClassVar[type[PlainReply]]
     call_id: CallId
     group_id: str
+
+    def refusal(self, refused: Refused) -> Reply:
+        """The answer if the protocol says no."""
+        return self.REFUSAL(refused.error, refused.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup(_GroupRequest):
+    """`protocols` is an ordered tuple of (name, metadata), best first."""
+
     session_timeout_ms: int
     rebalance_timeout_ms: int
     member_id: str
@@ -51,11 +65,10 @@ class JoinGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroup:
+class SyncGroup(_GroupRequest):
     """`assignments` holds (member id, bytes) and counts only from the leader."""
 
-    call_id: CallId
-    group_id: str
+    REFUSAL = SyncReply
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -63,20 +76,13 @@ class SyncGroup:
     protocol_name: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()
 
-    def refusal(self, refused: Refused) -> SyncReply:
-        return SyncReply(refused.error, refused.message)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    call_id: CallId
-    group_id: str
+class Heartbeat(_GroupRequest):
+    REFUSAL = HeartbeatReply
     generation: int
     member_id: str
     instance_id: str | None = None
-
-    def refusal(self, refused: Refused) -> HeartbeatReply:
-        return HeartbeatReply(refused.error, refused.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +93,9 @@ class LeavingMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroup:
-    call_id: CallId
-    group_id: str
+class LeaveGroup(_GroupRequest):
+    REFUSAL = LeaveReply
     members: tuple[LeavingMember, ...]
-
-    def refusal(self, refused: Refused) -> LeaveReply:
-        return LeaveReply(refused.error, refused.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,7 @@ class PartitionCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
-    call_id: CallId
-    group_id: str
+class CommitOffsets(_GroupRequest):
     partitions: tuple[PartitionCommit, ...]
     generation: int = NO_GENERATION
     member_id: str = ""
@@ -128,26 +128,18 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOffsets:
+class FetchOffsets(_GroupRequest):
     """`partitions` None asks for everything stored."""
 
-    call_id: CallId
-    group_id: str
+    REFUSAL = FetchReply
     partitions: tuple[tuple[str, int], ...] | None = None
     require_stable: bool = False
 
-    def refusal(self, refused: Refused) -> FetchReply:
-        return FetchReply(refused.error, refused.message)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOffsets:
-    call_id: CallId
-    group_id: str
+class DeleteOffsets(_GroupRequest):
+    REFUSAL = OffsetDeleteReply
     partitions: tuple[tuple[str, int], ...]
-
-    def refusal(self, refused: Refused) -> OffsetDeleteReply:
-        return OffsetDeleteReply(refused.error, refused.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +157,7 @@ class ListGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroup:
-    call_id: CallId
-    group_id: str
+class DescribeGroup(_GroupRequest):
     report_unknown: bool = False
 
     def refusal(self, refused: Refused) -> DescribeReply:
@@ -175,56 +165,37 @@ class DescribeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroup:
-    call_id: CallId
-    group_id: str
-
+class DeleteGroup(_GroupRequest):
     def refusal(self, refused: Refused) -> DeleteReply:
         return DeleteReply(self.group_id, refused.error, refused.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportLogEnds:
+class ReportLogEnds(_GroupRequest):
     """`ends` holds (topic, partition, the offset after the last row)."""
 
-    call_id: CallId
-    group_id: str
+    REFUSAL = ReportLogEndsReply
     generation: int
     member_id: str
     instance_id: str | None = None
     ends: tuple[tuple[str, int, int], ...] = ()
 
-    def refusal(self, refused: Refused) -> ReportLogEndsReply:
-        return ReportLogEndsReply(refused.error, refused.message)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLogEnds(_GroupRequest):
+    REFUSAL = ListLogEndsReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListLogEnds:
-    call_id: CallId
-    group_id: str
-
-    def refusal(self, refused: Refused) -> ListLogEndsReply:
-        return ListLogEndsReply(refused.error, refused.message)
+class ListRebalances(_GroupRequest):
+    REFUSAL = RebalancesReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListRebalances:
-    call_id: CallId
-    group_id: str
-
-    def refusal(self, refused: Refused) -> RebalancesReply:
-        return RebalancesReply(refused.error, refused.message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribePhase:
+class DescribePhase(_GroupRequest):
     """Whom the group waits for now."""
 
-    call_id: CallId
-    group_id: str
-
-    def refusal(self, refused: Refused) -> PhaseReply:
-        return PhaseReply(refused.error, refused.message)
+    REFUSAL = PhaseReply
 
 
 Request = (
