@@ -25,11 +25,10 @@ from typing import Any, TypeVar, cast, get_args
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import ShardId
+from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
-from coordinator.shard.callers import Callers
 from coordinator.shard.effects import (
     Broken,
     Build,
@@ -112,7 +111,8 @@ class ShardDriver:
         self._phase = Phase.NEW
         self._now_ms = 0
         self._effects = Effects()
-        self._callers = Callers()
+        self._requests: dict[CallId, Request] = {}  # Of clients that wait for an answer.
+        self._fetches: dict[CallId, FetchEntries] = {}
         self._fence: Fence = None
         self._job: Job | None = None  # Of the load; or the entry under way.
         self._snapshot: WriteSnapshot | None = None
@@ -175,7 +175,7 @@ class ShardDriver:
         self._step(event)
 
     def _cancel(self, event: CallCancelled) -> None:
-        if self._callers.cancel(event.call_id):
+        if self._requests.pop(event.call_id, None) is not None:
             self._step(event)
 
     def _start(self, start: Start) -> None:
@@ -194,7 +194,7 @@ class ShardDriver:
         if self.shard is None:
             self._effects.replies = [(request.call_id, self._answer_without_shard(request))]
         else:
-            self._callers.ask(request)
+            self._requests[request.call_id] = request
             self._step(request)
             replies = self._effects.replies
             if len(replies) > 1:
@@ -206,7 +206,7 @@ class ShardDriver:
             refused = Refused(self._why_nobody_serves())
             self._effects.fetched = [(fetch.call_id, fetch.refusal(refused))]
         else:
-            self._callers.fetch(fetch)
+            self._fetches[fetch.call_id] = fetch
             self._step(fetch)
 
     def _tick(self, tick: Tick) -> None:
@@ -309,10 +309,12 @@ class ShardDriver:
     def _take(self, outbox: Outbox) -> None:
         effects = self._effects
         if outbox.replies:
-            self._callers.answered(outbox.replies)
+            for call_id, _ in outbox.replies:
+                self._requests.pop(call_id, None)
             effects.replies = _joined(effects.replies, outbox.replies)
         if outbox.fetched:
-            self._callers.fetched(outbox.fetched)
+            for call_id, _ in outbox.fetched:
+                self._fetches.pop(call_id, None)
             effects.fetched = _joined(effects.fetched, outbox.fetched)
         if outbox.events:
             effects.events = _joined(effects.events, outbox.events)
@@ -399,9 +401,13 @@ class ShardDriver:
     def _let_go(self, error: ErrorCode) -> None:
         """Nothing comes of the shard any more: answer every call that it would have answered."""
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
-        effects, loading = self._effects, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        effects.replies = _joined(effects.replies, self._callers.refuse_clients(error))
-        effects.fetched = _joined(effects.fetched, self._callers.refuse_followers(loading))
+        effects, refused = self._effects, Refused(error)
+        loading = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        replies = [(id_, request.refusal(refused)) for id_, request in self._requests.items()]
+        fetched = [(id_, fetch.refusal(loading)) for id_, fetch in self._fetches.items()]
+        self._requests, self._fetches = {}, {}
+        effects.replies = _joined(effects.replies, replies)
+        effects.fetched = _joined(effects.fetched, fetched)
 
     def _load_again(self) -> None:
         if self._patience.reloads and self._phase is not Phase.ENDED:

@@ -145,7 +145,7 @@ def parked(bench: Bench) -> CallId:
     """A call that waits for the log."""
     bench.host.hold()
     bench.commit(8)
-    return CallId(max(bench.host.driver._callers.waiting))
+    return CallId(max(bench.host.driver._requests))
 
 
 CAUSES = {
@@ -249,7 +249,7 @@ def test_a_request_that_has_two_answers_is_a_bug_of_the_step(bench, monkeypatch)
 def test_an_effect_that_cannot_be_carried_out_ends_the_shard(bench):
     bench.host.hold()
     assert bench.commit(8) is None
-    waiting = max(bench.host.driver._callers.waiting)
+    waiting = max(bench.host.driver._requests)
     bench.host.handle(Broken(Bug("alarm")))
     assert bench.answers[waiting].results[0].error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert bench.tracebacks() == ["alarm"]
