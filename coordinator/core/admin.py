@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from operator import attrgetter
 
-from coordinator.core.errors import ErrorCode, Refused, advice
+from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import DeleteReply, DescribeReply, GroupListing, ListReply
 from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups
-from coordinator.core.written import GroupDeletedWritten
+from coordinator.core.written import AnswerDurable
 
 
 def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> None:
@@ -64,12 +64,4 @@ def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
-    out.persist(
-        [GroupDeleted(group.group_id)], GroupDeletedWritten(command.call_id, group.group_id)
-    )
-
-
-def group_deleted(command: GroupDeletedWritten, out: Outcome) -> None:
-    """The log has taken a group's deletion, or refused it."""
-    reply = DeleteReply(command.group_id, command.error, advice(command.error))
-    out.reply(command.call_id, reply)
+    out.persist([GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id)))

@@ -159,8 +159,7 @@ class GroupMachine(GroupTable):
                 config=self.config,
             ),
             w.OffsetsWritten: self._offsets_written,
-            w.OffsetsDeletedWritten: lambda done, _, out: offsets.offsets_deleted(done, out),
-            w.GroupDeletedWritten: lambda done, _, out: admin.group_deleted(done, out),
+            w.AnswerDurable: self._answer_durable,
             w.RebalanceWritten: lambda done, _, out: journal.rebalance_written(done, out),
             w.JoinDurable: lambda done, _, out: join.join_durable(done, out),
             w.Unawaited: lambda done, _, out: None,
@@ -276,6 +275,11 @@ class GroupMachine(GroupTable):
         group = self.groups.get(done.group_id)
         if group is not None and group.is_vacant and group.generation == 0:
             del self.groups[done.group_id]  # It was made for this commit, which failed.
+
+    def _answer_durable(self, done: w.AnswerDurable, _now_ms: int, out: Outcome) -> None:
+        refused = done.error is not ErrorCode.NONE
+        reply = done.request.refusal(Refused(done.error)) if refused else done.reply
+        out.reply(done.request.call_id, reply)
 
     def _resume(self, command: w.Resume, now_ms: int, out: Outcome) -> None:
         """The log has spoken of what a request waited for, or the request has waited too long."""

@@ -37,7 +37,7 @@ from coordinator.core.requests import (
     PartitionCommit,
     Request,
 )
-from coordinator.core.written import OffsetsDeletedWritten, OffsetsWritten
+from coordinator.core.written import AnswerDurable, OffsetsWritten
 
 TopicPartition = tuple[str, int]
 
@@ -253,14 +253,6 @@ def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
     ]
     reply = OffsetDeleteReply(results=results)
     if doomed:
-        out.persist(doomed, OffsetsDeletedWritten(command.call_id, group.group_id, reply))
+        out.persist(doomed, AnswerDurable(command, reply))
     else:
         out.reply(command.call_id, reply)
-
-
-def offsets_deleted(command: OffsetsDeletedWritten, out: Outcome) -> None:
-    """The log has taken a deletion, or refused it."""
-    reply = command.reply
-    if command.error is not ErrorCode.NONE:
-        reply = OffsetDeleteReply(command.error, advice(command.error))
-    out.reply(command.call_id, reply)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, RebalanceRecord
-from coordinator.core.replies import CommitResult, JoinReply, OffsetDeleteReply
+from coordinator.core.replies import CommitResult, JoinReply, Reply
 from coordinator.core.requests import Request
 
 
@@ -67,17 +67,11 @@ class OffsetsWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsDeletedWritten:
-    call_id: CallId
-    group_id: str
-    reply: OffsetDeleteReply
-    error: ErrorCode = ErrorCode.NONE
+class AnswerDurable:
+    """Give `request` its `reply` now that what it asked for is durable, or refuse it."""
 
-
-@dataclass(frozen=True, slots=True)
-class GroupDeletedWritten:
-    call_id: CallId
-    group_id: str
+    request: Request
+    reply: Reply
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -122,8 +116,7 @@ WriteFollowUp = (
     | StaticMemberSettled
     | ReplacementOverdue
     | OffsetsWritten
-    | OffsetsDeletedWritten
-    | GroupDeletedWritten
+    | AnswerDurable
     | Unawaited
     | RebalanceWritten
     | JoinDurable
