@@ -144,16 +144,7 @@ def _add_member(
     *,
     config: GroupConfig,
 ) -> None:
-    member = Member(
-        member_id,
-        instance_id=command.instance_id,
-        client_id=command.client_id,
-        client_host=command.client_host,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
-        session_timeout_ms=command.session_timeout_ms,
-        protocols=command.protocols,
-        now_ms=now_ms,
-    )
+    member = Member.joining(command, member_id, now_ms)
     if group.initial_join and group.state is GroupState.PREPARING_REBALANCE:
         group.new_member_added = True
     if not group.members:

@@ -2,54 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+
 from coordinator.core.ids import CallId
 from coordinator.core.records import MemberRecord
+from coordinator.core.requests import JoinGroup
 
 Protocols = tuple[tuple[str, bytes], ...]
 
 
+@dataclass(slots=True, eq=False)
 class Member:
     """A member of a group. `protocols` is its ordered list of (name, metadata)."""
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "last_heard_ms",
-        "member_id",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
+    member_id: str
+    _: KW_ONLY
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    now_ms: InitVar[int]
+    last_heard_ms: int = field(init=False)
+    assignment: bytes = b""
+    parked_join: CallId | None = None
+    parked_sync: CallId | None = None
+    is_new: bool = True  # Until the join phase it entered completes.
 
-    def __init__(
-        self,
-        member_id: str,
-        *,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        now_ms: int,
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = b""
-        self.parked_join: CallId | None = None
-        self.parked_sync: CallId | None = None
-        self.is_new = True  # Until the join phase it entered completes.
+    def __post_init__(self, now_ms: int) -> None:
         self.last_heard_ms = now_ms
+
+    @classmethod
+    def joining(cls, command: JoinGroup, member_id: str, now_ms: int) -> Member:
+        """Return the member that a JoinGroup makes."""
+        return cls(
+            member_id,
+            instance_id=command.instance_id,
+            client_id=command.client_id,
+            client_host=command.client_host,
+            rebalance_timeout_ms=command.rebalance_timeout_ms,
+            session_timeout_ms=command.session_timeout_ms,
+            protocols=command.protocols,
+            now_ms=now_ms,
+        )
 
     @property
     def is_static(self) -> bool:

@@ -49,7 +49,7 @@ def replace(
     """Let the joining process take over its instance id, under a fresh `member_id`."""
     assert command.instance_id is not None
     member = group.members[group.static_members[command.instance_id]]
-    replacement = Replacement(command, member_id)
+    replacement = Replacement(command, Member.joining(command, member_id, now_ms))
     superseded_id = _id_of_parked_join(group, member)
     fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out, member_id=superseded_id)
     fail_sync(group, member, ErrorCode.FENCED_INSTANCE_ID, out)
@@ -75,7 +75,7 @@ def replacement_settled(
 
     If the group left Stable meanwhile, the joiner takes part in what goes on.
     """
-    if not group.replacements or group.replacements[0].member_id != command.member_id:
+    if not group.replacements or group.replacements[0].successor.member_id != command.member_id:
         return
     settled, *waiting = group.replacements
     if command.error is ErrorCode.NONE:
@@ -145,7 +145,7 @@ def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
     """Under which id the process joins whose call is parked: it may wait to become the member."""
     for replacement in group.replacements:
         if replacement.command.call_id == member.parked_join:
-            return replacement.member_id
+            return replacement.successor.member_id
     return member.member_id
 
 
@@ -200,7 +200,9 @@ def _write(
             member.member_id,
             command.supports_skip_assignment,
         ),
-        settled=StaticMemberSettled(group.group_id, replacement.member_id, member.member_id),
+        settled=StaticMemberSettled(
+            group.group_id, replacement.successor.member_id, member.member_id
+        ),
     )
 
 
@@ -209,7 +211,7 @@ def _record(
 ) -> GroupMetadata:
     """The group as it is, with the process in its place."""
     record = group.metadata(now_ms)
-    new = replacement.record(group.protocol_name, member.assignment)
+    new = replacement.successor.record(group.protocol_name, member.assignment)
     old_id = member.member_id
     return with_changes(
         record,

@@ -19,7 +19,7 @@ def take_over(group: ClassicGroup, replacement: Replacement, now_ms: int, out: O
     """Let a restarted process be the static member, with nothing in the log yet."""
     old_id = group.static_members[replacement.instance_id]
     held = group.members[old_id].assignment
-    group.give_place(replacement.record(group.protocol_name, held))
+    group.give_place(replacement.successor.record(group.protocol_name, held))
     return welcome(group, replacement, old_id, now_ms, out)
 
 
@@ -27,7 +27,7 @@ def welcome(
     group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Outcome
 ) -> Member:
     """Go on with a process that has its place: the one before is fenced from here on."""
-    member = group.members[replacement.member_id]
+    member = group.members[replacement.successor.member_id]
     group.set_protocols(member, replacement.command.protocols)
     # A process that restarts at once does so again: only its parked call keeps it alive.
     member.is_new = False

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from coordinator.core.events import MemberJoined, RebalanceStarted
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import GroupMetadata, RemovedMember
 
 
+@dataclass(slots=True, eq=False)
 class Trace:
-    """A rebalance that is running."""
+    """A running rebalance. Times are epoch milliseconds; `synced_at_ms` is the leader's."""
 
-    __slots__ = (
-        "before",
-        "joined",
-        "joined_at_ms",
-        "protocol",
-        "removed",
-        "started",
-        "started_at_ms",
-        "synced",
-        "synced_at_ms",
-        "was_initial",
-    )
-
-    def __init__(
-        self,
-        started: RebalanceStarted,
-        now_ms: int,
-        *,
-        was_initial: bool,
-        before: GroupMetadata | None,
-    ) -> None:
-        self.started = started
-        self.started_at_ms = now_ms
-        self.was_initial = was_initial
-        self.before = before
-        self.protocol = ""
-        self.joined: dict[str, tuple[MemberJoined, int]] = {}
-        self.joined_at_ms = NO_TIME
-        self.synced: dict[str, int] = {}
-        self.synced_at_ms = NO_TIME
-        """When the leader handed the assignment in."""
-        self.removed: list[tuple[RemovedMember, int]] = []
+    started: RebalanceStarted
+    started_at_ms: int
+    was_initial: bool
+    before: GroupMetadata | None
+    protocol: str = ""
+    joined: dict[str, tuple[MemberJoined, int]] = field(default_factory=dict)
+    joined_at_ms: int = NO_TIME
+    synced: dict[str, int] = field(default_factory=dict)
+    synced_at_ms: int = NO_TIME
+    removed: list[tuple[RemovedMember, int]] = field(default_factory=list)
