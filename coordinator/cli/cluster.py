@@ -15,28 +15,35 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     """The actions and their flags."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     for name, text, action in (
-        ("describe", "nodes with what they lead, or with --shards every shard", _describe),
-        ("elect", "have preferred leaders lead, where they are in sync", _elect),
-        ("move", "give a shard other replicas, the preferred leader first", _move),
-        ("drain", "have a node lead nothing any more, while it runs on", _drain),
+        ("describe", "list nodes with the shards they lead; --shards lists the shards", _describe),
+        ("elect", "elect the preferred leaders of shards, where they are in sync", _elect),
+        ("move", "move a shard to other replicas", _move),
+        ("drain", "drain a node: move its shards away and keep it running", _drain),
     ):
         command = actions.add_parser(name, help=text, description=text)
         command.set_defaults(run=run, action=action)
         add_common_flags(command)
         if name == "describe":
-            command.add_argument("--shards", action="store_true", help="every shard")
+            command.add_argument("--shards", action="store_true", help="list every shard")
         if name == "elect":
-            command.add_argument("shard", type=int, nargs="*", help="which; none means all")
+            command.add_argument("shard", type=int, nargs="*", help="shards (default: all)")
         if name == "move":
-            command.add_argument("shard", type=int)
-            command.add_argument("node", type=int, nargs="+", help="the replicas in their order")
+            command.add_argument("shard", type=int, help="shard number")
+            command.add_argument(
+                "node",
+                type=int,
+                nargs="+",
+                help="node ids of the replicas, the preferred leader first",
+            )
         if name == "drain":
-            command.add_argument("node", type=int)
-            command.add_argument("--undo", action="store_true", help="let it lead again")
+            command.add_argument("node", type=int, help="node id")
+            command.add_argument(
+                "--undo", action="store_true", help="let the node lead shards again"
+            )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry an action out and print its rows; the exit status."""
+    """Run an action and print its rows; the exit status."""
     with ClusterAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: options.action(admin, options))
 

@@ -1,4 +1,4 @@
-"""`coordinator config`: what is in force, and whether it will do."""
+"""`coordinator config`: show the effective settings and their sources, or check them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ USAGE_ERROR = 2
 
 def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
     """`coordinator config [show|check]`."""
-    text = "print the settings in force and where each comes from, or check them"
+    text = "show the effective settings and the source of each, or check them"
     command = commands.add_parser("config", help=text, description=text)
     command.add_argument(
         "action",
         nargs="?",
         choices=("show", "check"),
         default="show",
-        help="check: names, values, and the certificates, tokens and rules that they name",
+        help="show (default) or check; check also loads the certificates, tokens and rules",
     )
     command.set_defaults(run=run)
     add_settings(command)
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
-    """A flag for every setting, and one for a file of them."""
-    command.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings")
+    """Add a flag for every setting, and `--config` for a file of settings."""
+    command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
     for name, setting in SETTINGS.items():
         is_switch = setting.default is False  # Its flag needs no value.
         command.add_argument(
@@ -55,7 +55,7 @@ def sources_of(options: argparse.Namespace) -> Sources:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or check; the exit status is 2 if the settings will not do."""
+    """Show or check; the exit status is 2 if a setting is not valid."""
     sources = sources_of(options)
     try:
         if options.action == "check":
@@ -85,21 +85,21 @@ def _check(sources: Sources) -> int:
         complain(error)
         return USAGE_ERROR
     given = sum(origin != "default" for origin in origins.values())
-    print(f"{given} settings are given, {len(origins) - given} have their defaults: they will do")
+    print(f"{given} settings are given, {len(origins) - given} have their defaults: all are valid")
     for warning in _warnings(settings):
-        print(f"but: {warning}")
+        print(f"warning: {warning}")
     return 0
 
 
 def _warnings(settings: Settings) -> list[str]:
-    """What is allowed and seldom meant."""
+    """Settings that are allowed but risky in production."""
     found = []
     if settings.security.insecure:
-        found.append("insecure is on: whoever reaches the network reaches the groups")
+        found.append("insecure is on: everybody on the network can read and change the groups")
     if settings.storage.store == "memory":
-        found.append("store is memory: groups end with the process")
+        found.append("store is memory: groups are lost when the process ends")
     if settings.storage.shared_store is not None and settings.cluster.replicas == 1:
-        found.append("replicas is 1: a node that takes a shard over has to load it")
+        found.append("replicas is 1: without a standby, a fail-over has to load the shard")
     if settings.observe.record_dir:
         found.append("record_dir is set: every heartbeat is written to a file")
     return found

@@ -1,4 +1,4 @@
-"""Who hears what a node does: the log lines, and the metrics, which come once the node is there."""
+"""Log lines and metrics, made of what a node reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coordinator.runtime.watchers import Watchers
 
 
 class EventSinks:
-    """Hand its methods to whoever has something to tell, and set `metrics` before the start.
+    """Callbacks for the node, the server and the stores. Set `metrics` before the node starts.
 
     Args:
-        logger: structlog's. Any: it has whatever methods it is asked for.
+        logger: structlog's. Any: it has no precise type.
     """
 
     metrics: Metrics
@@ -25,7 +25,7 @@ class EventSinks:
         self._event_log = EventLog(logger)
 
     def watchers(self) -> Watchers:
-        """What the node itself tells."""
+        """The callbacks of the node itself."""
         return Watchers(
             events=self._events,
             failure=lambda what, error: self._logger.error("trouble", what=what, exc_info=error),
@@ -34,21 +34,21 @@ class EventSinks:
         )
 
     def malformed(self, method: str, peer: str, what: str) -> None:
-        """A call was refused for what it is."""
+        """Log a request that was refused as malformed."""
         self._logger.warning("request_refused", method=method, peer=peer, what=what)
 
     def deleted(self, group: str, principal: str, peer: str, is_known: bool) -> None:
-        """A group was deleted; or perhaps, if it is not known."""
+        """Log a deleted group; without `is_known`, the answer to the deletion was lost."""
         event = "group_deleted" if is_known else "group_deletion_unanswered"
         who = {"principal": principal} if principal else {}
         self._logger.info(event, group=group, peer=peer, **who)
 
     def flushed(self, appends: int, seconds: float) -> None:
-        """SQLite has synced a write; told from its thread."""
+        """Count a write that SQLite has synced. Called from the thread that writes."""
         self.metrics.log.flushed(seconds, appends)
 
     def heartbeat(self, seconds: float) -> None:
-        """A heartbeat that was timed has been answered."""
+        """Count a timed heartbeat."""
         self.metrics.heartbeat(seconds)
 
     def _appended(self, seconds: float, records: int) -> None:

@@ -1,4 +1,4 @@
-"""`coordinator groups`: the columns and words of Kafka's own tool."""
+"""`coordinator groups`, with the columns and terms of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
@@ -15,7 +16,7 @@ from coordinator.client.admin import GroupAdmin
 
 ABSENT = "-"
 OWNER = ("CONSUMER-ID", "HOST", "CLIENT-ID")
-_TOPIC_HELP = "may be given again; without it, every partition with an offset"
+_TOPIC_HELP = "partitions; repeatable (default: every partition with a committed offset)"
 Action = Callable[[GroupAdmin, argparse.Namespace], list[Row]]
 
 
@@ -23,19 +24,23 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     """The actions and their flags."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     for name, text, action in (
-        ("list", "all groups", _list),
-        ("state", "a group's state, in a line", _state),
-        ("describe", "a group's partitions: offsets, lag and owners", _describe),
-        ("members", "a group's members", _members),
-        ("offsets", "a group's committed offsets", _offsets),
+        ("list", "list all groups", _list),
+        ("state", "show a group's state", _state),
+        ("describe", "show a group's partitions: offsets, lag and owners", _describe),
+        ("members", "list a group's members", _members),
+        ("offsets", "list a group's committed offsets", _offsets),
         ("delete", "delete a group that has no members", _delete),
-        ("delete-offsets", "forget offsets that no member reads", _delete_offsets),
-        ("reset-offsets", "move a group's offsets; without --execute, say where to", _reset),
+        (
+            "delete-offsets",
+            "delete committed offsets of partitions that no member reads",
+            _delete_offsets,
+        ),
+        ("reset-offsets", "reset a group's offsets; a dry run unless --execute is given", _reset),
     ):
         command = actions.add_parser(name, help=text, description=text)
         command.set_defaults(run=run, action=action)
         if name != "list":
-            command.add_argument("group", help="the group's id")
+            command.add_argument("group", help="group id")
         add_common_flags(command)
         if name == "list":
             for filtered, example in (("state", "Stable"), ("type", "classic")):
@@ -44,10 +49,10 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
                     action="append",
                     default=[],
                     metavar=example,
-                    help=f"only groups of this {filtered}; may be given again",
+                    help=f"list only groups of this {filtered}; repeatable",
                 )
         if name == "members":
-            command.add_argument("--verbose", action="store_true", help="with assignments")
+            command.add_argument("--verbose", action="store_true", help="show assignments")
         if name in ("delete-offsets", "reset-offsets"):
             command.add_argument(
                 "--topic", action="append", default=[], metavar="TOPIC[:0,1,2]", help=_TOPIC_HELP
@@ -57,7 +62,8 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
                 "--log-offsets",
                 type=Path,
                 metavar="CSV",
-                help="topic,partition,offset,timestamp_ms: where the logs begin and end",
+                help="file with the begin and end offsets of the logs; columns: "
+                "topic,partition,offset,timestamp_ms",
             )
         if name == "reset-offsets":
             _add_reset_flags(command)
@@ -65,19 +71,27 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 def _add_reset_flags(command: argparse.ArgumentParser) -> None:
     target = command.add_mutually_exclusive_group(required=True)
-    target.add_argument("--to-earliest", action="store_true")
-    target.add_argument("--to-latest", action="store_true")
-    target.add_argument("--to-offset", type=int, metavar="N")
-    target.add_argument("--to-datetime", type=_time, metavar="YYYY-MM-DDTHH:MM:SS[+HH:MM]")
-    target.add_argument("--shift-by", type=int, metavar="N")
-    target.add_argument("--from-file", type=Path, metavar="CSV")
+    options: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("--to-earliest", "first offset of each log", {"action": "store_true"}),
+        ("--to-latest", "end of each log; needs --log-offsets", {"action": "store_true"}),
+        ("--to-offset", "this offset", {"type": int, "metavar": "N"}),
+        (
+            "--to-datetime",
+            "first offset written at this time or later; needs --log-offsets",
+            {"type": _time, "metavar": "YYYY-MM-DDTHH:MM:SS[+HH:MM]"},
+        ),
+        ("--shift-by", "committed offset plus N", {"type": int, "metavar": "N"}),
+        ("--from-file", "lines of TOPIC,PARTITION,OFFSET", {"type": Path, "metavar": "CSV"}),
+    )
+    for flag, meaning, how in options:
+        target.add_argument(flag, help=meaning, **how)
     act = command.add_mutually_exclusive_group()
-    act.add_argument("--dry-run", action="store_true", help="only say where to (the default)")
-    act.add_argument("--execute", action="store_true", help="do it")
+    act.add_argument("--dry-run", action="store_true", help="print the new offsets (default)")
+    act.add_argument("--execute", action="store_true", help="commit the new offsets")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry an action out and print its rows; the exit status."""
+    """Run an action and print its rows; the exit status."""
     with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: options.action(admin, options))
 
@@ -217,7 +231,7 @@ def _reset(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     ]
 
 
-# --- Small things -------------------------------------------------------------------------------
+# --- Formats ------------------------------------------------------------------------------------
 
 
 def _owned(assignment: bytes) -> tuple[TopicPartition, ...] | None:
@@ -229,7 +243,7 @@ def _owned(assignment: bytes) -> tuple[TopicPartition, ...] | None:
 
 
 def _spelled(owned: tuple[TopicPartition, ...] | None) -> str:
-    """As Kafka's tool writes it: `t(0,1), u(2)`."""
+    """An assignment as Kafka's tool writes it: `t(0,1), u(2)`."""
     if not owned:
         return ABSENT
     topics: dict[str, list[int]] = {}
@@ -239,5 +253,5 @@ def _spelled(owned: tuple[TopicPartition, ...] | None) -> str:
 
 
 def _time(text: str) -> datetime:
-    """A point in time; without a zone, in the machine's own."""
+    """A point in time; without a zone, in local time."""
     return datetime.fromisoformat(text).astimezone()

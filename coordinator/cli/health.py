@@ -1,4 +1,4 @@
-"""`coordinator health`: do nodes serve? For containers and scripts, by the exit status."""
+"""`coordinator health`: whether nodes serve, as an exit status for containers and scripts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
     """The command and its flags."""
     command = commands.add_parser(
         "health",
-        help="whether nodes serve",
-        description="Whether nodes serve: exit status 0 if all of them do, else 1.",
+        help="check whether nodes serve",
+        description="Check whether nodes serve: exit status 0 if all of them do, else 1.",
     )
     command.set_defaults(run=run)
     command.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="for each answer (2)"
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="for each node (default: 2)",
     )
     add_common_flags(command)
 

@@ -1,6 +1,6 @@
-"""`coordinator log`: what is in a data folder, in lines of JSON; whether it is sound; a copy.
+"""`coordinator log`: dump a data folder as lines of JSON, verify it, or back it up.
 
-It works beside a running coordinator and without one, and changes nothing.
+Read-only; works whether a coordinator is running on the folder or not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import base64
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,24 +32,24 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     """The actions and their flags."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     for name, text, action in (
-        ("dump", "every record, a line each", _dump),
-        ("verify", "read everything and check it; exit status 1 if something is wrong", _verify),
-        ("backup", "a copy as of one moment, made while the coordinator runs", _backup),
+        ("dump", "print every record as a line of JSON", _dump),
+        ("verify", "read and check every entry; exit status 1 if something is wrong", _verify),
+        ("backup", "make a consistent copy, also while the coordinator runs", _backup),
     ):
         command = actions.add_parser(name, help=text, description=text)
         command.set_defaults(run=_run, action=action)
         if name == "dump":
             command.add_argument(
                 "store",
-                help="the coordinator's data folder, or its shared store (etcd://…, zookeeper://…; "
-                "how to log in is read from COORDINATOR_STORE_… in the environment)",
+                help="data folder, or URL of the shared store (etcd://…, zookeeper://…; its "
+                "credentials come from COORDINATOR_STORE_… in the environment)",
             )
             command.add_argument("--shard", type=int, metavar="N", help="only this shard")
             command.add_argument("--group", metavar="ID", help="only this group")
         else:
-            command.add_argument("data_dir", type=Path, help="the coordinator's data folder")
+            command.add_argument("data_dir", type=Path, help="data folder")
         if name == "backup":
-            command.add_argument("target", type=Path, help="a folder for the copy")
+            command.add_argument("target", type=Path, help="folder for the copy")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -59,9 +58,6 @@ def _run(options: argparse.Namespace) -> int:
     except (CannotOpen, Damaged, InvalidSetting, LogError) as error:
         complain(error)
         return FAILED
-    except BrokenPipeError:
-        sys.stderr.close()  # Whoever read has read enough.
-        return 0
     return status
 
 
@@ -75,7 +71,7 @@ def _dump(options: argparse.Namespace) -> int:
                 try:
                     _print(shard, read_shard(connection, shard), options)
                 except Damaged as error:
-                    damage = damage or error  # Others may be whole.
+                    damage = damage or error  # Other shards may be readable.
     if damage is not None:
         raise Damaged(f"{options.store}: {damage}; {ADVICE}") from damage
     return 0
@@ -104,7 +100,7 @@ def _fields(record: Record) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no bytes: they become base64."""
+    """A value as JSON can hold it: bytes become base64."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
@@ -132,7 +128,11 @@ def _is_sound(reports: Sequence[ShardReport]) -> bool:
 
 
 def _status(folder: Path, reports: Sequence[ShardReport]) -> int:
-    """The exit status, with a sentence for those who do not read JSON."""
+    """The exit status 0.
+
+    Raises:
+        Damaged: a shard has a problem; the message names all of them.
+    """
     if _is_sound(reports):
         return 0
     problems = "; ".join(report.problem for report in reports if report.problem)

@@ -1,8 +1,8 @@
-"""What the coordinator cannot know: where the logs of the topics begin and end.
+"""Begin and end offsets of the topics' logs, from a CSV file: the coordinator does not have them.
 
-A CSV with the columns topic, partition, offset and, where times are wanted,
-timestamp_ms. A partition's first row is its beginning, its last row its end; rows
-between them say from when on an offset was written.
+The columns are topic, partition, offset and, for `--to-datetime`, timestamp_ms. A partition's first
+row is the beginning of its log, its last row the end; rows between them give the time from which
+on offsets were written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator.assignors import TopicPartition
 
 
 class Unknown(LookupError):
-    """The logs' offsets do not say what is asked; the message says what is missing."""
+    """The file lacks what was asked for; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LogOffsets:
     rows: dict[TopicPartition, list[tuple[int, int | None]]] = field(default_factory=dict)
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The first offset there is; 0 where nothing else is known."""
+        """The first offset of the log; 0 if it is unknown."""
         known = self.rows.get(partition)
         return known[0][0] if known else 0
 
@@ -38,7 +38,9 @@ class LogOffsets:
         """
         known = self.rows.get(partition)
         if not known:
-            raise Unknown(f"where {partition.topic}-{partition.partition} ends is not known")
+            raise Unknown(
+                f"the end of {partition.topic}-{partition.partition} is unknown: use --log-offsets"
+            )
         return known[-1][0]
 
     def at(self, partition: TopicPartition, epoch_ms: int) -> int:
@@ -75,7 +77,7 @@ def read(lines: Iterable[str]) -> LogOffsets:
 
 
 def read_file(path: Path | None) -> LogOffsets:
-    """The offsets in a file; nothing is known without one.
+    """The offsets in a file; empty without a file.
 
     Raises:
         OSError, ValueError: it cannot be read.

@@ -6,6 +6,8 @@ Exit status: 0 done; 1 it failed; 2 the command line or a setting is wrong.
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -25,12 +27,37 @@ from coordinator.settings.sources import load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status."""
+    """Run the command; the exit status. A closed pipe (`| head`) ends it without an error."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(given)
-    options.arguments = given
+    status = 0
+    try:
+        try:
+            status = _run(given)
+        finally:
+            sys.stdout.flush()  # `--help` ends by SystemExit.
+    except BrokenPipeError:
+        if not _stdout_is_closed():
+            raise
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    options.arguments = arguments
     status: int = options.run(options)
     return status
+
+
+def _stdout_is_closed() -> bool:
+    """True if nobody reads standard output any more; the rest of its buffer is discarded."""
+    stdout = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(stdout, select.POLLOUT)
+    if not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        return False
+    # Python flushes standard output once more at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,19 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     add_settings(command)
     add_config_parser(commands)
-    groups = commands.add_parser("groups", help="look at groups", description="Look at groups.")
+    groups = commands.add_parser("groups", help="inspect and change groups")
     add_group_parsers(groups)
     add_health_parser(commands)
     add_why_parsers(commands)
     add_replay_parser(commands)
-    cluster = commands.add_parser(
-        "cluster", help="look at nodes, and move shards", description="Look at nodes, move shards."
-    )
+    cluster = commands.add_parser("cluster", help="inspect nodes, and move shards between them")
     add_cluster_parsers(cluster)
     add_token_parser(commands)
-    log = commands.add_parser(
-        "log", help="look into a data folder", description="Look into a data folder."
-    )
+    log = commands.add_parser("log", help="dump, verify or back up a data folder")
     add_log_parsers(log)
     return parser
 

@@ -1,4 +1,4 @@
-"""Tells systemd how far a service has come, if systemd started it and asks to be told."""
+"""Readiness notifications for systemd (`Type=notify`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ VARIABLE = "NOTIFY_SOCKET"
 
 
 def notify(*assignments: str) -> None:
-    """Send assignments such as READY=1; nothing happens where nobody asked for them.
+    """Send assignments such as READY=1; a no-op unless NOTIFY_SOCKET is set.
 
-    A supervisor that has gone is no reason to stop serving: what cannot be sent is dropped.
+    A notification that cannot be sent is dropped: the node serves without its supervisor, too.
 
     Source: sd_notify(3): one datagram of lines, to the path in NOTIFY_SOCKET; a leading @
     stands for the zero byte of an abstract name.

@@ -30,7 +30,7 @@ def _table(rows: list[Row]) -> str:
 
 
 def as_json(content: object, indent: int | None = None) -> str:
-    """JSON in ASCII, as `json` writes it, and without DEL, which is ASCII and not seen."""
+    """JSON in ASCII with DEL escaped, which `json` leaves as it is though it is invisible."""
     return json.dumps(content, indent=indent).replace("\x7f", "\\u007f")
 
 
@@ -54,39 +54,46 @@ def _quoted(text: str) -> str:
 
 
 FORMATS: dict[str, Callable[[list[Row]], str]] = {"table": _table, "json": _json, "yaml": _yaml}
-"""By the names of `--output`."""
+"""Renderers by the name that `--output` has for them."""
 
 
 def add_common_flags(command: argparse.ArgumentParser) -> None:
-    """Whom to ask, and how to say it."""
+    """Add `--bootstrap`, the credentials' flags and `--output`."""
     command.add_argument(
         "--bootstrap",
         default="127.0.0.1:7400",
         metavar="HOST:PORT[,…]",
-        help="any node; several with commas between",
+        help="addresses of one or more nodes (default: 127.0.0.1:7400)",
     )
     add_credential_flags(command)
-    command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+    add_output_flag(command)
+
+
+def add_output_flag(command: argparse.ArgumentParser) -> None:
+    """Add `--output`."""
+    command.add_argument(
+        "-o", "--output", choices=tuple(FORMATS), default="table", help="format (default: table)"
+    )
 
 
 def add_credential_flags(command: argparse.ArgumentParser) -> None:
-    """Whom to trust, and who one is; without a flag, what the environment says."""
+    """Add the flags of TLS and token; their defaults come from the environment."""
     for flag, meaning in (
-        ("--tls-ca", "PEM file of the authorities of the nodes' certificates"),
-        ("--tls-cert", "PEM file of your certificate"),
-        ("--tls-key", "PEM file of its key"),
+        ("--tls-ca", "PEM file of the certificate authorities that signed the nodes' certificates"),
+        ("--tls-cert", "PEM file of your client certificate"),
+        ("--tls-key", "PEM file of the key to --tls-cert"),
         ("--token-file", "file with your bearer token"),
     ):
         variable = CLIENT_PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        command.add_argument(flag, metavar="FILE", help=f"{meaning}; else ${variable}")
-    command.add_argument("--tls", action="store_true", help="TLS, with the system's authorities")
+        command.add_argument(flag, metavar="FILE", help=f"{meaning} (default: ${variable})")
     command.add_argument(
-        "--insecure", action="store_true", help="send the token without TLS, too, to other machines"
+        "--tls", action="store_true", help="use TLS, and trust the system's certificate authorities"
     )
+    command.add_argument("--insecure", action="store_true", help="send the token even without TLS")
 
 
 def credentials_of(options: argparse.Namespace) -> Credentials:
-    """What the flags say, and for the others the environment."""
+    """Credentials from the flags; from the environment where a flag is missing."""
     told = Credentials.from_environment()
     return replace(
         told,
@@ -100,12 +107,12 @@ def credentials_of(options: argparse.Namespace) -> Credentials:
 
 
 def complain(words: object) -> None:
-    """What was wrong, in a line on standard error."""
+    """Print an error on standard error, as one line."""
     print(f"coordinator: {printable(str(words), None)}", file=sys.stderr)
 
 
 def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
-    """What was wrong with a call, in a line."""
+    """The error message for a call that failed."""
     if error.code() in REFUSALS:
         return f"{options.bootstrap} refuses: {error.details()}"
     told = f"no answer from {options.bootstrap}: {error.details()}"
@@ -116,18 +123,17 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
 
 
 def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
-    """Print the rows of an action, or what was wrong; the exit status."""
+    """Print the rows of an action, or its error; the exit status."""
     try:
         rows = action()
     except grpc.RpcError as error:
         complain(complaint(options, error))
         return FAILED
+    except BrokenPipeError:
+        raise  # `main` handles it.
     except (LookupError, ValueError, OSError) as error:
         complain(error.args[-1])
         return FAILED
-    try:
-        if text := FORMATS[options.output](rows):
-            print(text, flush=True)
-    except BrokenPipeError:
-        sys.stderr.close()  # Whoever read has read enough.
+    if text := FORMATS[options.output](rows):
+        print(text, flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""What a node serves over HTTP: metrics, and the console."""
+"""The HTTP pages of a node: metrics, and the console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coordinator.web.server import Page
 
 
 class Pages:
-    """Serves both until it is closed. Made in the node's event loop.
+    """Metrics and console, served until `close`. Create it in the node's event loop.
 
     Args:
         address: HOST:PORT at which the console asks the node.
@@ -50,7 +50,7 @@ class Pages:
                 handler = only_for(names, handler) if keeper is None else behind(handler, keeper)
                 self.metrics_url = f"{serve('metrics', config.metrics_address, handler)}metrics"
             if config.console_address is not None:
-                # The node is asked with the reader's token, and knows what may be seen.
+                # The console calls the node with the token of its reader, so the rules apply.
                 keeper = self._doorkeeper("console", (), needs_token=True)
                 console = Console(address, security.credentials(), needs_token=keeper is not None)
                 handler = only_for(names, console) if keeper is None else behind(console, keeper)
@@ -58,7 +58,7 @@ class Pages:
             self._closing = opened.pop_all()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop both servers."""
         self._closing.close()
 
     def _doorkeeper(
@@ -69,16 +69,17 @@ class Pages:
             return None
 
         def tell(refusal: Refusal) -> None:
-            with contextlib.suppress(RuntimeError):  # The node has ended meanwhile.
+            with contextlib.suppress(RuntimeError):  # The event loop is closed.
                 self._loop.call_soon_threadsafe(guard.tell, refusal)
 
         return Doorkeeper(guard, page, operations, needs_token=needs_token, tell=tell)
 
 
 def own_names(config: ServingConfig) -> frozenset[str]:
-    """By which clients without a token may call this node, beside addresses and localhost.
+    """Host names under which a page may be requested without a token (DNS rebinding).
 
-    With tokens any name will do: a page from elsewhere has none to send.
+    IP addresses and localhost are always allowed. With tokens any name is: a page from another
+    site has no token to send.
     """
     listening = (
         getattr(config, name).rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""`coordinator replay`: a recording run again, without a coordinator."""
+"""`coordinator replay`: run a recording again, without a coordinator."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.output import FORMATS, Row, complain
+from coordinator.cli.output import FORMATS, Row, add_output_flag, complain
 from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.observe.explain import explain
 from coordinator.printable import printable
 
 
 def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
-    """Its file and its format."""
-    text = "run a recording of --record-dir again, and explain its rebalances"
+    """The command and its flags."""
+    text = "run a recording made with --record-dir again, and explain its rebalances"
     command = commands.add_parser("replay", help=text, description=text)
     command.set_defaults(run=_replay)
-    command.add_argument("file", type=Path)
-    command.add_argument("-o", "--output", choices=tuple(FORMATS), default="table")
+    command.add_argument("file", type=Path, help="recording of one shard")
+    add_output_flag(command)
 
 
 def _replay(options: argparse.Namespace) -> int:

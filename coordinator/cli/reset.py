@@ -1,7 +1,7 @@
-"""`coordinator groups reset-offsets`: where each partition would go, and with --execute, goes.
+"""`coordinator groups reset-offsets`: plan new offsets (dry run); `--execute` commits them.
 
-The words and options are those of Kafka's own tool. A group that has members is left
-alone. The new offsets are committed all or none, and only over those that the plan saw.
+Names and options are those of Kafka's `kafka-consumer-groups.sh`. Groups with members are refused.
+The new offsets are committed atomically, and only if the old ones are still those of the plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coordinator.client.commit_metadata import of_reset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to: exactly one of these is set. `when` has a time zone."""
+    """The new position: exactly one field is set. `when` has a time zone."""
 
     earliest: bool = False
     latest: bool = False
@@ -41,21 +41,21 @@ def plan(
         current: the committed offsets.
         topics: TOPIC or TOPIC:0,1,2; none: every partition with a committed offset.
     Raises:
-        LookupError: a partition is not known, or where its log ends.
-        ValueError: an option cannot be read.
+        LookupError: a partition, or the end of its log, is unknown.
+        ValueError: an option cannot be parsed.
     """
     if target.file is not None:
         return _from_file(target.file)
     partitions = chosen(topics, set(current) | set(logs.rows))
     if not partitions:
-        raise LookupError("no partition is chosen: name one, as TOPIC:0,1,2")
+        raise LookupError("no partition is selected: name some as --topic TOPIC:0,1,2")
     return {p: _clamp(_new(p, current, target, logs), p, logs) for p in partitions}
 
 
 def execute(
     admin: GroupAdmin, group: str, new: dict[TopicPartition, int], seen: dict[TopicPartition, int]
 ) -> None:
-    """Commit the plan, if nothing has moved since it was made.
+    """Commit the plan if no offset has changed since it was made.
 
     The offsets say that they were set: a query that goes on from its checkpoint must not take
     them for those it began its last batch at. What readers had noted beside them, such as which
@@ -94,16 +94,16 @@ def _new(
 
 
 def _clamp(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
-    """Within the log, as far as it is known: beyond its ends there is nothing to read."""
+    """The offset nearest to `offset` within the log, as far as its ends are known."""
     offset = max(offset, logs.earliest(partition))
     return min(offset, logs.latest(partition)) if partition in logs.rows else offset
 
 
 def chosen(topics: list[str], known: set[TopicPartition]) -> list[TopicPartition]:
-    """The partitions meant by TOPIC or TOPIC:0,1,2; all known ones if nothing is said.
+    """The partitions that TOPIC or TOPIC:0,1,2 select; without topics, all known ones.
 
     Raises:
-        ValueError: a number is none.
+        ValueError: a partition is not a number.
     """
     if not topics:
         return sorted(known)
@@ -118,7 +118,7 @@ def chosen(topics: list[str], known: set[TopicPartition]) -> list[TopicPartition
 
 
 def _from_file(path: Path) -> dict[TopicPartition, int]:
-    """Lines of TOPIC,PARTITION,OFFSET, as Kafka's tool exports and reads them."""
+    """Offsets from lines of TOPIC,PARTITION,OFFSET, the format of Kafka's tool."""
     with path.open(newline="") as lines:
         rows = [row for row in csv.reader(lines) if row]
     try:

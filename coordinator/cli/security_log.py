@@ -1,4 +1,4 @@
-"""Log lines about security: who was refused and why, what was read again, what is left open."""
+"""Log lines about security: refusals, reloads, and insecure settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.settings import Settings
 def log_security(
     security: Security, settings: Settings, logger: structlog.stdlib.BoundLogger
 ) -> None:
-    """Have it told from now on, and tell at once what the settings leave open.
+    """Log refusals and reloads from now on, and insecure settings at once.
 
     No credential is in any line: principals, groups, rules and file names only.
     """
@@ -41,7 +41,10 @@ def log_security(
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
         host = settings.serving.advertised_host or settings.serving.listen_address[0]
         if not security.tls.material.is_for(host):
-            what = f"the certificate is not for {host}, where others are told to find this node"
+            what = f"the certificate is not valid for {host}, the address that this node advertises"
             logger.warning("certificate_of_another_name", what=what)
         if security.guard is None:
-            logger.warning("insecure", what="whoever reaches this node may do everything")
+            logger.warning(
+                "insecure",
+                what="callers are not authenticated: anybody who can connect may do everything",
+            )

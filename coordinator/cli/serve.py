@@ -1,4 +1,4 @@
-"""`coordinator serve`: one node, until it is told to stop."""
+"""`coordinator serve`: run one node until it is told to stop."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from coordinator.storage.log import CannotOpen, Damaged, LogError
 CANNOT_START = 1
 CANNOT_STOP = 3
 HAND_OVER_S = 5.0
-"""Beside `drain_timeout_ms`, for shards to be led by others and the last records to be written."""
+"""Time beyond `drain_timeout_ms` to hand shards over and write the last records."""
 
 
 def serve(settings: Settings, security: Security, *, supervised: bool = False) -> int:
     """Run a node; SIGTERM and SIGINT end it gracefully.
 
     Args:
-        security: made of the same settings.
-        supervised: so does the end of standard input, whose other end the supervisor holds.
+        security: loaded from the same settings.
+        supervised: stop also at the end of standard input, a pipe from the supervisor.
     Returns:
-        The exit status: 0 after a graceful stop, 1 if it could not start. One that does not end in
-        time ends the process with 3.
+        The exit status: 0 after a graceful stop, 1 if the node could not start. If stopping takes
+        too long, the process exits with 3.
     """
     with NativeStderr() as native, ShortPauses() as pauses:
         logger = configure(settings.observe.log_format, settings.observe.log_level)
@@ -122,19 +122,21 @@ async def _serve(
 
 
 async def _stop(server: CoordinatorServer, logger: Any) -> None:
-    """Drain, and hand over; whatever hangs, it ends. What was acknowledged is durable already."""
+    """Drain and hand over within a time limit; whatever was acknowledged is durable already."""
     most_s = server.node.settings.serving.drain_timeout_ms / 1000 + HAND_OVER_S
     try:
         async with asyncio.timeout(most_s):
             await server.stop()
     except TimeoutError:
-        logger.error("stopped_hard", what=f"not done after {most_s:g} s: a store that hangs?")
-        # Threads may hang too, and an interpreter that ends in peace would wait for them.
+        logger.error(
+            "stopped_hard", what=f"still stopping after {most_s:g} s: does the store hang?"
+        )
+        # Threads may hang too, and a normal exit of the interpreter would wait for them.
         os._exit(CANNOT_STOP)
 
 
 def _tracer(config: ObserveConfig, name: str) -> tuple[Tracer, Callable[[], None]]:
-    """Where traces go, and how that ends.
+    """The tracer, and the function that flushes and closes it.
 
     Raises:
         CannotTrace: the extra is missing.
@@ -162,18 +164,18 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
 
 
 def _told_to_stop(supervised: bool) -> asyncio.Event:
-    """Set by a signal, or when the supervisor has gone."""
+    """An event that is set by SIGTERM, SIGINT, or the end of the supervisor."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     if supervised:
-        loop.add_reader(sys.stdin, stopping.set)  # Nothing is ever written: it has ended.
+        loop.add_reader(sys.stdin, stopping.set)  # Readable means EOF: nothing is ever written.
     return stopping
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
-    """False if the node was told to stop before everything was loaded."""
+    """Load all shards; False if the node was told to stop meanwhile."""
     loading = asyncio.create_task(server.load())
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait((loading, told), return_when=asyncio.FIRST_COMPLETED)

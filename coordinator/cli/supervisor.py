@@ -1,8 +1,8 @@
-"""`coordinator serve --nodes N`: a process for each node, watched over by this one.
+"""`coordinator serve --nodes N`: one process per node, and this process as their supervisor.
 
-Each child is an ordinary `coordinator serve` with flags of its own. One that dies is started
-again. The children hold the other end of a pipe: when this process is gone, whatever the
-reason, they stop too.
+Each child is an ordinary `coordinator serve` with flags of its own, and is restarted when it dies.
+Its standard input is a pipe from this process: when the supervisor is gone, however it ended, the
+pipe closes and the children stop too.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from coordinator.storage.shares import check_folder, share_folder
 CANNOT_START = 1
 BACK_OFF_S, MOST_BACK_OFF_S = 0.2, 5.0
 LONG_ENOUGH_S = 10.0
-"""A node that ran so long is started again without a pause."""
+"""A node that ran for at least this long is restarted with the shortest back-off."""
 
 
 def flags_of(settings: Settings, number: int) -> list[str]:
-    """What tells the node with a number, from 1, apart from its siblings.
+    """Flags that differ between the nodes, of node `number` (from 1).
 
     Raises:
-        InvalidSetting: the system is to choose a port, so that nobody would know it.
+        InvalidSetting: a port is 0, so the ports of the other nodes cannot be derived.
     """
     serving, storage, cluster = settings.serving, settings.storage, settings.cluster
     shift = (number - 1) * NODE_PORTS
@@ -39,7 +39,9 @@ def flags_of(settings: Settings, number: int) -> list[str]:
     for name in ("listen", "metrics_listen", "console_listen"):
         host, _, port = getattr(serving, name).rpartition(":")
         if port == "0":
-            raise InvalidSetting(f"{name} has port 0; with several nodes name the first one's port")
+            raise InvalidSetting(
+                f"{name} has port 0; with several nodes give the port of the first node"
+            )
         if port:
             flags[name] = f"{host}:{int(port) + shift}"
     if serving.advertised_port:
@@ -55,10 +57,10 @@ def flags_of(settings: Settings, number: int) -> list[str]:
 
 
 def supervise(settings: Settings, arguments: Sequence[str]) -> int:
-    """Run all nodes until SIGTERM or SIGINT; the exit status.
+    """Run all nodes until SIGTERM or SIGINT, and return the exit status.
 
     Args:
-        arguments: those of this command, which every node is given too.
+        arguments: command line of this process, passed on to every node.
     """
     return asyncio.run(_Supervisor(settings, arguments).run())
 

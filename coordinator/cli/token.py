@@ -1,4 +1,4 @@
-"""`coordinator token new`: a bearer token, and the line that lets it in."""
+"""`coordinator token new`: create a bearer token and its line for auth_tokens_file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from coordinator.security.tokens import line_for, new_token
 
 def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
     """The command and its action."""
-    token = commands.add_parser(
-        "token", help="make bearer tokens", description="Make bearer tokens."
-    )
+    token = commands.add_parser("token", help="create bearer tokens")
     actions = token.add_subparsers(required=True, metavar="ACTION")
-    text = "make a token; its line for auth_tokens_file goes to standard output"
+    text = "create a token and print its line for auth_tokens_file"
     new = actions.add_parser("new", help=text, description=text)
     new.set_defaults(run=_new)
-    new.add_argument("principal", help="whose it is; rules know them as token:PRINCIPAL")
+    new.add_argument("principal", help="owner of the token; rules call it token:PRINCIPAL")
     new.add_argument(
         "--file",
         type=Path,
         metavar="FILE",
         required=True,
-        help="where the token itself goes, readable by you alone; it must not exist",
+        help="new file for the token itself, readable by you alone",
     )
 
 

@@ -1,4 +1,4 @@
-"""`coordinator explain`, `timeline`, `watch`, `who-blocks`: why did it rebalance, who was slow."""
+"""`coordinator explain`, `timeline`, `watch`, `who-blocks`: why a group rebalanced or waits."""
 
 from __future__ import annotations
 
@@ -33,25 +33,33 @@ LOOK_S = 1.0
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The four commands."""
     for name, text, run in (
-        ("explain", "why a group rebalanced, in plain sentences", _explain),
-        ("timeline", "a rebalance as a picture: a lane a member", _timeline),
-        ("watch", "rebalances as they end, explained", _watch),
-        ("who-blocks", "whom a group waits for now", _who_blocks),
+        ("explain", "explain why a group rebalanced, in plain sentences", _explain),
+        ("timeline", "draw a rebalance as a timeline, one lane per member", _timeline),
+        ("watch", "print and explain each rebalance when it ends", _watch),
+        ("who-blocks", "list the members that a group is waiting for", _who_blocks),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
         if name == "watch":
-            command.add_argument("group", nargs="*", help="the groups' ids; none: all")
+            command.add_argument("group", nargs="*", help="group ids (default: all groups)")
         else:
-            command.add_argument("group", help="the group's id")
+            command.add_argument("group", help="group id")
         if name in ("explain", "timeline"):
             command.add_argument(
-                "generation", nargs="?", type=int, help="the one that came of it; else the newest"
+                "generation",
+                nargs="?",
+                type=int,
+                help="generation that the rebalance led to (default: the newest)",
             )
-            command.add_argument("--last", type=int, default=1, metavar="N", help="so many (1)")
+            command.add_argument(
+                "--last", type=int, default=1, metavar="N", help="newest rebalances (default: 1)"
+            )
         if name == "timeline":
             command.add_argument(
-                "--file", type=Path, metavar="PICTURE", help="write .svg, or .png, instead"
+                "--file",
+                type=Path,
+                metavar="PICTURE",
+                help="write a picture to this .svg or .png file",
             )
         add_common_flags(command)
 
@@ -72,7 +80,7 @@ def _explain(options: argparse.Namespace) -> int:
         refused = [
             {
                 "GROUP": options.group,
-                "GENERATION": ABSENT,  # It came to none.
+                "GENERATION": ABSENT,  # A refused join leads to no generation.
                 "CAUSE": "join refused",
                 "OUTCOME": code_name(refused.error_code),
                 "EXPLANATION": refused.explanation,
@@ -177,7 +185,7 @@ def _tell(
     rows: Callable[[GroupAdmin], list[Row]],
     text: Callable[[GroupAdmin], str | None],
 ) -> int:
-    """Text for people, rows for programs; with no text, the rows are for both."""
+    """Print text for `--output table`, else rows; rows too where `text` returns None."""
     with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
 
         def tell() -> list[Row]:
@@ -190,10 +198,10 @@ def _tell(
 
 
 def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the wire's types.
-    """The rebalances asked for, newest first.
+    """The rebalances that the options select, newest first.
 
     Raises:
-        LookupError: there is none.
+        LookupError: the journal has none of them.
     """
     found = list(journal.rebalances)
     if options.generation is not None:
@@ -205,14 +213,15 @@ def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the
 
 
 def _lines(sentences: Iterable[str]) -> str:
-    """A line each, also of a node that does not escape what it tells."""
+    """One line per sentence, escaped: an older node may not have done so."""
     return "\n".join(printable(sentence, None) for sentence in sentences)
 
 
 def _write_picture(path: Path, svg: str) -> None:
-    """
+    """Write an SVG, converted to PNG if the file is named so.
+
     Raises:
-        LookupError: a PNG is asked for, and what draws it is not installed.
+        LookupError: resvg_py, which converts to PNG, is not installed.
     """
     if path.suffix != ".png":
         path.write_text(svg)

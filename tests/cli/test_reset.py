@@ -52,10 +52,10 @@ def test_every_target_stays_within_the_log_as_far_as_that_is_known(target, logs,
 @pytest.mark.parametrize(
     ("topics", "target", "what"),
     [
-        ([], Target(latest=True), "where t-0 ends is not known"),
-        (["t"], at(1_000), "where t-0 ends is not known"),
+        ([], Target(latest=True), "the end of t-0 is unknown"),
+        (["t"], at(1_000), "the end of t-0 is unknown"),
         (["u:0"], Target(shift_by=1), "u-0 has no offset to shift"),
-        (["v"], Target(earliest=True), "no partition is chosen"),
+        (["v"], Target(earliest=True), "no partition is selected"),
     ],
 )
 def test_what_is_not_known_is_said(topics, target, what):

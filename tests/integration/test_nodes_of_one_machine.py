@@ -134,7 +134,7 @@ async def test_the_nodes_end_with_their_parent(tmp_path):
     [
         (("--nodes", "3"), "was made for 2 nodes, not 3"),
         (("--nodes", "1"), "was made for 2 nodes, not 1"),
-        (("--listen", "127.0.0.1:0"), "name the first one's port"),
+        (("--listen", "127.0.0.1:0"), "give the port of the first node"),
     ],
 )
 async def test_what_would_hide_groups_or_nodes_is_refused(tmp_path, flags, words):
