@@ -1,6 +1,6 @@
 """A consumer-group coordinator: Kafka's group protocol as a gRPC service.
 
-This module imports nothing, so that a program which only wants the member library
+This module imports nothing, so that a program that only uses the member library
 does not load the server.
 """
 

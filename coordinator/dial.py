@@ -1,7 +1,7 @@
-"""How a channel to a node is opened: in plain text or TLS, as whom, and with which token.
+"""gRPC channels to nodes: plain text or TLS, client certificate, bearer token.
 
-Shared by the client library, the command line and the nodes among each other. Files are read
-when a channel is opened, the token's at every call, so that what is rotated is picked up.
+Used by the client library, the command line, and nodes among each other. Certificates are read when
+a channel is opened and the token at every call, so rotated files are picked up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 CLIENT_PREFIX = "COORDINATOR_CLIENT_"
-"""Of environment variables that tell clients, not servers."""
+"""Prefix of environment variables that configure clients, not servers."""
 
 Options = Sequence[tuple[str, Any]]  # Any: gRPC's own settings are of several types.
 Metadata = tuple[tuple[str, str], ...]
@@ -29,12 +29,15 @@ class CannotDial(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Whom to trust, and who one is.
+    """Credentials of a client: trusted authorities, client certificate, bearer token.
 
-    tls: with the system's authorities, unless ca_file names others; any file but the token's
-    asks for TLS too. cert_file, key_file: PEM, for servers that want to know their clients by
-    certificate. token_file: a bearer token, read again for every call; token: one at hand.
-    insecure: send the token in plain text beyond the loopback too.
+    Args:
+        tls: use TLS with the system's authorities. Any file but token_file implies TLS.
+        ca_file: PEM file of the authorities to trust instead.
+        cert_file, key_file: PEM files for mutual TLS.
+        token_file: file with a bearer token, read again for every call.
+        token: the token itself, if there is no file.
+        insecure: send the token in plain text beyond the loopback too.
     """
 
     tls: bool = False
@@ -47,7 +50,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
-        """From COORDINATOR_CLIENT_TLS, _TLS_CA, _TLS_CERT, _TLS_KEY, _TOKEN_FILE, _INSECURE."""
+        """Read COORDINATOR_CLIENT_TLS, _TLS_CA, _TLS_CERT, _TLS_KEY, _TOKEN_FILE, _INSECURE."""
 
         def text(name: str) -> str:
             return environment.get(CLIENT_PREFIX + name, "")
@@ -67,11 +70,11 @@ class Credentials:
         return bool(self.tls or self.ca_file or self.cert_file or self.key_file)
 
     def state(self) -> tuple[FileState, ...]:
-        """Another value when one of the certificates' files is another."""
+        """Fingerprint of the certificate files; differs when one of them was changed."""
         return states([path for path in self._files if path])
 
     def metadata(self) -> Metadata | None:
-        """What a call carries to say who calls; None: nothing.
+        """Metadata with the bearer token; None without a token.
 
         Raises:
             CannotDial: the token's file cannot be read.
@@ -80,10 +83,10 @@ class Credentials:
         return (("authorization", f"Bearer {token}"),) if token else None
 
     def open(self, address: str, options: Options | None = None) -> grpc.Channel:
-        """A blocking channel, all of whose calls carry the token.
+        """A blocking channel; all its calls carry the token.
 
         Raises:
-            CannotDial: see there.
+            CannotDial: a file cannot be read, or the token would travel in plain text.
         """
         secured = self._secured(address)
         if secured is None:
@@ -95,10 +98,10 @@ class Credentials:
         )
 
     def open_aio(self, address: str, options: Options | None = None) -> grpc.aio.Channel:
-        """A channel for asyncio. Its calls are given `metadata()` by whoever makes them.
+        """A channel for asyncio. Callers pass `metadata()` to each call.
 
         Raises:
-            CannotDial: see there.
+            CannotDial: as `open`.
         """
         secured = self._secured(address)
         if secured is None:
@@ -134,7 +137,7 @@ _YES = ("true", "1", "yes")
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach it."""
+    """True if only this machine can reach the host."""
     if host == "localhost":
         return True
     try:
@@ -144,7 +147,7 @@ def is_loopback(host: str) -> bool:
 
 
 def states(paths: Sequence[str]) -> tuple[FileState, ...]:
-    """A value that is another one when a file was written, replaced or removed."""
+    """Fingerprints of files; one differs when its file was written, replaced or removed."""
     found: list[FileState] = []
     for path in paths:
         try:
@@ -177,7 +180,7 @@ class _Bearer(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
 ):
-    """Adds what says who calls. GroupAdmin and ClusterAdmin have no other kinds of calls."""
+    """Adds the token to unary and server-streaming calls, all that the admin clients make."""
 
     def __init__(self, metadata: Callable[[], Metadata | None]) -> None:
         self._metadata = metadata

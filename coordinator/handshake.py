@@ -1,7 +1,7 @@
-"""Why TLS keeps a client from a node: found out by one handshake of our own.
+"""Diagnosis of failed TLS connections, by one handshake of our own.
 
-gRPC says `Socket closed` for all of it. With TLS 1.3 a client's handshake is over before the node
-has looked at its certificate, so a node that wants one, or another one, just hangs up.
+gRPC reports `Socket closed` for all of them. With TLS 1.3 a client's handshake ends before the node
+has checked its certificate, so a node that rejects it just closes the connection.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from urllib.parse import urlsplit
 from coordinator.dial import Credentials
 
 TIMEOUT_S = 3.0
-"""For the connection, and for each answer."""
+"""Limit for connecting, and for each response."""
 
 
 def tls_trouble(address: str, credentials: Credentials) -> str:
-    """What is wrong, and what would help; empty: TLS is not what is wrong, as far as can be told.
+    """The TLS problem and its remedy as a sentence; empty if TLS does not seem to be the problem.
+
+    Blocks for up to `TIMEOUT_S` per step.
 
     Args:
-        address: HOST:PORT of a node. It may take some seconds.
+        address: HOST:PORT of a node.
     """
     host = urlsplit(f"//{address}").hostname or ""
     port = address.rpartition(":")[2]
@@ -29,9 +31,9 @@ def tls_trouble(address: str, credentials: Credentials) -> str:
         with create_connection((host, int(port)), TIMEOUT_S) as plain:
             with context.wrap_socket(plain, server_hostname=host) as secured:
                 if not credentials.is_tls:
-                    return "the node speaks TLS: say whom to trust (--tls-ca, or --tls)"
+                    return "the node requires TLS: give its authority with --tls-ca, or use --tls"
                 if secured.recv(1):
-                    return ""  # The node's first words in HTTP/2.
+                    return ""  # The HTTP/2 preface of the node.
         return _hung_up(credentials)
     except ssl.SSLCertVerificationError as error:
         return f"the node's certificate is not trusted (--tls-ca): {error.verify_message}"
@@ -42,7 +44,7 @@ def tls_trouble(address: str, credentials: Credentials) -> str:
         if not credentials.is_tls:
             return ""
         if error.reason == "WRONG_VERSION_NUMBER":
-            return "the node does not speak TLS: leave --tls and the files for it out"
+            return "the node does not use TLS: omit --tls and its files"
         return _hung_up(credentials) if "ALERT" in (error.reason or "") else ""
     except (OSError, ValueError):
         return ""
@@ -53,7 +55,7 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     context.set_alpn_protocols(["h2"])
     if not credentials.is_tls:
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # Nothing is sent: only whether it is TLS counts.
+        context.verify_mode = ssl.CERT_NONE  # Only probes for TLS; no data is sent.
     elif credentials.cert_file:
         context.load_cert_chain(credentials.cert_file, credentials.key_file)
     return context
@@ -61,6 +63,6 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
 
 def _hung_up(credentials: Credentials) -> str:
     if credentials.cert_file:
-        return "the node does not take this client certificate (--tls-cert)"
-    more = ", beside the token" if credentials.token or credentials.token_file else ""
-    return f"the node asks for a client certificate{more} (--tls-cert, --tls-key)"
+        return "the node rejects this client certificate (--tls-cert)"
+    more = " in addition to the token" if credentials.token or credentials.token_file else ""
+    return f"the node requires a client certificate{more} (--tls-cert, --tls-key)"

@@ -1,12 +1,11 @@
-"""Text from outside, made fit to be looked at: on a terminal, in a picture, on a page, in a log.
+"""Escaping of text from clients for terminals, pictures, pages and logs.
 
-Ids, topics, hosts, reasons and messages of errors are whatever a client has sent. A character
-that is not seen, or that acts on a terminal or on the order of the text around it, is shown by its
-number, as Python and JSON write it: `\\x1b`, `\\n`, `\\u202e`. What is long is cut in the middle,
-where ids differ least. A text that was made printable stays as it is when that is done again, so
-a sentence may hold ids that are printable already.
+Ids, topics, hosts, reasons and error messages are whatever a client has sent. A character that is
+invisible, or that controls a terminal or the direction of text, is escaped as in Python and JSON:
+`\\x1b`, `\\n`, `\\u202e`. Long text is cut in the middle, where ids differ least. Escaping is
+idempotent, so a sentence may contain ids that are escaped already.
 
-What programs read (`-o json`, `-o yaml`) has the text itself, by those formats' own rules.
+Output for programs (`-o json`, `-o yaml`) has the text itself, escaped by the rules of its format.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from __future__ import annotations
 import re
 
 LENGTH_MAX = 300
-"""Longer than an id that a client library makes: 36 characters behind a client id of 255."""
+"""Default limit: longer than a member id, which is a client id of up to 255 plus 37 characters."""
 TAIL_SHARE = 6
-"""Of what is left of a long text, one part in so many is its end: member ids differ there."""
+"""Cut text keeps 1/TAIL_SHARE of its length from the end, where member ids differ."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Letters and marks to Unicode, and nothing to the eye: fillers and variation selectors.
+# Letters and marks in Unicode, but invisible: fillers and variation selectors.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
 def printable(text: str, length_max: int | None = LENGTH_MAX) -> str:
-    """The text, or its likeness, on one line, in characters that are all seen.
+    """The text on one line, with invisible and control characters escaped.
 
     Args:
-        length_max: of the result, in characters; None: as long as it is.
+        length_max: longest result in characters; None: no limit.
     """
     if length_max is not None and len(text) > length_max:
-        text = _cut(text, length_max)  # First: a megabyte has not to be looked at.
+        text = _cut(text, length_max)  # First, so that a megabyte is not scanned.
     if text.isprintable() and _UNSEEN.search(text) is None:
         return text
     shown = "".join(map(_shown, text))
@@ -41,7 +40,7 @@ def printable(text: str, length_max: int | None = LENGTH_MAX) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, of a text whose lines are meant, however long."""
+    """Like `printable` without a limit, but keeps line breaks."""
     return "\n".join(printable(line, None) for line in text.split("\n"))
 
 

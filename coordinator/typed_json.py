@@ -1,7 +1,7 @@
-"""Dataclasses from values that were read as JSON: every field is there, and of its type.
+"""Dataclasses from JSON values: every field is present and of its annotated type.
 
-For what this project writes and reads back. Whoever reads it does not have to trust it: after
-`parse_dataclass` a value is what its annotations say, and a mistake is one kind of error.
+Used for JSON that this project writes and reads back without trusting it: `parse_dataclass` returns
+a value that matches its annotations or raises ValueError.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 _INT_LIMIT = 2**63
-"""What the log, the wire and every store can carry."""
+"""Bound of integers in the log, on the wire and in every store (int64)."""
 
 
-def parse_dataclass(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
-    """A dataclass of the fields in a mapping; those with a default may be missing. JSON has lists
-    for tuples.
+def parse_dataclass(kind: type[T], values: Any) -> T:  # Any: a JSON value.
+    """A dataclass from a mapping of its fields; fields with a default may be missing.
+
+    Lists become tuples.
 
     Raises:
-        ValueError: it is no mapping, a field is unknown, missing or of another type.
+        ValueError: it is not a mapping, or a field is unknown, missing or of another type.
     """
     name = kind.__name__
     if not isinstance(values, dict):
@@ -39,12 +40,14 @@ def parse_dataclass(kind: type[T], values: Any) -> T:  # Any: what JSON holds.
     try:
         return kind(**fields)
     except TypeError as error:
-        raise ValueError(f"{name} is not whole: {error}") from error
+        raise ValueError(f"{name} is incomplete: {error}") from error
 
 
 def matches_type(value: Any, hint: Any) -> bool:  # Any: any value, and any annotation.
-    """Whether a value is what an annotation says: a plain type, a tuple, a union, an Enum or a
-    dataclass. Whole numbers have at most 64 bits."""
+    """True if a value matches an annotation: a plain type, tuple, union, Enum or dataclass.
+
+    Integers must fit into 64 bits.
+    """
     while isinstance(hint, NewType):
         hint = hint.__supertype__
     origin, parts = get_origin(hint), get_args(hint)
@@ -66,7 +69,7 @@ def matches_type(value: Any, hint: Any) -> bool:  # Any: any value, and any anno
     return isinstance(value, hint)
 
 
-def _with_tuples(value: Any) -> Any:  # Any: what JSON holds.
+def _with_tuples(value: Any) -> Any:  # Any: a JSON value.
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 

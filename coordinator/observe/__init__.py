@@ -1,1 +1,1 @@
-"""For those who watch: metrics and log lines, from events."""
+"""Metrics, log lines and explanations, made from the events of groups."""

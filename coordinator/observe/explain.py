@@ -1,6 +1,6 @@
-"""A rebalance in plain sentences: what caused it, who was slow, what it cost, what would help.
+"""A rebalance in plain sentences: its cause, the slow members, its cost, and advice.
 
-Names and reasons are what clients make them: in a sentence they are printable.
+Names and reasons come from clients, so every one is made printable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coordinator.core.records import RebalanceMember, RebalanceRecord
 from coordinator.printable import printable
 
 SLOW_SHARE = 0.5
-"""Of the join phase: a member that alone took so much of it is worth a word of advice."""
+"""Share of the join phase that one member must take before there is advice about it."""
 SLOW_MS = 500
 SHORT_SESSION_MS = 10_000
 COMES_BACK_MS = 60_000
@@ -22,7 +22,7 @@ OFTEN = 3
 
 
 def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> list[str]:
-    """Sentences, the advice last.
+    """Sentences about a rebalance, the advice last.
 
     Args:
         before: earlier rebalances of the group, newest first.
@@ -39,7 +39,7 @@ def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> 
 
 
 def last_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
-    """Who joined last, and how much later than the one before; None with fewer than two."""
+    """The member that joined last, and its delay (ms) after the one before it; None if alone."""
     if len(record.members) < 2:
         return None
     one_before, last = record.members[-2:]
@@ -47,7 +47,7 @@ def last_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
 
 
 def explain_refusal(refused: RefusedJoin) -> str:
-    """Why a client was turned away."""
+    """One or more refused joins of a client in plain sentences, with advice."""
     at = datetime.fromtimestamp(refused.last_at_ms / 1_000, UTC)
     who = _name("", refused.client_id, refused.client_host)
     what = "1 join" if refused.count == 1 else f"{refused.count} joins"
@@ -58,12 +58,13 @@ def explain_refusal(refused: RefusedJoin) -> str:
     offered = ", ".join(map(printable, refused.protocols)) or "nothing"
     needed = ", ".join(map(printable, refused.needed)) or "none of that type"
     return (
-        f"{told} It offers {offered}; the members can follow {needed}. Advice: give it a protocol "
-        "of theirs, or move all to a new one in two steps: both protocols everywhere first."
+        f"{told} It offers {offered}; the members support {needed}. Advice: configure a protocol "
+        "that the members support, or change the group's protocol in two rolling restarts: first "
+        "with both protocols, then with the new one alone."
     )
 
 
-# --- What happened ----------------------------------------------------------------------------
+# --- The record ------------------------------------------------------------------------------
 
 
 def _headline(record: RebalanceRecord) -> str:
@@ -97,22 +98,24 @@ def _cause(record: RebalanceRecord) -> str:
         case RebalanceCause.SYNC_TIMED_OUT.value:
             return f"It began because {who} did not fetch its assignment in time."
         case RebalanceCause.STATIC_MEMBER_REPLACED.value:
-            return f"It began because {who} took the place of a static member, changed{why}."
+            return f"It began because {who} replaced a static member, with other metadata{why}."
         case RebalanceCause.LOADED.value:
-            return f"It began because {who} re-joined after a fail-over had cut a rebalance short."
+            return (
+                f"It began because {who} re-joined after a fail-over had interrupted a rebalance."
+            )
         case RebalanceCause.ASSIGNMENT_NOT_STORED.value:
             return "It began because the assignment before could not be stored."
         case RebalanceCause.CALL_CANCELLED.value:
-            return f"It began because {who} hung up while it was joining."
+            return f"It began because {who} closed its connection while it was joining."
         case RebalanceCause.SIZE_LIMIT.value:
-            return "It began because the group was larger than it may be."
+            return "It began because the group exceeded group_max_size."
     return f"It began because of: {record.cause}."
 
 
 def _join_phase(record: RebalanceRecord) -> list[str]:
     if record.joined_at_ms < 0:
         missing = f"{_count(len(record.members), 'member')} had joined"
-        return [f"It did not come to a new generation: {missing} when it was over."]
+        return [f"No new generation was formed: {missing} when the rebalance ended."]
     took = record.joined_at_ms - record.started_at_ms
     if record.was_initial:
         return [f"The join phase waited {spell(took)} for more first members: the initial delay."]
@@ -162,13 +165,13 @@ def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> lis
         return []
     return [
         (
-            f"The group now follows {_quoted(record.protocol)}, not {_quoted(earlier)} as before: "
-            "it follows what all its members can."
+            f"The group now uses {_quoted(record.protocol)} instead of {_quoted(earlier)}: "
+            "a group uses a protocol that all its members support."
         )
     ]
 
 
-# --- What would help --------------------------------------------------------------------------
+# --- Advice ---------------------------------------------------------------------------------
 
 
 def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
@@ -216,7 +219,7 @@ def _about_sessions(record: RebalanceRecord) -> list[str]:
 
 
 def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
-    """Somebody has gone, and somebody of the same name comes."""
+    """Advice for a client that left and came back under the same name."""
     if record.cause != RebalanceCause.MEMBER_JOINED.value or not record.client_id:
         return []
     for earlier in before:
@@ -251,7 +254,7 @@ def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
 
 
 def spell(ms: int) -> str:
-    """A length of time as people say it: 12 ms, 4.1 s, 3 min 20 s."""
+    """A duration for people: 12 ms, 4.1 s, 3 min 20 s."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 60_000:
@@ -264,8 +267,8 @@ def _member(member: RebalanceMember) -> str:
 
 
 def _name(member_id: str, client_id: str, client_host: str) -> str:
-    """By the client's name if it has one: member ids are for machines."""
-    name = printable(client_id or member_id or "nobody in particular")
+    """The client id if there is one, else the member id; with the host."""
+    name = printable(client_id or member_id or "an unknown member")
     return f"{name} ({printable(client_host.removeprefix('/'))})" if client_host else name
 
 

@@ -1,4 +1,4 @@
-"""Gauges: read when Prometheus asks, from plain numbers that are kept anyway."""
+"""Gauges, read at each scrape from plain numbers that the node keeps anyway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
 
 
 class WaitStats(Protocol):
-    """Waits that have ended, counted by `bounds_ms`, the last beyond them all."""
+    """Histogram of ended waits: one count per bound of `bounds_ms`, and one above all bounds."""
 
     @property
     def bounds_ms(self) -> Sequence[int]: ...
@@ -64,7 +64,7 @@ class Stats(Protocol):
 
 
 class Pauses(Protocol):
-    """Collections of garbage, by generation and by `bounds_s`, the last beyond them all."""
+    """Histogram of garbage collections per generation: one count per bound, and one above all."""
 
     @property
     def bounds_s(self) -> Sequence[float]: ...
@@ -75,7 +75,7 @@ class Pauses(Protocol):
 
 
 class Cluster(Protocol):
-    """This node among others. `shards` by state: leading, loading, following."""
+    """This node in its cluster. `shards`: number by state (leading, loading, following)."""
 
     @property
     def shards(self) -> Mapping[str, int]: ...
@@ -92,7 +92,7 @@ class Cluster(Protocol):
 
 
 class ShardGauges(Collector):
-    """The numbers of all shards together."""
+    """Sums over all shards of the node."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ShardGauges(Collector):
         self._loop_lag_s = loop_lag_s
 
     def describe(self) -> Iterable[Metric]:
-        return []  # Registering must not ask shards that are not there yet.
+        return []  # Registering must not collect: there are no shards yet.
 
     def collect(self) -> Iterable[Metric]:
         shards = list(self._stats())
@@ -121,7 +121,7 @@ class ShardGauges(Collector):
         )
         yield gauge(
             "coordinator_parked_calls",
-            "Calls that wait for their answer, by kind.",
+            "Parked calls, by kind.",
             "kind",
             {
                 "join": sum(s.parked_joins for s in shards),
@@ -130,12 +130,12 @@ class ShardGauges(Collector):
         )
         yield GaugeMetricFamily(
             "coordinator_timers_pending",
-            "Timers in the wheels.",
+            "Timers in the timing wheels.",
             value=sum(s.timers_pending for s in shards),
         )
         for name, text, tallies in (
             ("watched", "Entries in the watch lists", [s.watched for s in shards]),
-            ("delayed", "Operations that are armed", [s.delayed for s in shards]),
+            ("delayed", "Operations with a timer", [s.delayed for s in shards]),
         ):
             yield gauge(
                 f"coordinator_purgatory_{name}",
@@ -154,28 +154,28 @@ class ShardGauges(Collector):
         yield from _waits([s.waits for s in shards])
         yield GaugeMetricFamily(
             "coordinator_timer_lag_seconds",
-            "How late timers were when last something was due, of all shards the worst.",
+            "Lateness of the timers that ran last, of the slowest shard.",
             value=max((s.timer_lag_ms for s in shards), default=0) / 1000,
         )
         yield GaugeMetricFamily(
             "coordinator_pending_appends",
-            "Writes whose fate is open.",
+            "Writes whose append has not ended.",
             value=sum(s.pending_appends for s in shards),
         )
         yield GaugeMetricFamily(
             "coordinator_high_watermark_lag_records",
-            "Records that the log has and that do not count as done yet, for want of replicas.",
+            "Records that are in the log but not yet on enough in-sync replicas.",
             value=sum(s.end_offset - s.high_watermark for s in shards),
         )
         yield GaugeMetricFamily(
             "coordinator_event_loop_lag_seconds",
-            "How late the event loop was when last measured.",
+            "Lag of the event loop when last measured.",
             value=self._loop_lag_s(),
         )
 
 
 class CallCounters(Collector):
-    """What was answered over gRPC."""
+    """Counters of answered gRPC calls."""
 
     def __init__(
         self, calls: Callable[[], Mapping[tuple[str, str], int]], heartbeats: Callable[[], int]
@@ -203,7 +203,7 @@ class CallCounters(Collector):
 
 
 class ClusterGauges(Collector):
-    """This node's place among others."""
+    """Gauges of this node in its cluster."""
 
     def __init__(self, cluster: Callable[[], Cluster]) -> None:
         self._cluster = cluster
@@ -216,35 +216,34 @@ class ClusterGauges(Collector):
         yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
         yield GaugeMetricFamily(
             "coordinator_shards_configured",
-            "Shards that groups are divided into, on all nodes together.",
+            "Number of shards in the whole cluster.",
             value=cluster.configured_shards,
         )
         yield GaugeMetricFamily(
             "coordinator_controller_epoch",
-            "The newest controller epoch that this node has heard of; 0 on a node of its own.",
+            "The newest controller epoch that this node knows; 0 without a cluster.",
             value=cluster.controller_epoch,
         )
         yield GaugeMetricFamily(
             "coordinator_is_controller",
-            "1 on the node that decides who leads which shard, and has done so within a session.",
+            "1 on the controller, if it has acted within a session.",
             value=cluster.is_controller,
         )
         yield GaugeMetricFamily(
             "coordinator_undecided_seconds",
-            "Since this node last decided as the controller, or last read that a living one is to; "
-            "0 on a node of its own.",
+            "Time since this node last acted as the controller or last saw a live one; "
+            "0 without a cluster.",
             value=cluster.undecided_s,
         )
         yield GaugeMetricFamily(
             "coordinator_store_session_seconds",
-            "How long other nodes wait for this one when it is silent, as the store has granted "
-            "it; 0 on a node of its own.",
+            "Session timeout of this node as granted by the shared store; 0 without a cluster.",
             value=cluster.session_timeout_s,
         )
 
 
 class MemoryGauges(Collector):
-    """The memory that Python's objects take."""
+    """Memory of Python objects."""
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -252,13 +251,13 @@ class MemoryGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
             "coordinator_allocated_blocks",
-            "Blocks of memory that Python has handed out: about one for each object.",
+            "Memory blocks that Python has allocated: about one per object.",
             value=sys.getallocatedblocks(),
         )
 
 
 class PauseHistogram(Collector):
-    """The garbage collector's pauses."""
+    """Pauses of the garbage collector."""
 
     def __init__(self, pauses: Pauses) -> None:
         self._pauses = pauses
@@ -269,7 +268,7 @@ class PauseHistogram(Collector):
     def collect(self) -> Iterable[Metric]:
         family = HistogramMetricFamily(
             "coordinator_gc_pause_seconds",
-            "Collections of garbage, during which nothing else happens, by generation.",
+            "Pauses for garbage collection, by generation.",
             labels=["generation"],
         )
         bounds = [*map(str, self._pauses.bounds_s), "+Inf"]
@@ -280,6 +279,7 @@ class PauseHistogram(Collector):
 
 
 def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """A gauge with one label; `values` by label value."""
     family = GaugeMetricFamily(name, text, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
@@ -287,15 +287,15 @@ def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Gaug
 
 
 def _waits(shards: Sequence[Mapping[str, WaitStats]]) -> Iterable[Metric]:
-    """A histogram of waits, and how many ended by time."""
+    """Histogram of waits, and counter of those that timed out, summed over shards."""
     waits = HistogramMetricFamily(
         "coordinator_purgatory_wait_seconds",
-        "How long operations waited that have ended, by purgatory.",
+        "How long ended operations had waited, by purgatory.",
         labels=["purgatory"],
     )
     expired = CounterMetricFamily(
         "coordinator_purgatory_expired",
-        "Operations that ended because their time was over, by purgatory.",
+        "Operations that timed out, by purgatory.",
         labels=["purgatory"],
     )
     for name in sorted({name for shard in shards for name in shard}):

@@ -1,4 +1,4 @@
-"""Series of single groups: only of those on a list, for the number of groups has no bound."""
+"""Series of single groups, of those alone that the user lists: group ids are unbounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coordinator.observe.rebalance_metrics import seconds_between
 
 
 class OneGroup(Protocol):
-    """The numbers of one group; offsets by (topic, partition)."""
+    """Numbers of one group; offsets by (topic, partition)."""
 
     @property
     def group_id(self) -> str: ...
@@ -32,16 +32,16 @@ class OneGroup(Protocol):
 
 
 PRUNE_AT = 1_000
-"""Groups whose rebalances are counted, until those that are gone are looked for."""
+"""Number of counted groups from which on the deleted ones are searched and dropped."""
 
 GroupStats = Callable[[Callable[[str], bool]], Iterable[OneGroup]]
 
 
 class Listed:
-    """Which groups have series of their own.
+    """Predicate: whether a group has series of its own.
 
     Args:
-        patterns: ids, in which * stands for anything; none: no group.
+        patterns: group ids with `*` as wildcard; empty: no group.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class Listed:
 
 
 class ListedGroups(Collector):
-    """The series of groups that are on the list, for as long as this node coordinates them."""
+    """Series of the listed groups that this node coordinates."""
 
     def __init__(self, listed: Callable[[str], bool], stats: GroupStats) -> None:
         self._listed = listed
@@ -66,13 +66,13 @@ class ListedGroups(Collector):
             return
         self._rebalances.setdefault(record.group_id, _Rebalances()).add(record)
         if len(self._rebalances) >= self._prune_at:
-            # Scrapes prune too, but there may be none.
+            # Scrapes prune too, but perhaps nobody scrapes.
             self._prune({group.group_id for group in self._stats(self._listed)})
             self._prune_at = max(PRUNE_AT, 2 * len(self._rebalances))
 
     @property
     def counted(self) -> int:
-        """Groups whose rebalances are counted now."""
+        """Number of groups whose rebalances are counted."""
         return len(self._rebalances)
 
     def describe(self) -> Iterable[Metric]:
@@ -94,12 +94,12 @@ class ListedGroups(Collector):
         )
         ends = GaugeMetricFamily(
             "coordinator_group_log_end_offset",
-            "Offset after the last row of a partition, as its member told.",
+            "Log end offset of a partition as reported by its member.",
             labels=labels,
         )
         lags = GaugeMetricFamily(
             "coordinator_group_lag",
-            "Offsets of a partition that are not committed yet.",
+            "Log end offset minus committed offset of a partition.",
             labels=labels,
         )
         for group in groups:
@@ -120,12 +120,12 @@ class ListedGroups(Collector):
     def _of_rebalances(self) -> Iterable[Metric]:
         rebalances = CounterMetricFamily(
             "coordinator_group_rebalances",
-            "Rebalances of a listed group that have ended, by cause.",
+            "Ended rebalances of a listed group, by cause.",
             labels=["group", "cause"],
         )
         seconds = CounterMetricFamily(
             "coordinator_group_rebalance_seconds",
-            "Time that a listed group has spent in rebalances.",
+            "Time that a listed group spent in rebalances.",
             labels=["group"],
         )
         for group_id, counted in list(self._rebalances.items()):
@@ -137,7 +137,7 @@ class ListedGroups(Collector):
 
 @dataclass(slots=True)
 class _Rebalances:
-    """Those of one group."""
+    """Counters of one group's rebalances."""
 
     by_cause: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, readable on a terminal; one for each event that matters."""
+"""Structured logging: JSON, or readable lines on a terminal; one line per event."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from coordinator.core.events import (
 from coordinator.printable import printable, printable_lines
 
 VALUE_MAX = 256
-"""Characters that a line shows of any value: whoever calls chooses group ids, reasons and names."""
+"""Longest value in characters: clients choose group ids, reasons and names."""
 SENTENCE_MAX = 2_048
-"""Of what we say ourselves, under `what`: a sentence with a path or two in it is shown whole."""
+"""Longest text under `what`, which the node itself writes."""
 TRACEBACK_MAX = 16_384
-"""Of a traceback the end, which says what happened."""
+"""Longest traceback; its end, which holds the error, is kept."""
 
 _DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent)
 _WARNINGS = (MemberEvicted, RebalanceFailed)
 
 
 def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
-    """Set logging up for the process; lines go to standard error.
+    """Configure logging for the process; lines go to standard error.
 
     Args:
-        log_format: json, console, or auto: console on a terminal.
+        log_format: json, console, or auto (console on a terminal, else json).
         log_level: debug, info, warning or error.
     """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
@@ -65,7 +65,7 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
 def _adopt_libraries(
     common: list[structlog.typing.Processor], renderer: structlog.typing.Processor, log_level: str
 ) -> None:
-    """Lines of libraries (asyncio, grpc, kazoo) look like ours, and only trouble is among them."""
+    """Render lines of libraries (asyncio, grpc, kazoo) in our format, warnings and above only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -81,7 +81,7 @@ def _adopt_libraries(
 def shorten(
     logger: object, method: str, line: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Cut what is too long in a line. A processor of structlog's."""
+    """Truncate long values of a line. A structlog processor."""
     for name, value in line.items():
         if name == "exception":
             line[name] = str(value)[-TRACEBACK_MAX:]
@@ -100,7 +100,7 @@ def _cut(text: str, length_max: int) -> str:
 
 
 class Readable:
-    """In front of what renders for people: texts of clients do nothing to a terminal."""
+    """Wraps a renderer for terminals: control characters in clients' texts are escaped."""
 
     def __init__(self, render: structlog.typing.Processor) -> None:
         self._render = render
@@ -121,17 +121,19 @@ def _readable(key: str, value: object) -> object:
 
 
 def is_trouble(record: logging.LogRecord) -> bool:
-    """False for what gRPC says, with a traceback for every call, of a client that goes away while
-    it is answered, and of metadata that is no UTF-8: anybody could fill the log with them, and the
-    second has the bytes in it, which may be of a token."""
+    """Filter: False for two errors that gRPC logs with a traceback for every call.
+
+    A client that disconnects while it is answered, and metadata that is not UTF-8: any client could
+    flood the log with them, and the second contains the bytes, which may be a token's.
+    """
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, UnicodeDecodeError) and record.name.startswith("grpc."):
         return False
-    return type(error).__name__ != "ExecuteBatchError"  # A name that gRPC does not export.
+    return type(error).__name__ != "ExecuteBatchError"  # gRPC does not export this class.
 
 
 class EventLog:
-    """Writes events: what members do all day at debug, trouble as warnings, the rest as info."""
+    """Logs events: joins, syncs and commits at debug, evictions and failures as warnings."""
 
     def __init__(self, logger: structlog.stdlib.BoundLogger) -> None:
         self._logger = logger
@@ -148,13 +150,13 @@ class EventLog:
 
 
 def event_name(event: Event) -> str:
-    """`RebalanceStarted` as `rebalance_started`."""
+    """The name of an event in snake case: `RebalanceStarted` is `rebalance_started`."""
     name = type(event).__name__.removesuffix("Event")
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def event_values(event: Event) -> dict[str, object]:
-    """An event's fields as log lines show them: groups and members by short names."""
+    """Non-empty fields of an event for a log line; `group_id` becomes `group`."""
     values: dict[str, object] = {}
     for field in fields(event):
         value = getattr(event, field.name)

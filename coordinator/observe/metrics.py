@@ -1,8 +1,8 @@
 """Prometheus metrics.
 
-Counters follow events. Gauges are read when Prometheus asks, from plain numbers that
-the shards keep anyway, so that the heartbeat path pays nothing. No member is ever a label, and
-no group but those on a list: their number has no bound.
+Counters follow events. Gauges are read at each scrape, from plain numbers that the shards keep
+anyway, so that the heartbeat path pays nothing. Member ids are never labels, and group ids only
+where the user lists them (`metrics_groups`): their cardinality is unbounded.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ class Metrics:
     """All metrics of a node.
 
     Args:
-        stats: the numbers of each shard, asked for at each scrape.
-        loop_lag_s: how late the event loop was when last measured, in seconds.
+        stats: numbers of each shard, called at each scrape.
+        loop_lag_s: lag of the event loop when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
-        heartbeats: how many have been answered, alone or in batches.
-        cluster, pauses: this node's place, and the garbage collector's; None: it is not told.
-        overload: how well the node keeps up; None: it is not told.
-        security: certificate, refusals, reloads; None: they are not told.
-        groups: patterns of the groups with series of their own. group_stats: their numbers.
+        heartbeats: number of answered heartbeats, alone or in batches.
+        cluster: this node's shards and controller epoch; None: no such series.
+        pauses: pauses of the garbage collector; None: no such series.
+        overload: queues and dropped calls; None: no such series.
+        security: certificate, refusals, reloads; None: no such series.
+        groups: patterns of the group ids that get series of their own.
+        group_stats: numbers of the groups that a predicate selects, called at each scrape.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Metrics:
         )
         self._evictions = Counter(
             "coordinator_member_evictions",
-            "Members removed that did not ask for it, by cause.",
+            "Members that were removed without having asked to leave, by cause.",
             ["cause"],
             registry=self.registry,
         )
@@ -103,10 +105,10 @@ class Metrics:
         )
         self._rebalance_metrics = RebalanceMetrics(self.registry)
         self.log = LogMetrics(self.registry)
-        """Told how the log is doing."""
+        """Histograms of the log, to which its writers report."""
         self._heartbeats = Histogram(
             "coordinator_heartbeat_seconds",
-            "A heartbeat from its parsed request to its response; one of 64 is measured.",
+            "Time from a parsed heartbeat request to its response; one in 64 is measured.",
             buckets=HEARTBEATS_S,
             registry=self.registry,
         )
@@ -135,6 +137,7 @@ class Metrics:
             self.registry.register(self._listed_groups)
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
+        """Count the events of one step of a shard."""
         for event in events:
             match event:
                 case RebalanceStarted():
@@ -157,5 +160,5 @@ class Metrics:
                     pass
 
     def heartbeat(self, seconds: float) -> None:
-        """A heartbeat that was timed has been answered."""
+        """Count a heartbeat that was timed, in seconds."""
         self._heartbeats.observe(seconds)

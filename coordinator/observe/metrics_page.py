@@ -1,4 +1,4 @@
-"""The metrics as a page: what a scraper can read is what it is sent."""
+"""The page `/metrics`, in the exposition format and encoding that the scraper accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.web.messages import Handler, Request, Response, text
 
 PATHS = ("/metrics", "/")
 GZIP_LEVEL = 6
-"""Two thirds of the time of gzip's own choice, 9, for a hundredth more bytes."""
+"""Takes two thirds of the time of gzip's default, 9, for 1 % more bytes."""
 
 _VERSIONS = re.compile(r"version=([^;,]*)")
 _VERSION = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,3}){0,2}\s*", re.ASCII)
@@ -22,14 +22,14 @@ _NEVER = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def metrics_page(registry: CollectorRegistry) -> Handler:
-    """Answers /metrics; with `name[]` in the query, of those names alone."""
+    """The handler of /metrics; `name[]` in the query restricts it to those names."""
 
     def answer(request: Request) -> Response:
         if request.path not in PATHS:
-            return text(HTTPStatus.NOT_FOUND, "there is no such page: /metrics is one")
+            return text(HTTPStatus.NOT_FOUND, "no such page; the metrics are at /metrics")
         encode, content_type = _encoder(request.headers.get("accept", ""))
         names = request.query.get("name[]")
-        # A registry that is restricted has all that an encoder needs.
+        # A restricted registry has all methods that an encoder calls.
         body = encode(registry.restricted_registry(names) if names else registry)
         if not _takes_gzip(request.headers.get("accept-encoding", "")):
             return Response(HTTPStatus.OK, content_type, body)
@@ -40,15 +40,15 @@ def metrics_page(registry: CollectorRegistry) -> Handler:
 
 
 def _encoder(accept: str) -> tuple[Callable[..., bytes], str]:
-    """What writes the format that is accepted, and the format's name."""
-    # The library believes every version that it is told, and names it in the answer.
+    """The encoder of the accepted format, and its content type."""
+    # The library would echo any version that the client sends in the content type.
     if all(_VERSION.fullmatch(version) for version in _VERSIONS.findall(accept)):
         return choose_encoder(accept)
     return choose_encoder("")
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
-    """Source: RFC 9110, section 12.5.3: a weight of 0 means `not acceptable`."""
+    """True if gzip is accepted. Source: RFC 9110, 12.5.3: weight 0 means `not acceptable`."""
     for each in accept_encoding.lower().split(","):
         coding, *parameters = (part.strip() for part in each.split(";"))
         if coding == "gzip":

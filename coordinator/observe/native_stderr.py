@@ -1,17 +1,16 @@
-"""What libraries in C write to standard error, as log lines of ours.
+"""Log lines from the standard error of C libraries, rate-limited and in the node's format.
 
 gRPC's core writes lines such as `E0000 00:00:…  7 ssl_transport_security.cc:2011] Handshake failed`
-by itself, in its own format, one for every connection that goes wrong, as many as anybody cares to
-cause. While they are caught, descriptor 2 is a pipe; a thread reads it and logs line by line,
-`LINES_MAX` in `PERIOD_S` and then the number of those that were left out.
+in a format of its own, one for every failed connection, so any client can cause a flood of them.
+While they are caught, descriptor 2 is a pipe; a thread reads it and logs at most `LINES_MAX` lines
+in `PERIOD_S`, then the number of lines dropped.
 
-Python's own standard error goes past the pipe: log lines, tracebacks, warnings and `faulthandler`
-write to a copy of the descriptor that was there before. So nothing of Python's waits for the
-thread, and the stacks of a crash are seen whatever became of it. Nobody waits for the pipe either:
-when it is full, what is written to it is dropped.
+Python's own standard error bypasses the pipe: log lines, tracebacks, warnings and `faulthandler`
+write to a copy of the original descriptor. So they do not wait for the thread, and the stacks of a
+crash are shown in any case. Writes to the pipe do not block: when it is full, they are dropped.
 
-Known weakness: words that code in C writes in the very moment in which it ends the process may
-remain in the pipe. `faulthandler` tells the signal and the stacks all the same.
+Known weakness: text that C code writes just before it aborts the process may be left in the pipe.
+`faulthandler` still shows the signal and the stacks.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ LINES_MAX = 20
 PERIOD_S = 10.0
 LINE_BYTES_MAX = 4_096
 END_S = 2.0
-"""For the thread to log what is left. It may hang, if nobody takes our standard error."""
+"""Time for the thread to log the rest at exit. It may block if nobody reads standard error."""
 
 _CORE = re.compile(r"([IWEF])\d{4} [\d:.]+ +\d+ ([\w./-]+:\d+)\] (.*)")
 _LEVELS = {
     "I": logging.INFO,
     "W": logging.WARNING,
-    "E": logging.WARNING,  # Most of these any client can cause, and nobody should be called for it.
+    "E": logging.WARNING,  # Any client can cause most of these: no reason to page anybody.
     "F": logging.CRITICAL,
 }
 _HANDSHAKE = re.compile(r"Handshake failed|handshake_failed|SSL_ERROR|handshaker", re.IGNORECASE)
 _NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 Log = Callable[[int, str, Mapping[str, object]], None]
-"""Given a level of `logging`, an event and its values."""
+"""Called with a level of `logging`, an event and its values."""
 
 
 def structured(line: str) -> tuple[int, str, Mapping[str, object]]:
-    """Level, event and values of the log line for a line that was written."""
+    """Level, event and values of the log line for a line of standard error."""
     found = _CORE.match(line)
     if found is None:
         return logging.WARNING, "stderr", {"what": line}
     letter, where, what = found.groups()
     if _NO_CERTIFICATE in what:
-        told = "a client showed no certificate; this node asks for one (tls_client_ca_file)"
+        told = "a client sent no certificate; this node requires one (tls_client_ca_file)"
         return logging.WARNING, "tls_handshake_failed", {"what": told, "where": where}
     if _HANDSHAKE.search(what):
         return logging.WARNING, "tls_handshake_failed", {"what": what, "where": where}
@@ -60,7 +59,7 @@ def structured(line: str) -> tuple[int, str, Mapping[str, object]]:
 
 
 class Limited:
-    """Logs lines, and of a flood the first ones and a number.
+    """Rate limit: the first `LINES_MAX` lines of a period are logged, the others counted.
 
     Args:
         clock: seconds.
@@ -83,16 +82,16 @@ class Limited:
             self._log(*structured(line))
 
     def flush(self) -> None:
-        """Tell how many were left out, and begin again."""
+        """Log how many lines were dropped, and start a new period."""
         if self._left_out:
             self._log(logging.WARNING, "stderr_left_out", {"lines": self._left_out})
         self._began_s, self._lines, self._left_out = self._clock(), 0, 0
 
 
 class NativeStderr:
-    """Catches what is written to descriptor 2, from `__enter__` to `__exit__`.
+    """Redirects descriptor 2 to a log, from `__enter__` to `__exit__`.
 
-    `sys.stderr` is another one inside: set logging up there, and call `log_to` at once.
+    `sys.stderr` is replaced inside: configure logging there, and call `log_to` at once.
     """
 
     def __enter__(self) -> NativeStderr:
@@ -104,7 +103,7 @@ class NativeStderr:
         os.set_blocking(write_end, False)
         os.dup2(write_end, 2)
         os.close(write_end)
-        # Never closed: threads that nobody waits for may still log.
+        # Never closed: daemon threads may still log.
         sys.stderr = open(
             self._own, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
         )
@@ -113,14 +112,14 @@ class NativeStderr:
         return self
 
     def log_to(self, log: Log) -> None:
-        """Say where the lines go."""
+        """Start the thread that logs the lines."""
         self._reader = threading.Thread(
             target=_read, args=(self._read_end, log), name="coordinator-stderr", daemon=True
         )
         self._reader.start()
 
     def __exit__(self, *_: object) -> None:
-        os.dup2(self._own, 2)  # The last writer has gone: the thread comes to an end.
+        os.dup2(self._own, 2)  # Closes the last write end: the thread reads EOF and ends.
         if self._reader is not None:
             self._reader.join(END_S)
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Whether a node keeps up with its calls: what waits, for how long, and what was dropped."""
+"""Metrics of overload: queued and dropped calls, event loop delay, and pauses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coordinator.observe.gauges import gauge
 
 @dataclass(frozen=True, slots=True)
 class OverloadStats:
-    """Numbers of one moment. `waiting` by kind, `dropped` by reason, `lag_counts` by `lags_s`."""
+    """A snapshot. `waiting` by kind, `dropped` by reason, `lag_counts` by bounds `lags_s`."""
 
     queue_age_s: float
     waiting: Mapping[str, int]
@@ -27,7 +27,7 @@ class OverloadStats:
 
 
 class OverloadGauges(Collector):
-    """The numbers of a node."""
+    """Overload metrics of a node."""
 
     def __init__(self, stats: Callable[[], OverloadStats]) -> None:
         self._stats = stats
@@ -39,18 +39,18 @@ class OverloadGauges(Collector):
         stats = self._stats()
         yield GaugeMetricFamily(
             "coordinator_queue_age_seconds",
-            "For how long the oldest call has waited to be served, when last measured.",
+            "Age of the oldest queued call, when last measured.",
             value=stats.queue_age_s,
         )
         yield gauge(
             "coordinator_queued_calls",
-            "Calls that wait to be served, by kind; 'not taken up' is an estimate.",
+            "Queued calls, by kind; 'not taken up' (queued in gRPC) is an estimate.",
             "kind",
             stats.waiting,
         )
         dropped = CounterMetricFamily(
             "coordinator_dropped_calls",
-            "Calls that were not served, by reason; of those 'not taken up' so many at least.",
+            "Dropped calls, by reason; 'not taken up' (dropped by gRPC) is a lower bound.",
             labels=["reason"],
         )
         for reason, count in stats.dropped.items():
@@ -58,7 +58,7 @@ class OverloadGauges(Collector):
         yield dropped
         delays = HistogramMetricFamily(
             "coordinator_event_loop_delay_seconds",
-            "How late the event loop was, four times a second, whether timers are due or not.",
+            "Delay of the event loop, measured four times a second.",
         )
         bounds = [*map(str, stats.lags_s), "+Inf"]
         delays.add_metric(
@@ -67,6 +67,6 @@ class OverloadGauges(Collector):
         yield delays
         yield CounterMetricFamily(
             "coordinator_paused_seconds",
-            "Time in which members were not heard, and which does not count as their silence.",
+            "Time in which the node could not read calls; sessions are extended by it.",
             value=stats.paused_s,
         )

@@ -1,4 +1,4 @@
-"""What the journal's records say in numbers."""
+"""Metrics of rebalances, from the records of the journal."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class RebalanceMetrics:
         )
         self._blocked = Histogram(
             "coordinator_member_blocked_seconds",
-            "How long members of completed rebalances waited for others, by what for.",
+            "How long members of completed rebalances waited for others, by phase.",
             ["phase"],
             buckets=WAITS_S,
             registry=registry,
         )
         self._moved = Counter(
             "coordinator_partitions_moved",
-            "Partitions that changed owners, where assignments can be read.",
+            "Partitions that changed owners, of groups whose assignments can be decoded.",
             registry=registry,
         )
         self._unowned = Counter(
             "coordinator_partitions_unowned_seconds",
-            "For how long partitions had no owner during rebalances, summed over partitions.",
+            "Time in which partitions had no owner during rebalances, summed over partitions.",
             registry=registry,
         )
         for outcome in OUTCOMES:
@@ -53,8 +53,8 @@ class RebalanceMetrics:
             self._blocked.labels(phase)
 
     def observe(self, record: RebalanceRecord) -> None:
-        """Take one in."""
-        outcome = record.outcome.split(":")[0]  # What it failed of has no bound.
+        """Count a rebalance that has ended."""
+        outcome = record.outcome.split(":")[0]  # The reason of a failure is no label: unbounded.
         self._durations.labels(outcome).observe(
             seconds_between(record.started_at_ms, record.ended_at_ms)
         )
@@ -82,5 +82,5 @@ class RebalanceMetrics:
 
 
 def seconds_between(begin_ms: int, end_ms: int) -> float:
-    """Of two times of one clock; 0 if it was set back between them."""
+    """Seconds between two times of one clock; 0 if the clock was set back between them."""
     return max(0, end_ms - begin_ms) / 1_000

@@ -1,4 +1,4 @@
-"""What Prometheus is told of certificates, refusals and files that could not be read again."""
+"""Metrics of security: certificate expiry, refusals, and failed reloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REASONS = ("denied", "unauthenticated")
 
 
 class Secured(Protocol):
-    """The numbers of what secures a node. `not_after_s` since the epoch; infinite without TLS."""
+    """Numbers of a node's security. `not_after_s`: Unix time; infinite without TLS."""
 
     @property
     def not_after_s(self) -> float: ...
@@ -35,12 +35,12 @@ class SecurityGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
             "coordinator_certificate_expiry_timestamp_seconds",
-            "When the node's certificate expires, since the epoch; +Inf without TLS.",
+            "Expiry of the node's certificate as Unix time; +Inf without TLS.",
             value=self._secured.not_after_s,
         )
         refusals = CounterMetricFamily(
             "coordinator_security_refusals",
-            "Calls and pages that were refused, by reason.",
+            "Refused calls and page requests, by reason.",
             labels=["reason"],
         )
         for reason in REASONS:
@@ -48,6 +48,6 @@ class SecurityGauges(Collector):
         yield refusals
         yield CounterMetricFamily(
             "coordinator_security_reload_failures",
-            "Changed certificates, tokens, keys or rules that were not usable.",
+            "Failed reloads of changed certificates, tokens, keys or rules.",
             value=self._secured.reload_failures,
         )

@@ -1,4 +1,4 @@
-"""A rebalance as a picture: a lane a member, the phases as bars. As text, and as SVG.
+"""Timeline of a rebalance, as text and as SVG: one lane per member, phases as bars.
 
 phases     ├ join 4.1 s ──────────────────────────────┤├ sync ┤├ durable
 etl-1      ▓▓▓▓════════════════════════════════════════──────────
@@ -24,7 +24,7 @@ MEANINGS = {
 }
 SIGNS = {LATE: "▓", JOINED: "═", ASSIGNING: "░", SYNCED: "─"}
 COLOURS = {LATE: "#D55E00", JOINED: "#56B4E9", ASSIGNING: "#F0E442", SYNCED: "#009E73"}
-"""Okabe and Ito's, which all eyes can tell apart."""
+"""The colour-blind safe palette of Okabe and Ito."""
 PHASE_COLOURS = {"join": "#0072B2", "sync": "#CC79A7", "durable": "#999999"}
 
 
@@ -42,7 +42,7 @@ class Removed(Protocol):
 
 
 class Rebalance(Protocol):
-    """As in the contract."""
+    """The fields of `coordinator.v1.Rebalance` that are drawn."""
 
     group_id: str
     cause: str
@@ -62,7 +62,7 @@ class Rebalance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Milliseconds from the start of the rebalance."""
+    """A coloured span; times in milliseconds from the start of the rebalance."""
 
     kind: str
     begin_ms: int
@@ -77,7 +77,7 @@ class Lane:
 
 
 def phases(rebalance: Rebalance) -> tuple[Bar, ...]:
-    """The phases that it came to."""
+    """Bars of the phases that were reached."""
     found, begin = [], 0
     for kind, length in (
         ("join", rebalance.join_phase_ms),
@@ -92,7 +92,7 @@ def phases(rebalance: Rebalance) -> tuple[Bar, ...]:
 
 
 def lanes(rebalance: Rebalance) -> list[Lane]:
-    """Members in the order in which they joined, then those who were removed."""
+    """Lanes of the members in the order of their joins, then of those that were removed."""
     start = rebalance.started_at_ms
     end = rebalance.ended_at_ms - start
     formed = rebalance.join_phase_ms if rebalance.join_phase_ms >= 0 else end
@@ -121,7 +121,7 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
 
 
 def as_text(rebalance: Rebalance, width: int = 60) -> str:
-    """For a terminal: lines of up to `width` and the names and notes beside it."""
+    """The timeline for a terminal; bars are `width` characters, plus names and notes."""
     everyone = lanes(rebalance)
     end = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1)
     margin = max([len(lane.name) for lane in everyone] + [len("phases")]) + 2
@@ -142,12 +142,12 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
 
 
 FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
-"""By name too: what draws PNGs does not know which one `sans-serif` is."""
+"""Font families, named ones first: resvg does not resolve `sans-serif` alone."""
 LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 230, 20, 6, 78
 
 
 def as_svg(rebalance: Rebalance) -> str:
-    """A picture that stands on its own; every bar has its meaning and length as a title."""
+    """The timeline as a standalone SVG; each bar has its meaning and duration as a title."""
     everyone = lanes(rebalance)
     end = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1)
     bottom = TOP + len(everyone) * (LANE + GAP)
@@ -212,7 +212,7 @@ def _title(rebalance: Rebalance) -> str:
 
 
 def _name(member: Participant | Removed) -> str:
-    """Client ids may be shared: the end of the member id tells them apart."""
+    """Client id and the end of the member id, since members may share a client id."""
     if not member.client_id:
         return printable(member.member_id[:20])
     return f"{printable(member.client_id[:16])} …{printable(member.member_id[-4:])}"

@@ -1,6 +1,6 @@
-"""Every setting of the service, in sections by who uses them, composed into one `Settings`.
+"""All settings of the service: one section per part that uses it, composed into `Settings`.
 
-Users see flat names: a name is unique over all sections. `sources.py` says where values come from.
+Users see flat names, which are unique over all sections. `sources.py` reads the values.
 """
 
 from coordinator.core.setting import InvalidSetting

@@ -1,4 +1,4 @@
-"""`Settings`: all sections of a node, and the flat names under which users know their fields."""
+"""`Settings`: all sections of a node, and their fields by flat name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coordinator.settings.sections import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node. Whoever needs some is given their section only."""
+    """The settings of a node. Each part is given its own section only."""
 
     groups: GroupConfig = field(default_factory=GroupConfig)
     serving: ServingConfig = field(default_factory=ServingConfig)
@@ -33,7 +33,7 @@ class Settings:
 
     @classmethod
     def of(cls, **values: Value) -> Settings:
-        """Settings by their flat names; the others have their defaults.
+        """Settings from values by flat name; the others have their defaults.
 
         Raises:
             InvalidSetting: there is no such setting, or a value is not allowed.
@@ -46,7 +46,7 @@ class Settings:
         return cls(**made)
 
     def changed(self, **values: Value) -> Settings:
-        """A copy with some values changed, by their flat names.
+        """A copy with some values changed, by flat name.
 
         Raises:
             InvalidSetting: as `of`.

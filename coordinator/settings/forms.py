@@ -1,4 +1,4 @@
-"""Settings that are texts in a form: addresses, stores, shares."""
+"""Parsers of settings with a syntax: addresses, stores, shares."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def address(value: str) -> tuple[str, int]:
 
 
 def address_or_none(value: str) -> tuple[str, int] | None:
-    """Like `address`; None if there is no text."""
+    """Like `address`; None if the text is empty."""
     return address(value) if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStore:
-    """`kind` is etcd or zookeeper; `name` is what everything of this cluster begins with there."""
+    """`kind`: etcd or zookeeper; `name`: prefix of all keys of this cluster."""
 
     kind: str
     endpoints: tuple[str, ...]
@@ -33,10 +33,10 @@ class SharedStore:
 
 
 def shared_store(value: str) -> SharedStore | None:
-    """A store that nodes share, taken apart; None for one of a node's own.
+    """Kind, endpoints and name of a shared store; None for sqlite and memory.
 
     Raises:
-        ValueError: there is no such store.
+        ValueError: it is none of these.
     """
     if value in ("sqlite", "memory"):
         return None
@@ -51,10 +51,10 @@ def shared_store(value: str) -> SharedStore | None:
 
 
 def fixed_share(value: str) -> tuple[int, int]:
-    """(K, N) of K/N; (1, 1) if there is no text.
+    """(K, N) of K/N; (1, 1) if the text is empty.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not K/N with K from 1 to N.
     """
     found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", value or "1/1")
     if found is None or int(found[1]) > int(found[2]):

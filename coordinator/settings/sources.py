@@ -1,7 +1,7 @@
-"""Where settings come from: flags, then the environment, then a TOML file, then defaults.
+"""Sources of settings: flags, then the environment, then a TOML file, then defaults.
 
 A setting is a flag (`--group-max-size 100`), a variable (`COORDINATOR_GROUP_MAX_SIZE=100`) or a
-line of the file (`group_max_size = 100`); the first of them counts.
+line of the file (`group_max_size = 100`); the first source that has it wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENVIRONMENT_PREFIX = "COORDINATOR_"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and its source. Any: text, or what TOML makes of it."""
+    """A value and its source. Any: a text, or a TOML value."""
 
     name: str
     value: Any
@@ -31,11 +31,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What may give values.
+    """Flags, environment and file.
 
     Args:
-        flags: by field name, as text.
-        environment: the process's own; only names with the prefix are looked at.
+        flags: texts by setting name.
+        environment: environment of the process; only names with the prefix are read.
         file: a TOML file, if one was given.
     """
 
@@ -44,10 +44,11 @@ class Sources:
     file: Path | None = None
 
     def given(self) -> Iterator[Given]:
-        """Everything that is given, what counts more later.
+        """Every given value, in ascending order of precedence.
 
         Raises:
-            InvalidSetting: the file is no TOML. OSError: it cannot be read.
+            InvalidSetting: the file is not TOML.
+            OSError: the file cannot be read.
         """
         if self.file is not None:
             try:
@@ -65,7 +66,7 @@ class Sources:
 
 
 def load(sources: Sources) -> tuple[Settings, dict[str, str]]:
-    """The settings in force, and where each value comes from.
+    """The effective settings, and the origin of each value.
 
     Raises:
         InvalidSetting: the first of the `problems`.
@@ -78,9 +79,9 @@ def load(sources: Sources) -> tuple[Settings, dict[str, str]]:
 
 
 def problems(sources: Sources) -> list[str]:
-    """Everything that is wrong with the settings, each with its source; empty if they are valid.
+    """All errors in the settings, each with its source; empty if they are valid.
 
-    A value is checked even if one from another source replaces it.
+    A value is checked even if one from another source overrides it.
 
     Raises:
         OSError: the file cannot be read.
@@ -95,7 +96,7 @@ def problems(sources: Sources) -> list[str]:
 
 
 def _read(sources: Sources) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Values and origins by name, and what is wrong with single values."""
+    """Values and origins by name, and the errors of single values."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     wrong = []
@@ -111,8 +112,8 @@ def _read(sources: Sources) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     return values, origins, wrong
 
 
-def _typed(value: Any, kind: type) -> Any:  # Any: text, or what TOML makes of it.
-    """A text as the type that it stands for; anything else as it is."""
+def _typed(value: Any, kind: type) -> Any:  # Any: a text, or a TOML value.
+    """A text parsed as `kind`; unchanged if it cannot be, or is no text."""
     if isinstance(value, str):
         if kind is bool and value.lower() in ("true", "false", "1", "0", "yes", "no"):
             return value.lower() in ("true", "1", "yes")

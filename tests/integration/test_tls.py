@@ -244,13 +244,13 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
         assert main(["groups", "list", "--bootstrap", server.address]) == 1
         assert "no answer" in capsys.readouterr().err
         for given, said in (
-            (["--tls-ca", ca.file], "asks for a client certificate (--tls-cert, --tls-key)"),
-            ([], "the node speaks TLS"),
+            (["--tls-ca", ca.file], "requires a client certificate (--tls-cert, --tls-key)"),
+            ([], "the node requires TLS"),
         ):
             assert main(["groups", "list", "--bootstrap", server.address, *given]) == 1
             assert said in capsys.readouterr().err
         what = [line["what"] for line in server.lines if line["event"] == "tls_handshake_failed"]
-        assert any("a client showed no certificate" in line for line in what)
+        assert any("a client sent no certificate" in line for line in what)
         assert server.other == ""
         assert main(["groups", "list", "--bootstrap", server.address, *told]) == 0
         for name, value in (("CA", ca.file), ("CERT", mine), ("KEY", my_key)):
@@ -277,26 +277,26 @@ async def test_clients_are_told_what_is_wrong_with_tls(ca, tmp_path, caplog):
 
     node = served_with(*ca.issue("node"))
     async with running(**node, tls_client_ca_file=ca.file) as server:
-        assert "asks for a client certificate, beside the token (" in await trouble(
+        assert "requires a client certificate in addition to the token (" in await trouble(
             server, as_(token="secret")
         )
-        assert "asks for a client certificate (" in await trouble(server, as_())
-        assert "does not take this client certificate" in await trouble(server, as_(others))
+        assert "requires a client certificate (" in await trouble(server, as_())
+        assert "rejects this client certificate" in await trouble(server, as_(others))
         assert "is not trusted" in await trouble(server, as_(mine, trusted=stranger.file))
-        assert "the node speaks TLS" in await trouble(server, Credentials(token="secret"))
+        assert "the node requires TLS" in await trouble(server, Credentials(token="secret"))
         assert await trouble(server, as_(mine)) == ""
         member = GroupMember(server.address, "g", {"t": 1}, credentials=as_(token="secret"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HANG_S):
                 async with member:
-                    while "beside the token" not in caplog.text:
+                    while "in addition to the token" not in caplog.text:
                         await member.poll(timeout=0.1)
                     raise TimeoutError
-        assert "asks for a client certificate, beside the token" in caplog.text
+        assert "requires a client certificate in addition to the token" in caplog.text
         assert "secret" not in caplog.text
     async with running(**node) as server:
         assert await trouble(server, as_()) == ""
     async with running() as server:
-        assert "does not speak TLS" in await trouble(server, as_())
+        assert "does not use TLS" in await trouble(server, as_())
         assert await trouble(server, Credentials()) == ""
     assert await trouble(server, as_()) == ""  # Nobody is there.

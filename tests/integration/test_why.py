@@ -211,7 +211,7 @@ def test_one_wrong_protocol(server, channel):
         assert wrong.join().result().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     told = explained(server)
     assert "2 joins of wrong (127.0.0.1) refused" in told
-    assert "It offers range; the members can follow cooperative-sticky." in told
+    assert "It offers range; the members support cooperative-sticky." in told
     rebalance, refused = json.loads(command(server, "explain", GROUP, "-o", "json"))
     assert rebalance["GENERATION"] == "1"
     assert {key: refused[key] for key in ("GROUP", "GENERATION", "CAUSE", "OUTCOME")} == {
@@ -225,7 +225,7 @@ def test_one_wrong_protocol(server, channel):
     gather(both, one)
     one.leave("")
     gather(both)
-    assert "The group now follows 'range', not 'cooperative-sticky' as before" in explained(server)
+    assert "The group now uses 'range' instead of 'cooperative-sticky'" in explained(server)
 
 
 def test_who_blocks_says_so_while_it_lasts(server, channel):

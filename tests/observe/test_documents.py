@@ -16,7 +16,7 @@ from coordinator.shard.waits import WaitStats
 PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
 HEAD = (
     "# Metrics\n\n"
-    "What `/metrics` answers. Names and units follow Prometheus' conventions; no member id is ever "
+    "The series of `/metrics`. Names and units follow Prometheus' conventions. No member id is ever "
     "a label, and no group id but those that `--metrics-groups` lists.\n\n"
     "| name | type | labels | meaning |\n"
     "|---|---|---|---|\n"

@@ -22,7 +22,7 @@ HEAD = "E0000 00:00:1763765654.066   12345 "
             HEAD + "ssl_transport_security.cc:2563] Handshake failed with error SSL_ERROR_SSL: "
             "error:100000c0:SSL routines:OPENSSL_internal:PEER_DID_NOT_RETURN_A_CERTIFICATE",
             logging.WARNING, "tls_handshake_failed",
-            "a client showed no certificate; this node asks for one (tls_client_ca_file)",
+            "a client sent no certificate; this node requires one (tls_client_ca_file)",
         ),
         ("free(): invalid pointer", logging.WARNING, "stderr", "free(): invalid pointer"),
     ],
