@@ -1,9 +1,9 @@
 """The controller's decisions: an event goes in, the shard states that follow from it come out.
 
-It waits for nothing and writes nothing. Whoever runs it feeds events one after the other,
-and writes each state over the version it was made from, under the controller's own epoch.
-If that fails, somebody else is the controller: this one is thrown away, and the next one
-starts from what the store holds.
+It waits for nothing and writes nothing. Its runner feeds events one after the other, and writes
+each state over the version it was made from, under the controller's own epoch. If a write fails,
+another node is the controller: the runner drops this one, and the next one starts from the states
+in the store.
 
 Source: Kafka `KafkaController`: `onBrokerFailure`, `onBrokerStartup`, `doControlledShutdown`,
 `checkAndTriggerAutoLeaderRebalance`.
@@ -22,28 +22,28 @@ from coordinator.storage.coordination import NOBODY, ShardState
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """These nodes are live now."""
+    """The set of live nodes has changed."""
 
     live: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """A node wants to stop: lead its shards elsewhere. It is live until it is gone."""
+    """A node wants to stop: its shards are to be led elsewhere. It stays live until it leaves."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownCancelled:
-    """A node goes on after all: it may lead again."""
+    """A node no longer wants to stop, and may lead again."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncChanged:
-    """A leader says who is in sync with it. Said under an older epoch, it counts for nothing."""
+    """A leader reports the nodes in sync with it. A report of an older leader epoch is ignored."""
 
     shard: ShardId
     leader_epoch: int
@@ -67,7 +67,7 @@ class ElectRequested:
 
 @dataclass(frozen=True, slots=True)
 class BalanceTick:
-    """Time to look whether the preferred leaders lead."""
+    """It is time to compare leaders with preferred leaders."""
 
 
 Event = (
@@ -88,11 +88,11 @@ class Controller:
         states: of every shard, as the store holds them; shards that never had a leader have a
             state without replicas.
         factor: replicas of a shard, as far as there are live nodes.
-        imbalance: the part of the shards, 0 to 1, that may be led by others than their
-            preferred leaders before that is mended.
-        moves_at_once: shards that change hands at one tick at the most.
-        standbys: replicas follow their leaders, so that some are in sync; without, whoever is
-            live is as good as another.
+        imbalance: fraction of the shards, 0 to 1, that may be led by nodes other than their
+            preferred leaders before `BalanceTick` moves them.
+        moves_at_once: greatest number of shards that change leaders at one tick.
+        standbys: True if replicas follow their leaders, so that some are in sync; False: every
+            live node is as good as another.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Controller:
         ]
 
     def _level(self) -> None:
-        """Replicas for nodes that have fewer than others, a few shards at a time."""
+        """Move replicas to nodes that have fewer than others, a few shards at a time."""
         current = {int(s): state.replicas for s, state in self.shards.items()}
         placed = placement.level(current, self.live - self.stopping)
         moved = 0
@@ -227,7 +227,7 @@ class Controller:
                 self._move_requested(MoveRequested(shard, placed[shard]))
 
     def _place(self) -> None:
-        """Replicas for shards that lack live ones."""
+        """Give replicas to shards that lack live ones."""
         current = {int(s): state.replicas for s, state in self.shards.items()}
         staying = self.live - self.stopping
         placed = placement.complete(current, staying, self._factor)
@@ -242,10 +242,10 @@ class Controller:
         in_sync = state.in_sync if self._standbys else tuple(self.live)
         elected = strategy(state.replicas, in_sync, self.live - self.stopping)
         if elected is None and strategy is elections.offline:
-            # Better one that is about to stop than none.
+            # A node that is about to stop is better than none.
             elected = strategy(state.replicas, state.in_sync, self.live)
             if elected is None and state.leader != NOBODY:
-                # Who was in sync is remembered: it may come back first.
+                # The in-sync replicas are kept: one of them may come back first.
                 self.shards[shard] = replace(
                     state, leader=NOBODY, leader_epoch=state.leader_epoch + 1
                 )

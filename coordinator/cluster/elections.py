@@ -1,4 +1,4 @@
-"""Who is to lead a shard: four strategies, and nothing else.
+"""Leader elections of a shard: four strategies.
 
 A shard has replicas, an ordered list of nodes of which the first is preferred, and the
 in-sync ones among them. All are node numbers. The log is in a shared store, so any node may
@@ -25,9 +25,9 @@ class Elected:
 def offline(
     replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
 ) -> Elected | None:
-    """The leader has gone: the first live replica that is in sync, else the first live one.
+    """Elect the first live replica that is in sync, else the first live one: the leader has gone.
 
-    The latter costs the time of a load, no data: the store has the log.
+    A replica that is out of sync costs the time of a load, no data: the store has the log.
     """
     elected = reassignment(replicas, in_sync, live)
     if elected is not None:
@@ -38,7 +38,7 @@ def offline(
 def reassignment(
     replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
 ) -> Elected | None:
-    """The replicas have changed: the first of the new ones that is live and in sync."""
+    """Elect the first new replica that is live and in sync: the replicas have changed."""
     for node in replicas:
         if node in live and node in in_sync:
             return Elected(node, _those(replicas, in_sync, live))
@@ -48,7 +48,7 @@ def reassignment(
 def preferred(
     replicas: Sequence[int], in_sync: Collection[int], live: Collection[int]
 ) -> Elected | None:
-    """Back to the preferred leader, if it is live and in sync; nobody else will do."""
+    """Elect the preferred leader, the first replica; None unless it is live and in sync."""
     return reassignment(replicas[:1], in_sync, live) and Elected(
         replicas[0], _those(replicas, in_sync, live)
     )
@@ -60,7 +60,7 @@ def controlled_shutdown(
     live: Collection[int],
     stopping: Collection[int],
 ) -> Elected | None:
-    """The leader wants to stop: the first live and in-sync replica that does not."""
+    """Elect the first live, in-sync replica that is not stopping: the leader wants to stop."""
     staying = [node for node in live if node not in stopping]
     return reassignment(replicas, in_sync, staying)
 

@@ -1,4 +1,4 @@
-"""Which nodes are the replicas of which shard: even, and with as few moves as possible.
+"""Placement of replicas on nodes: even, and with as few moves as possible.
 
 The first replica is the preferred leader. Every replica counts the same, for a standby
 reads all that the leader writes.
@@ -16,10 +16,10 @@ Placement = dict[int, tuple[int, ...]]
 def complete(
     current: Mapping[int, tuple[int, ...]], live: Collection[int], factor: int
 ) -> Placement:
-    """Give shards that lack live replicas new ones; leave the others alone.
+    """Give new replicas to shards that lack live ones; leave the other shards alone.
 
-    A replica that is gone keeps its place until somebody is needed in it. Shards with none
-    get `factor` of them, dealt so that preferred leaders are even too.
+    A replica on a dead node keeps its place until a live node is needed there. Shards without
+    replicas get `factor` of them, dealt so that preferred leaders are even too.
 
     Args:
         factor: replicas of a shard, as far as there are live nodes.
@@ -37,14 +37,14 @@ def complete(
             chosen = alive + new[: wanted - len(alive)]
             if not alive:
                 chosen.sort(key=lambda node: (firsts[node], loads[node], node))
-            # Who may come back stays, behind those who are here, as far as there is room.
+            # A node that may come back keeps a place behind the live ones, if there is room.
             gone = [node for node in placed[shard] if node not in live]
             placed[shard] = tuple((chosen + gone)[:factor])
     return placed
 
 
 def level(current: Mapping[int, tuple[int, ...]], live: Collection[int]) -> Placement:
-    """Move replicas, and change who is preferred, until no node has 2 more than another."""
+    """Move replicas and preferred leaders until no node has 2 more of them than another."""
     placed = dict(current)
     while (move := _replica_move(placed, live)) is not None:
         shard, source, target = move
@@ -56,7 +56,7 @@ def level(current: Mapping[int, tuple[int, ...]], live: Collection[int]) -> Plac
 
 
 def _replica_move(placed: Placement, live: Collection[int]) -> tuple[int, int, int] | None:
-    """(shard, from, to), the smallest that evens something out."""
+    """(shard, from, to): one move from the most to the least loaded node; None: they are even."""
     loads = _loads(placed, live)
     if not loads:
         return None
@@ -73,10 +73,10 @@ def _replica_move(placed: Placement, live: Collection[int]) -> tuple[int, int, i
 
 
 def _leader_swap(placed: Placement, live: Collection[int]) -> tuple[int, int] | None:
-    """(shard, new preferred leader): along a chain of shards from who has most to who has least."""
+    """(shard, new preferred leader): a step of a chain from a node with more to one with fewer."""
     firsts = _firsts(placed, live)
     for source in sorted(live, key=lambda node: -firsts[node]):
-        # Breadth first: who could take over from whom, and with which shard.
+        # Breadth first: the nodes that could take over, and the shard with which each could.
         came: dict[int, tuple[int, int] | None] = {source: None}
         queue = [source]
         for node in queue:

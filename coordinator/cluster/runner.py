@@ -1,8 +1,7 @@
-"""One node's place in its cluster: it is seen, it follows what is decided, and it may decide.
+"""Membership of one node in its cluster: its session, its leaderships, and its turn as controller.
 
-Each node reads for itself what the controller has written. So there is one way for a
-decision to travel, which works while the controller is away, and nobody is told anything
-that is not in the store.
+Each node reads the controller's decisions from the store. Decisions therefore travel in one way,
+also while the controller is away, and no node acts on anything that is not in the store.
 """
 
 from __future__ import annotations
@@ -36,34 +35,32 @@ from coordinator.storage.coordination import (
 from coordinator.storage.log import Ambiguous, Unavailable
 
 SELF_FENCE = 0.8
-"""Of a session's timeout after its last renewal nothing is answered from memory any more:
-others may have taken over soon after."""
+"""Fraction of the session's timeout, counted from its last renewal, after which the node answers
+nothing from memory: other nodes may take over soon after."""
 RETRY_S = 0.15
 LOOK_S = 0.02
 LOOKS_A_SESSION = 2
 BALANCE_EVERY_S = 300.0
 BALANCE_SOON_S = 2.0
-"""After nodes have come or gone, and while moves are under way."""
+"""Pause before balancing after nodes have come or gone, and while moves are under way."""
 
 
 class NotController(Exception):
-    """Another node decides, or none does."""
+    """This node is not the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipCallbacks:
-    """What a node is told to do; each is called on its loop.
+    """Callbacks by which a node learns of its leaderships; each is called on its loop.
 
     Args:
-        take: lead a shard, in the leader epoch that orders its owners; told again, when that is
-            a new one.
-        release: somebody else is to lead it.
-        follow: be ready to lead a shard; with who leads it now, None: nobody, and the leader
-            epoch.
-        unfollow: somebody else is to be ready.
-        report: what does not work, in words.
-        expect: which nodes may follow a shard that is led here: its live replicas; told when it
-            is taken, and when that changes.
+        take: lead a shard in a leader epoch; called again for a later epoch.
+        release: lead a shard no longer.
+        follow: follow a shard, given its leader (None: it has none) and the leader epoch.
+        unfollow: follow a shard no longer.
+        report: a problem, in words.
+        expect: the live replicas that may follow a shard led here; called when the shard is
+            taken, and when they change.
     """
 
     take: Callable[[ShardId, int], None]
@@ -75,11 +72,11 @@ class LeadershipCallbacks:
 
 
 class ClusterRunner:
-    """Runs on the loop of its node.
+    """Runs the cluster membership of a node, on its loop.
 
     Args:
-        shards: all there are.
-        replicas: of each shard, as far as there are nodes; the leader is one.
+        shards: all shards of the cluster.
+        replicas: number of replicas of a shard, its leader included, as far as there are nodes.
     """
 
     def __init__(
@@ -106,7 +103,7 @@ class ClusterRunner:
         self._controller: Controller | None = None
         self._controller_epoch = 0
         self._balance_at = 0.0
-        # Of the loop, as `Session.renewed_at`; threads that serve pages ask for it, too.
+        # The clock of the loop, as for `Session.renewed_at`; threads that serve pages use it too.
         self._now_s = asyncio.get_running_loop().time
         self._decided_at = self._now_s()
         self._told: set[str] = set()
@@ -114,7 +111,7 @@ class ClusterRunner:
         self._tasks: list[asyncio.Task[None]] = []
 
     def may_answer(self) -> bool:
-        """True while nobody else can have been given this node's shards."""
+        """True while no other node can have been given this node's shards."""
         session = self._session
         if session is None or session.lost.is_set():
             return False
@@ -122,32 +119,32 @@ class ClusterRunner:
 
     @property
     def is_controller(self) -> bool:
-        """True if this node decides, as far as it knows."""
+        """True if this node is the controller, as far as it knows."""
         return self._controller is not None
 
     @property
     def is_deciding(self) -> bool:
-        """True if it is the controller, and has carried that out within the last session."""
+        """True if this node is the controller, and has decided within the last session timeout."""
         return self.is_controller and self.undecided_s <= self.session_timeout_s
 
     @property
     def session_timeout_s(self) -> float:
-        """How long the others wait for this node, as the store has granted it."""
+        """Session timeout that the store has granted, in seconds; 0: there is no session."""
         return 0.0 if self._session is None else self._session.timeout_s
 
     @property
     def undecided_s(self) -> float:
-        """How long ago this node last decided itself, or saw a living one that is to.
+        """Seconds since this node last decided as controller, or saw another living controller.
 
-        Any thread may ask.
+        May be called from any thread.
         """
         return self._now_s() - self._decided_at
 
     async def decide(self, event: Event) -> None:
-        """Have an operator's wish carried out; returns when it is written.
+        """Carry out an operator's request; returns when its decisions are written.
 
         Raises:
-            NotController: this node does not decide.
+            NotController: this node is not the controller.
         """
         if self._controller is None:
             raise NotController
@@ -157,12 +154,12 @@ class ClusterRunner:
         await done
 
     def drain(self, *, undo: bool = False) -> None:
-        """Lead nothing any more while others can; or lead again."""
+        """Ask the controller to lead this node's shards elsewhere; `undo`: lead again."""
         self.node = replace(self.node, stopping=not undo)
         self._wake.set()
 
     def keep_up(self, shard: ShardId, in_sync: Iterable[int]) -> None:
-        """Tell the controller which nodes keep up with this one, which leads the shard."""
+        """Tell the controller which nodes are in sync with this one on a shard that it leads."""
         if shard in self._mine:
             others = {s: (s, leader_epoch, nodes) for s, leader_epoch, nodes in self.node.in_sync}
             others[shard] = (shard, self._mine[shard], tuple(sorted(in_sync)))
@@ -170,12 +167,12 @@ class ClusterRunner:
             self._wake.set()
 
     def replicas_of(self, shard: ShardId) -> tuple[int, ...]:
-        """The nodes that a shard is led or followed by, as far as this one has heard."""
+        """Replicas of a shard, its leader included, as of the last look."""
         state = self.view.shards.get(shard)
         return () if state is None else state.replicas
 
     async def start(self) -> None:
-        """Join, and begin to follow.
+        """Join, and begin to carry out what the controller decides.
 
         Raises:
             Unavailable, Ambiguous: the store does not answer.
@@ -184,7 +181,7 @@ class ClusterRunner:
         self._tasks = [asyncio.create_task(work()) for work in (self._listen, self._follow)]
 
     async def join(self) -> None:
-        """Be seen, and no more; `start` does it.
+        """Begin a session, and no more; `start` calls it.
 
         Raises:
             Unavailable, Ambiguous: the store does not answer.
@@ -193,10 +190,10 @@ class ClusterRunner:
         self._announced = self.node
 
     async def stop(self, patience_s: float) -> None:
-        """Have the shards led elsewhere, if there are others; then leave.
+        """Hand the shards over, if there are other nodes; then leave.
 
         Args:
-            patience_s: how long to wait for that.
+            patience_s: longest wait for the hand-over.
         """
         session = self._session
         if session is not None and not session.lost.is_set():
@@ -217,7 +214,7 @@ class ClusterRunner:
         await self._coordination.close()
 
     async def look(self) -> None:
-        """Read what there is, and do what follows from it: once. After `start` it comes by itself.
+        """Read the cluster's state and act on it, once; after `start` it is called automatically.
 
         Raises:
             Unavailable, Ambiguous: the store does not answer.
@@ -233,7 +230,7 @@ class ClusterRunner:
             self._announced = node
         self.view = view = await self._coordination.read()
         if self.node.node_id not in view.nodes:
-            # It was taken out, and hears of it here first.
+            # Other nodes ended the session; this is how the node learns of it.
             self._session.lost.set()
             self.begin_anew()
             self._wake.set()
@@ -251,19 +248,19 @@ class ClusterRunner:
             self._decided_at = self._now_s()
 
     def begin_anew(self) -> None:
-        """Decide nothing more from what was known: it may have been written or not."""
+        """Drop the controller's state: its last decision may have been written or not."""
         self._controller = None
 
     # --- Inside ---
 
     def _report(self, trouble: str) -> None:
-        """Once, until a look succeeds."""
+        """Report a problem, once until a look succeeds."""
         if trouble not in self._told:
             self._told.add(trouble)
             self._callbacks.report(trouble)
 
     async def _hand_over(self) -> None:
-        """Until this node leads nothing, or there is nobody to lead it instead."""
+        """Wait until this node leads nothing, or there is no other node to lead instead."""
         while True:
             others = [node for node in self.view.nodes.values() if not node.stopping]
             if not self._mine or not others:
@@ -276,13 +273,13 @@ class ClusterRunner:
                 self._wake.set()
 
     async def _follow(self) -> None:
-        """Look at what is there whenever it may have changed, and every now and then."""
+        """Look whenever something may have changed, and at intervals."""
         while True:
             try:
                 await self.look()
                 self._told.clear()
                 assert self._session is not None
-                # So that who has decided nothing for a session can be told from who waits.
+                # A controller that has not decided for a session must differ from one that waits.
                 pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)
             except (Unavailable, Ambiguous) as error:
                 self.begin_anew()
@@ -301,10 +298,10 @@ class ClusterRunner:
             self._wake.clear()
 
     def _obey(self, view: ClusterView) -> None:
-        """Lead what this node is to lead, and nothing else."""
+        """Take, release and follow shards as the view says."""
         here = view.nodes.get(self.node.node_id)
         if here is None or here.incarnation != self.node.incarnation:
-            return  # The session has ended; it is noticed in its time.
+            return  # The session has ended; `look` finds out.
         wanted = {
             s.shard: s.leader_epoch for s in view.shards.values() if s.leader == self.node.node_id
         }
@@ -319,13 +316,13 @@ class ClusterRunner:
         for shard, leader_epoch in wanted.items():
             if shard not in self._mine and self.may_answer():
                 self._mine[shard] = leader_epoch
-                self._followed.discard(shard)  # What it has gathered goes to who takes.
+                self._followed.discard(shard)  # `take` uses what the standby has gathered.
                 self._callbacks.take(shard, leader_epoch)
         self._expect_followers(view)
         self._follow_only(standing_by)
 
     def _expect_followers(self, view: ClusterView) -> None:
-        """Have no shard wait for a node that has gone, or is no replica of it any more."""
+        """Tell the shards led here which live replicas may follow them."""
         for shard in self._mine:
             replicas = view.shards[shard].replicas
             live = tuple(n for n in replicas if n in view.nodes and n != self.node.node_id)
@@ -352,7 +349,7 @@ class ClusterRunner:
         assert self._session is not None
         controller_epoch = await self._coordination.campaign(self._session)
         if controller_epoch is None:
-            return  # Whatever the reason is, it changes, and that is told.
+            return  # A change of the reason wakes the next look.
         self._wake.set()
         self._controller_epoch = controller_epoch
         # A new controller knows only what is written.
@@ -386,11 +383,11 @@ class ClusterRunner:
                     done.set_result(None)
             if self._now_s() >= self._balance_at:
                 moved = await self._step(controller, BalanceTick())
-                # Whoever is not in sync yet may be soon.
+                # Replicas that are not in sync yet may be soon.
                 pause_s = BALANCE_SOON_S if moved or controller.is_astray else BALANCE_EVERY_S
                 self._balance_at = self._now_s() + pause_s
         except (Deposed, Conflict):
-            # Somebody else decides, or has decided before: begin with what is written.
+            # Another node is the controller, or was: begin again with what is written.
             self._controller = None
             if self._session is not None:
                 await self._coordination.resign(self._session)
@@ -403,10 +400,10 @@ class ClusterRunner:
                     done.set_exception(NotController())
 
     async def _step(self, controller: Controller, event: Event) -> bool:
-        """Carry an event's decisions out; True if there were any."""
+        """Write an event's decisions; True if there were any."""
         changed = controller.step(event)
         writes = (self._coordination.write(self._controller_epoch, state) for state in changed)
-        # All have an end before anything else is read or written.
+        # All writes end before anything else is read or written.
         for written in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(written, BaseException):
                 raise written
