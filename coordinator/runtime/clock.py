@@ -1,4 +1,4 @@
-"""The clock of a node, and where its member ids come from."""
+"""The clock of a node, and its source of member ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class AnchoredClock:
-    """Epoch milliseconds that never go back, whatever is done to the machine's clock.
+    """Epoch milliseconds that never go back, even when the machine's clock is set.
 
     The epoch is read once, at the start; from there on monotonic time is added. So times
     in the log compare across restarts, and deadlines do not jump.

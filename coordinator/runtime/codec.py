@@ -1,4 +1,4 @@
-"""Records to bytes and back. The log carries the bytes and does not look inside."""
+"""Codec of records: protobuf bytes, which the log carries without looking inside."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from coordinator.storage.log import Damaged, Loaded
 
 
 def encode(record: Record) -> bytes:
-    """A record's bytes; equal records have equal bytes."""
+    """Encode a record; equal records have equal bytes."""
     message: pb.Record = _ENCODERS[type(record)](record)
     return message.SerializeToString()
 
 
 def decode(data: bytes) -> Record:
-    """The record in the bytes.
+    """Decode a record.
 
     Raises:
-        Damaged: it cannot be read, or is of a kind that a newer version has written.
+        Damaged: the bytes are no record, or one of a kind that only a newer version knows.
     """
     try:
         message = pb.Record.FromString(data)
@@ -163,7 +163,7 @@ _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
 
 
 # --- Decoders -----------------------------------------------------------------------------------
-# What many members and offsets have in common is kept once.
+# Strings and metadata that many members and offsets share are kept once.
 
 
 def _read_group_metadata(group_id: str, m: pb.GroupMetadata) -> Record:
@@ -243,7 +243,7 @@ _DECODERS: dict[str, Callable[[str, Any], Record]] = {
 
 
 def located(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, int], Record]]:
-    """Every record of a shard's log with where it is, in words that tools print."""
+    """Every record of a shard's log with its position, as the fields that tools print."""
     if found.snapshot is not None:
         place = {"shard": shard, "snapshot": found.snapshot.sequence}
         for data in found.snapshot.records:

@@ -1,4 +1,4 @@
-"""How what went wrong with a job is told to a shard's driver, whoever was its host."""
+"""Failures of jobs as inputs of a shard's driver, the same for every host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAILURES: dict[type[LogError], AppendFailure] = {
 
 
 def job_failed(job: Job, error: Exception) -> LogFailed | FoundDamage | Broken:
-    """The driver's word for what a job has raised. What the log does not raise is our bug."""
+    """Return the input that tells the driver of a job's exception; `Broken` for any bug of ours."""
     if isinstance(error, Damaged):
         return FoundDamage(job, error)
     if not isinstance(error, LogError):

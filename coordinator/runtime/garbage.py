@@ -3,20 +3,20 @@
 A coordinator holds many objects that stay, and makes few cycles. A full collection would walk
 over millions of them, holding everything up, and find nothing. Two rules keep it short:
 
-- While something is loaded no collection takes place, and what is there at the end is not looked
-  at again (`gc_paused`).
-- What a full collection has found in use is not looked at again either (`ShortPauses`). So each
-  looks only at what has come since the one before, and the thresholds have it come after some
-  7,000 new objects, which take it 2 to 4 ms. With ten times as many they took 20 to 50.
+- While a shard loads, collection is disabled, and objects that exist at the end are frozen: later
+  collections skip them (`gc_paused`).
+- Objects that survive a full collection are frozen too (`ShortPauses`). So each collection looks
+  only at objects made since the one before, and the thresholds start it after some 7,000 of them,
+  which take 2 to 4 ms. Ten times as many took 20 to 50.
 
-What is not looked at again is freed all the same when nobody refers to it: groups and members are
-not parts of cycles. gRPC makes one cycle for every call, which lives while its handler is looked
-up. A collection that Python starts by itself starts at an allocation, so most often in the middle
-of that, and freezing its survivors keeps that cycle for ever: tens of MB a day. So the event loop
-runs full collections before Python would (`ShortPauses.attach`), between two callbacks, when no
-such cycle is in use. Only if the loop has so much to do that it does not come to it, Python does.
+Reference counting still frees frozen objects: groups and members are not parts of cycles. gRPC
+makes one cycle for every call, which lives while its handler is looked up. A collection that Python
+starts by itself starts at an allocation, so most often in the middle of that, and freezing its
+survivors keeps that cycle for ever: tens of MB a day. So the event loop runs full collections
+before Python would (`ShortPauses.attach`), between two callbacks, when no such cycle is in use.
+Python runs them only if the loop is too busy to.
 
-`collect_and_freeze` looks at everything, for the rare moments in which a lot has gone.
+`collect_and_freeze` looks at all objects, for the rare moments in which many have become garbage.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from typing import Any, Final, Self
 
 THRESHOLDS = (700, 4, 1)
-"""New objects until the youngest are looked at, and how often that is until older ones are. The
-loop is asked for a full collection after half of the objects after which Python runs one."""
+"""Thresholds of `gc.set_threshold`. The loop is asked for a full collection at half of the new
+objects at which Python would run one itself."""
 
 MIDDLE: Final = 1
 GENERATIONS: Final = 3
@@ -48,7 +48,7 @@ _loading = 0
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """No collection meanwhile, and none of what is there at the end. May be nested."""
+    """Disable garbage collection inside; freeze survivors on exit. Re-entrant."""
     global _loading  # noqa: PLW0603  # The collector is the process's.
     if IS_SHARED.get():
         yield
@@ -65,7 +65,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def collect_and_freeze() -> None:
-    """Look at everything again: a good deal is not used any more. It takes a while."""
+    """Run a full collection over frozen objects too. Slow: for when many have become garbage."""
     if IS_SHARED.get():
         return
     gc.unfreeze()
@@ -75,7 +75,7 @@ def collect_and_freeze() -> None:
 
 
 class ShortPauses:
-    """Keeps collections short while it is entered, and counts how long they were.
+    """Context manager that keeps collections short, and measures their pauses.
 
     Full collections run on the loop that it is attached to. It counts in plain numbers and
     without a lock: the collector may run at any moment in any thread, also in one that holds a
@@ -86,7 +86,7 @@ class ShortPauses:
 
     def __init__(self) -> None:
         self.counts = [[0] * (len(PAUSE_BOUNDS_S) + 1) for _ in range(GENERATIONS)]
-        """By generation and bounds; the last holds what is longer than all."""
+        """Pauses by generation and by `bounds_s`; the last counts pauses longer than all bounds."""
         self.total_s = [0.0] * GENERATIONS
         self._began = 0.0
         self._thresholds_before = gc.get_threshold()
@@ -100,7 +100,7 @@ class ShortPauses:
     def __enter__(self) -> Self:
         self._thresholds_before = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
-        gc.freeze()  # What has been imported stays.
+        gc.freeze()  # Imported modules stay.
         gc.callbacks.append(self._watch)
         return self
 

@@ -1,4 +1,4 @@
-"""Inputs of a shard as JSON, and back: dataclasses by their names and fields."""
+"""JSON codec of a shard's inputs: dataclasses by their names and fields."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _KINDS: dict[str, Any] = {
         FollowersChanged,
     )
 }
-_KINDS["Revive"] = o.Activate  # As recordings have it.
+_KINDS["Revive"] = o.Activate  # Its name in recordings.
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}
 
 
 def to_json(value: Any) -> Any:
-    """What `json` can write: `{"Name": {field: value}}`, `{"bytes": base64}`, `{"enum": [..]}`."""
+    """Convert to JSON values: `{"Name": {field: value}}`, `{"bytes": base64}`, `{"enum": [..]}`."""
     if isinstance(value, Enum):
         return {"enum": [type(value).__name__, value.name]}
     if is_dataclass(value):
@@ -51,7 +51,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What `to_json` was given.
+    """Convert back from `to_json`.
 
     Raises:
         ValueError: there is no such input, or it has other fields.

@@ -1,4 +1,4 @@
-"""A shard made of what the log holds, at a load or beside another node that leads it."""
+"""Building a shard from its log, at a load or as a standby of another node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.storage.log import Damaged, Entry, Loaded
 
 
 def build(shard: Shard, loaded: Loaded, now_ms: int) -> StandbyShard:
-    """What the store holds, in a shard that is empty. It takes a while: call it in a thread."""
+    """Replay a loaded log into an empty shard. Slow for many groups: call it in a thread."""
     shard.replay(map(codec.decode, loaded.records()), now_ms)
     policy = SnapshotPolicy(
         len(loaded.entries),
@@ -22,10 +22,10 @@ def build(shard: Shard, loaded: Loaded, now_ms: int) -> StandbyShard:
 
 
 def add_entry(standby: StandbyShard, entry: Entry | TailEntry, now_ms: int) -> None:
-    """Apply the next entry, from the store or from whoever leads the shard.
+    """Apply the next entry, from the store or from the leader of the shard.
 
     Raises:
-        Damaged: it is not the one that follows.
+        Damaged: the entry does not follow the last one.
     """
     if (entry.sequence, entry.base_offset) != (standby.sequence + 1, standby.next_offset):
         raise Damaged(

@@ -1,11 +1,11 @@
-"""When this node did not hear its members: it stood still, or calls waited that it had not read.
+"""Pauses of this node: times in which it stalled, or had calls queued that it had not read.
 
-Beats that arrive meanwhile wait in this process, so their members are not silent, and the time is
-not counted (`core/pauses.py`). The rule, in full:
+Heartbeats that arrive in a pause wait in this process, so their members are not silent, and the
+time does not count against their sessions (`core/pauses.py`). The rule, in full:
 
-* A pause begins when nobody looked for `STALL_MS`: the event loop, or the whole process, stood
-  still since the last look. Or it begins when the oldest call that waits has waited for
-  `QUEUE_MS`: then it began that long ago.
+* A pause begins when there was no look for `STALL_MS`: the event loop, or the whole process, stood
+  still since the last look. Or it begins when the oldest queued call has waited for `QUEUE_MS`:
+  then it began that long ago.
 * It goes on while calls wait that long, and after that for as long again, at most `RECOVERY_MS`:
   clients whose calls were lost pause before they try again, the longer the longer it took.
 * Bound: a pause holds sessions back for the time in which the process stood still and at most
@@ -13,8 +13,9 @@ not counted (`core/pauses.py`). The rule, in full:
   waited for `RECOVERY_MS`; a process that stood still counts that time alone.
 
 So a member that has really died is declared dead at most `HELD_MS` and the stalls after its
-session. Who looks: a probe, four times a second, and each tick before it ends a session. The probe
-does not depend on the timers that it judges. On virtual time nobody looks, and nothing is held.
+session. Looks are taken by a probe, four times a second, and by each tick before it ends a session.
+The probe does not depend on the timers that it judges. On virtual time there are no looks, and
+sessions are not held back.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class LocalPauses:
     def __init__(self, now_ms: int) -> None:
         self._looked_ms = now_ms
         self._pauses: tuple[Pause, ...] = ()
-        self._stood_ms = 0  # Of the last pause: not counted against its bound.
+        self._stood_ms = 0  # Stalls in the last pause do not count against its bound.
         self._is_spent = False
         self._trouble_ms: int | None = None
-        self._over_ms = 0  # Of the pauses before the last.
+        self._over_ms = 0  # Length of all pauses but the last.
 
     @property
     def is_paused(self) -> bool:
@@ -51,17 +52,17 @@ class LocalPauses:
 
     @property
     def total_ms(self) -> int:
-        """Of all pauses so far, up to the last look."""
+        """Total length of all pauses, up to the last look."""
         if not self._pauses:
             return 0
         last = self._pauses[-1]
         return self._over_ms + min(self._looked_ms, last.to_ms) - last.from_ms
 
     def look(self, now_ms: int, queue_age_ms: int | None = None) -> tuple[Pause, ...]:
-        """All pauses that are remembered, in order; the last may end in the future.
+        """Note the time, and return the remembered pauses in order; the last may end in the future.
 
         Args:
-            queue_age_ms: how long the oldest call has waited; None: not known now.
+            queue_age_ms: wait of the oldest queued call; None: unknown now.
         """
         before_ms, self._looked_ms = self._looked_ms, now_ms
         if now_ms - before_ms >= STALL_MS:
@@ -78,7 +79,7 @@ class LocalPauses:
     # --- Inside ---
 
     def _pause(self, from_ms: int, now_ms: int, *, stood_ms: int = 0) -> None:
-        """Begin a pause, or have the last one go on, until some time from now."""
+        """Begin a pause, or extend the last one."""
         last = self._pauses[-1] if self._pauses else None
         if last is not None and from_ms <= last.to_ms:
             from_ms, known = last.from_ms, self._pauses[:-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:  # Any: nothing is sent into it.
-    """Run to the end: on uvloop where it is installed, else on asyncio's own loop."""
+    """Run a coroutine to its end, on uvloop where it is installed, else on asyncio's own loop."""
     if sys.platform != "win32":
         with contextlib.suppress(ImportError):
             import uvloop

@@ -1,4 +1,4 @@
-"""A probe of the event loop, four times a second: is it late, do calls wait, how much memory.
+"""Probe of the event loop, four times a second: its lag, queued calls, and memory.
 
 It sleeps on the loop alone, so it is late whenever anything is, also when no timer was due.
 """
@@ -19,7 +19,7 @@ LAGS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 
 
 class LoopProbe:
-    """What a node knows of how well it listens.
+    """Measurements of how late a node hears its callers.
 
     Args:
         clock: epoch milliseconds, monotonic.
@@ -30,13 +30,13 @@ class LoopProbe:
         self._local_pauses = LocalPauses(clock.now_ms())
         self._task: asyncio.Task[None] | None = None
         self.queue_age: Callable[[float], float] = lambda now_s: 0.0
-        """Seconds for which the oldest call has waited that is not served yet."""
+        """Returns the wait, in seconds, of the oldest call that is not served yet."""
         self.memory: Callable[[], int] = resident_bytes
-        """Bytes that this process has in use."""
+        """Returns the resident memory of this process, in bytes."""
         self.queue_age_s = 0.0
         self.lag_s = 0.0
         self.lag_counts = [0] * (len(LAGS_S) + 1)
-        """Probes by `LAGS_S`, the last beyond them all."""
+        """Number of probes by lag, bounds in `LAGS_S`; the last counts lags above all bounds."""
         self.lag_total_s = 0.0
         self.memory_bytes = 0
 
@@ -46,22 +46,22 @@ class LoopProbe:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """No probe follows."""
+        """Stop probing."""
         if self._task is not None:
             self._task.cancel()
 
     def pauses(self, now_ms: int) -> tuple[Pause, ...]:
-        """Times in which members were not heard; looks at the clock."""
+        """Pauses as of now; counts as a look, see `local_pauses`."""
         return self._local_pauses.look(now_ms)
 
     @property
     def is_paused(self) -> bool:
-        """True while silence is not counted."""
+        """True in a pause, while silence does not count against sessions."""
         return self._local_pauses.is_paused
 
     @property
     def paused_s(self) -> float:
-        """Seconds that were not counted as silence, so far."""
+        """Total length of all pauses, in seconds."""
         return self._local_pauses.total_ms / 1000
 
     async def _run(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def resident_bytes(pid: int | None = None) -> int:
-    """What it has in use; this one's by default. 0 where /proc is missing."""
+    """Resident memory of a process, this one by default; 0 where /proc is missing."""
     try:
         pages = int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1])
     except OSError:

@@ -1,7 +1,7 @@
 """A node: everything that one process runs, built from its settings.
 
-Groups belong to shards, shards to nodes, and a group never crosses a process. A node on its
-own leads every shard; one of several leads those that the controller gives it.
+Groups belong to shards, shards to nodes, and a group never crosses a process. A single node leads
+every shard; one of several leads those that the controller gives it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from timer.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ClusterStats:
-    """Numbers for those who watch. `shards` by state."""
+    """Gauges of the cluster as this node sees it. `shards` counts its own by state."""
 
     shards: dict[str, int]
     configured_shards: int
@@ -59,10 +59,10 @@ class Node:
     """The shards of one process.
 
     Args:
-        log: where groups are durable; in memory by default. It is closed at the end.
-        coordination: what it agrees on with other nodes; None: there are no others.
-        fetch: asks another node for the end of a shard's log; None: shards are not followed.
-        shard_type: makes an empty shard; a simulated world watches over its own.
+        log: durable log of groups, which `stop` closes; in memory by default.
+        coordination: the store shared with other nodes; None: there are no others.
+        fetch: fetches the end of a shard's log from its leader; None: shards are not followed.
+        shard_type: makes an empty shard; simulated worlds have a type of their own.
         incarnation: differs between this node's starts; empty: chosen at random.
     """
 
@@ -87,10 +87,10 @@ class Node:
         self._coordination = coordination
         self._clock = clock = clock or AnchoredClock()
         self.probe = LoopProbe(clock)
-        """How well this node listens."""
+        """Measurements of the event loop, and the pauses found by them."""
         self._call_ids = itertools.count(1)
         self.cluster: ClusterRunner | None = None
-        """This node's place among others; None: there are none."""
+        """Membership in the cluster; None: this node is the only one."""
         self._table = ShardTable(
             settings,
             log=self._log,
@@ -109,13 +109,13 @@ class Node:
                 self._table.add(shard)
 
     async def start(self, host: str, port: int) -> None:
-        """Load, and serve; shards that are loaded do so while others load.
+        """Load the shards and serve; loaded shards serve while others load.
 
         Args:
-            host, port: where clients and other nodes reach this one.
+            host, port: address at which clients and other nodes reach this one.
         Raises:
-            Damaged: what the log holds is not what was written.
-            Unavailable, Ambiguous: the store shared with other nodes does not answer.
+            Damaged: the log is not what was written.
+            Unavailable, Ambiguous: the shared store does not answer.
         """
         self.probe.start()
         if self._coordination is None:
@@ -141,7 +141,7 @@ class Node:
         self._compare_session(self.cluster.session_timeout_s)
 
     async def stop(self) -> None:
-        """Hand the shards over, answer every parked call so that its client looks elsewhere."""
+        """Hand the shards over, and send the clients of parked calls to other nodes."""
         if self.cluster is not None:
             await self.cluster.stop(self.settings.serving.drain_timeout_ms / 1000)
         self.probe.stop()
@@ -149,18 +149,19 @@ class Node:
         await self._log.close()
 
     def listen(self, listener: Callable[[Sequence[Event], int], None]) -> None:
-        """Have one more be told what happens in groups, as `Watchers.events` is."""
+        """Add a listener to the events of groups, called as `Watchers.events` is."""
         self._listeners.append(listener)
 
     def new_call_id(self) -> CallId:
-        """A number no other call of this process has."""
+        """Return an id that no other call of this process has."""
         return CallId(next(self._call_ids))
 
     def beat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> bool:
-        """Extend the session of a member at rest, without a step; see `Shard.beat`.
+        """Extend a member's session without a step; see `Shard.beat`.
 
         Returns:
-            False, and nothing has happened, if `answer_beat` has to say more than that it is alive.
+            True if the session was extended; False, without any effect, if `answer_beat` has to
+            answer.
         """
         runner = self._runners.get(shard_of(group_id, self.settings.storage.shards))
         shard = None if runner is None else runner.driver.shard
@@ -173,7 +174,7 @@ class Node:
             return False
 
     def answer_beat(self, heartbeat: Heartbeat) -> Reply:
-        """The answer to a heartbeat, in the same turn of the loop."""
+        """Answer a heartbeat, in the same turn of the loop."""
         runner = self._runners.get(self._shard_of(heartbeat.group_id))
         if runner is None or not self._may_answer():
             return self._elsewhere(heartbeat)
@@ -184,13 +185,13 @@ class Node:
     async def ask(
         self, requests: Sequence[Request], on_wait: Callable[[], None] = lambda: None
     ) -> list[Reply]:
-        """The answers to requests, in their order. A ListGroups is answered by every shard.
+        """Answer requests, in their order. A ListGroups is answered by every shard.
 
-        Many requests are handed over in slices, and others have their turn between. Given up while
-        it waits, it tells the groups that their client has gone.
+        Many requests are stepped in slices, between which other tasks run. On cancellation the
+        parked calls are cancelled.
 
         Args:
-            on_wait: called if an answer has to be waited for.
+            on_wait: called if an answer is not ready at once.
         """
         calls: list[tuple[ShardRunner, CallId]] = []
         answers: list[Reply | asyncio.Future[Reply]] = []
@@ -222,15 +223,15 @@ class Node:
                 runner.cancel(call_id)
             raise
         if not self._may_answer():
-            # Somebody else may have the groups by now, and know better.
+            # Another node may lead the groups by now.
             return [self._elsewhere(request) for request in requests]
         return replies
 
     async def fetch(self, shard: ShardId, leader_epoch: int, fetch: FetchEntries) -> FetchedEntries:
-        """The end of a shard's log, for one who follows it.
+        """Fetch the end of a shard's log for a follower.
 
         Args:
-            leader_epoch: in which this node leads the shard, as the follower knows it; -1: any.
+            leader_epoch: this node's leader epoch, as the follower knows it; -1: any.
         """
         runner = self._runners.get(shard)
         if runner is None or leader_epoch not in (-1, runner.leader_epoch):
@@ -240,16 +241,16 @@ class Node:
         return await runner.fetch(fetch)
 
     def coordinator_of(self, group_id: str) -> NodeInfo | None:
-        """Where a group is coordinated, as far as this node has heard: a hint."""
+        """Leader of a group's shard, as of this node's view of the cluster: a hint."""
         return self.cluster_view().leader_of(self._shard_of(group_id))
 
     def cluster_view(self) -> ClusterView:
-        """Nodes, and who leads which shard, as far as this node has heard."""
+        """Nodes and leaders of shards, as this node last read them."""
         return self._fixed_view if self.cluster is None else self.cluster.view
 
     @property
     def memory_bytes(self) -> int:
-        """As of the last probe; 0 where the system does not tell."""
+        """Resident memory at the last probe; 0 where the system does not report it."""
         return self.probe.memory_bytes
 
     def is_loaded(self, group_id: str) -> bool:
@@ -278,12 +279,12 @@ class Node:
         return runner.shard.has_static_member(group_id, instance_id)
 
     def stats(self) -> list[ShardStats]:
-        """What each shard holds now."""
+        """Numbers of each shard of this node."""
         shards = [runner.shard for runner in list(self._runners.values())]
         return [ShardStats() if shard is None else shard.stats() for shard in shards]
 
     def cluster_stats(self) -> ClusterStats:
-        """This node among others. Any thread may ask."""
+        """Gauges of the cluster as this node sees it. May be called from any thread."""
         runners = list(self._runners.values())
         loaded = len(self._shards())
         view = self.cluster_view()
@@ -301,13 +302,13 @@ class Node:
         )
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
-        """Numbers of some groups, by their ids. Any thread may ask."""
+        """Numbers of the groups whose ids are wanted. May be called from any thread."""
         return [stats for shard in self._shards() for stats in shard.group_stats(is_wanted)]
 
     # --- Inside ---
 
     def _compare_session(self, granted_s: float) -> None:
-        """Say so if the store does not grant the session that it was asked for."""
+        """Report a session timeout granted by the store that differs from the setting."""
         asked_s = self.settings.storage.store_session_timeout_ms / 1000
         if granted_s != asked_s:
             self._watchers.failure(
@@ -318,7 +319,7 @@ class Node:
             )
 
     def _shards(self) -> list[Shard]:
-        """Those that serve."""
+        """Shards of this node that are loaded."""
         shards = [runner.shard for runner in list(self._runners.values())]
         return [shard for shard in shards if shard is not None]
 
@@ -334,7 +335,7 @@ class Node:
         return [shard for shard in self._all_shards() if shard % shares == number - 1]
 
     def _view_of_shares(self, host: str, port: int) -> ClusterView:
-        """Who leads what where that is fixed: the nodes of one machine, ports apart."""
+        """The fixed view of nodes with shares: all on one machine, `NODE_PORTS` apart."""
         number, shares = self.settings.storage.fixed_share
         nodes = {
             n: NodeInfo(n, host, port + (n - number) * NODE_PORTS, "") for n in range(1, shares + 1)

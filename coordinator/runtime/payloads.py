@@ -1,4 +1,4 @@
-"""What the core is told of consumers' payloads: topics, and partitions; nothing else."""
+"""Reader of consumers' payloads for the core: topics and partitions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from coordinator.core.classic.journal import OWNED_MAX
 from coordinator.core.classic.subscriptions import PayloadReader
 
 TOPICS_MAX = 10_000
-"""Topics of one subscription that are read, in 10 ms. What names more is as one that cannot be
-read: its offsets are kept."""
+"""Greatest number of topics read from one subscription, in 10 ms. A subscription that names more
+counts as unreadable: its offsets are kept."""
 REMEMBERED_BYTES = 4_096
-"""Longer payloads are read again each time: kept, thousands of them would fill the memory."""
+"""Size above which payloads are not cached: thousands of them would fill the memory."""
 
 
 def read_topics(metadata: bytes) -> frozenset[str] | None:
     """Topics named in a consumer's subscription; None if it is not one, or names too many.
 
-    Members of one group, and of many groups, say the same: they share the answer.
+    Cached: members of one group, and of many groups, have equal subscriptions.
     """
     read = _remembered_topics if len(metadata) <= REMEMBERED_BYTES else _topics
     return read(metadata)
@@ -31,7 +31,7 @@ def read_topics(metadata: bytes) -> frozenset[str] | None:
 def read_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     """Partitions in a consumer's assignment; None if it is not one, or holds too many.
 
-    What a generation was given is asked for again when the next one is compared with it.
+    Cached: a generation's assignments are read again when the next one is compared with it.
     """
     read = _remembered_partitions if len(assignment) <= REMEMBERED_BYTES else _partitions
     return read(assignment)

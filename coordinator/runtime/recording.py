@@ -1,17 +1,17 @@
-"""The inputs of a shard as lines of JSON, from which it can be run again to the same end.
+"""Recordings: the inputs of a shard as lines of JSON, which replay to the same state.
 
     {"format": 1, "version": "0.1.0", "shard": 5, "config": {...}, "acks": {...}, "now_ms": ...}
-    {"load": ["<record>", ...], "now_ms": ...}                    what the log held
-    {"restore": [sequence, next_offset], "now_ms": ...}           it serves
+    {"load": ["<record>", ...], "now_ms": ...}                    records of the log
+    {"restore": [sequence, next_offset], "now_ms": ...}           the shard begins to serve
     {"id": "<member id>"}                                         drawn at random, in order
     {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
     {"beat": [group, member, instance, generation], "now_ms": ...}  a heartbeat without a step
-    {"hash": "<of the state>", "inputs": n}                       now and then, and at the end
+    {"hash": "<of the state>", "inputs": n}                       at intervals, and at the end
 
 `inputs` counts steps and heartbeats.
 
-Decisions are deterministic, so nothing else is needed: no replies, no timers. A file is for one
-life of a shard in one process.
+Decisions are deterministic, so replies and timers are not recorded. A file covers one shard in one
+process, from a load to the next.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HASH_EVERY = 1_000
 
 
 class RecordedIds:
-    """Ids from elsewhere, written down."""
+    """Ids of another source, recorded."""
 
     def __init__(self, ids: IdSource, write: Callable[[dict[str, Any]], None]) -> None:
         self._ids = ids
@@ -53,10 +53,10 @@ class RecordedIds:
 
 
 class RecordingShard(Shard):
-    """A shard that writes its inputs down.
+    """A shard that records its inputs.
 
     Args:
-        path: of the file, which is new.
+        path: the recording, a file that does not exist yet.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class RecordingShard(Shard):
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> bool:
-        """See `Shard`. Heartbeats that a step has to answer are written down by that step."""
+        """See `Shard`. Heartbeats that a step has to answer are recorded by that step."""
         is_taken = True
         try:
             is_taken = super().beat(group_id, member_id, instance_id, generation, now_ms)
-        finally:  # A bug in it is to be found by a replay.
+        finally:  # A replay has to meet a bug in it.
             if is_taken:
                 beat = [group_id, member_id, instance_id, generation]
                 self._write({"beat": beat, "now_ms": now_ms})
@@ -131,7 +131,7 @@ class RecordingShard(Shard):
 
 
 def state_hash(shard: Shard) -> str:
-    """Of everything durable, and of who is in which group in which state."""
+    """SHA-256 of durable records and of group membership and state."""
     digest = hashlib.sha256()
     for record in shard.records():
         digest.update(codec.encode(record))

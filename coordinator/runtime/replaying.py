@@ -1,4 +1,4 @@
-"""A recording run again: the same inputs, the same decisions, the same journal."""
+"""Replay of a recording: the same inputs, the same decisions, the same journal."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ _OURS = f"version {__version__}"
 
 
 class NoRecording(ValueError):
-    """The lines are no recording, or one of a version that this one does not read. The message
-    says what is wrong."""
+    """The lines are no recording that this version reads; the message says why."""
 
 
 class _MissingId(NoRecording):
-    """An input asks for an id that is not written behind it."""
+    """An input asks for an id that was not recorded after it."""
 
 
 @dataclass
 class Replayed:
-    """What came of it. `checked` hashes were compared; `differences` says where they differ."""
+    """Result of a replay: number of hashes compared (`checked`), and where they differ."""
 
     rebalances: list[RebalanceRecord] = field(default_factory=list)
     inputs: int = 0
@@ -47,7 +46,7 @@ class Replayed:
 
 
 class _NoIds:
-    """Ids as they were drawn. Each comes before the end of the step that asks for it."""
+    """Source of the recorded ids, in the order in which they were drawn."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -59,11 +58,11 @@ class _NoIds:
 
 
 def replay(lines: Iterable[str]) -> Replayed:
-    """Run a recording.
+    """Run a recording; one that ends in the middle is run up to there.
 
     Raises:
-        NoRecording: see there. A recording that ends in the middle is run up to there.
-        AssertionError: an input broke a rule of the shard, as it did then.
+        NoRecording: see there.
+        AssertionError: an input broke a rule of the shard, as it did when it was recorded.
     """
     found = Replayed()
     ids = _NoIds()
@@ -116,7 +115,7 @@ def replay(lines: Iterable[str]) -> Replayed:
 
 
 def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: bool) -> bool:
-    """False at the end of a process that was killed between an input and the id that it drew."""
+    """Run one input; False if the recording ends between the input and an id that it drew."""
     try:
         outbox = shard.step(event, now_ms)
     except _MissingId:
@@ -132,7 +131,7 @@ def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: 
 
 @contextlib.contextmanager
 def _reading(made_by: str) -> Iterator[None]:
-    """Turns parse errors into NoRecording."""
+    """Turn parse errors into NoRecording."""
     try:
         yield
     except NoRecording:
@@ -169,8 +168,7 @@ def _beat(value: Any) -> tuple[str, str, str | None, int]:
 
 
 def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str], bool]]:
-    """Each line, with the ids that were drawn while it was worked on, for they are written behind
-    it; and whether it is the last one."""
+    """Each line with the ids drawn by it, which are recorded after it; True if it is the last."""
     waiting: Line | None = None
     ids: list[str] = []
     for line in _parsed(lines):
@@ -185,7 +183,7 @@ def _with_ids(lines: Iterable[str]) -> Iterator[tuple[Line, list[str], bool]]:
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[Line]:
-    """Each line. The last one may be cut short: its process was killed while it wrote."""
+    """Each line, parsed. The last one may be cut short by a kill, and is skipped then."""
     cut = 0
     for number, text in enumerate(lines, start=1):
         if cut:

@@ -1,11 +1,11 @@
-"""One shard among the coroutines: carries out what its driver asks for.
+"""Host of one shard on asyncio: carries out the effects that its driver asks for.
 
-A step takes microseconds and waits for nothing, so a request is stepped in the very
-turn of the loop in which it arrives: no task, no queue, and for an answer that is
-ready no future. Steps cannot overlap, since nothing in them awaits.
+A step takes microseconds and waits for nothing, so a request is stepped in the turn of the loop in
+which it arrives: no task, no queue, and for an answer that is ready no future. Steps cannot
+overlap, since nothing in them awaits.
 
-What follows from a step is the driver's to say (`shard/driver.py`). If it cannot be carried out,
-whatever the reason, the driver is told, and loads the shard again.
+The driver decides what follows from a step (`shard/driver.py`). An effect that cannot be carried
+out is reported to it, and it loads the shard again.
 """
 
 from __future__ import annotations
@@ -58,23 +58,24 @@ from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
 
 RELEASE_SLICE = 200
-"""Parked calls answered in one turn of the loop. Each costs some 50 us of it, so that the
-release of ten thousand leaves gaps of 10 ms for other groups' heartbeats."""
+"""Greatest number of parked calls answered in one turn of the loop. Each takes some 50 us, so the
+release of ten thousand blocks other groups' heartbeats for 10 ms at a time."""
 
 PART = 50
-"""Records that are encoded between two chances to let others in."""
+"""Records encoded between two checks of whether the slice has ended."""
 BROKEN_AGAIN_S = 1.0
 SETTLE_AFTER_S = 1.0
-"""Other shards are taken over first, and whoever asks for a group is served."""
+"""Delay before dormant groups are activated, so that other shards are taken over first. A group
+that gets a request is activated at once."""
 
 
 class ShardRunner:
     """Runs one shard on the current loop.
 
     Args:
-        new_shard: an empty one.
-        on_in_sync: told which nodes are in sync when that changes.
-        pauses: times in which the node did not hear its members, as of epoch milliseconds.
+        new_shard: makes an empty shard.
+        on_in_sync: called with the in-sync nodes when they change.
+        pauses: returns the pauses of the node, given epoch milliseconds.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class ShardRunner:
         self._clock = clock
         self._watchers = watchers
         self.driver = ShardDriver(shard_id)
-        """The driver of the shard. From outside, the heartbeat alone reads it: without a frame."""
+        """The driver of the shard. `Node.beat` reads it directly, which saves a frame."""
         # Background tasks use this context, so they do not inherit a caller's contextvars.
         self._context = contextvars.copy_context()
         self._calls: dict[CallId, asyncio.Future[Reply]] = {}
@@ -117,17 +118,17 @@ class ShardRunner:
         leader_epoch: int = 0,
         standby: StandbyShard | None = None,
     ) -> None:
-        """Take the shard over and load it. Until then requests hear that it is loading.
+        """Take the shard over and load it. Until then requests get COORDINATOR_LOAD_IN_PROGRESS.
 
-        A log that cannot be read now is asked again until it can. After a bug of ours it is loaded
-        again later, and goes on saying that it is loading.
+        A log that is unavailable is retried without end. After a bug of ours the shard is loaded
+        again later.
 
         Args:
             load_slot: entered to load; shards that share one load one after the other.
-            leader_epoch: in which the shard was granted; without a controller it is always 0.
-            standby: what a standby has gathered; only what is missing is read.
+            leader_epoch: epoch in which the shard was granted; always 0 without a controller.
+            standby: state of a standby; only the entries that it lacks are read.
         Raises:
-            Damaged: what the log holds is not what was written.
+            Damaged: the log is not what was written.
         """
         if self._alarm is None:
             self._alarm = AsyncTimerDriver(self._clock, self._wake)
@@ -144,7 +145,7 @@ class ShardRunner:
             await asyncio.wait([self._activating])
 
     def submit(self, request: Request) -> Reply | asyncio.Future[Reply]:
-        """The answer, or a future of it. Whoever gives the future up calls `cancel`."""
+        """Return the answer or its future; a caller that gives the future up calls `cancel`."""
         effects = self.driver.handle(request, self._clock.now_ms())
         replies = effects.replies
         if len(replies) == 1 and replies[0][0] == request.call_id:
@@ -157,11 +158,11 @@ class ShardRunner:
         return future.result() if future.done() and future.exception() is None else future
 
     def fail(self, error: Exception) -> None:
-        """A bug in the shard, outside of a step: load it again."""
+        """Load the shard again after a bug outside of a step."""
         self._drive(Broken(error))
 
     async def fetch(self, fetch: FetchEntries) -> FetchedEntries:
-        """What a follower lacks, as soon as there is something."""
+        """Entries that a follower lacks, as soon as there are any."""
         future: asyncio.Future[FetchedEntries] = asyncio.get_running_loop().create_future()
         self._fetches[fetch.call_id] = future
         try:
@@ -175,7 +176,7 @@ class ShardRunner:
         self._drive(FollowersChanged(nodes))
 
     def cancel(self, call_id: CallId) -> None:
-        """The client of a parked call has gone away."""
+        """Cancel a parked call: its client has gone."""
         if self._calls.pop(call_id, None) is not None:
             self._drive(CallCancelled(call_id))
 
@@ -194,12 +195,12 @@ class ShardRunner:
 
     @property
     def leader_epoch(self) -> int:
-        """In which the shard was granted."""
+        """Leader epoch in which the shard was granted."""
         return self.driver.leader_epoch
 
     @property
     def shard(self) -> Shard | None:
-        """The one that serves; None: requests hear that it is loading."""
+        """The shard that serves; None: it is loading."""
         return self.driver.shard
 
     # --- Effects ---
@@ -221,7 +222,7 @@ class ShardRunner:
             self._fail_forgotten(error)
 
     def _carry_out(self, effects: Effects) -> None:
-        """What is begun is taken out, so that the rest can still be carried out after a bug."""
+        """Remove each effect before it begins, so that a bug leaves the rest to be carried out."""
         if effects.jobs:
             jobs, effects.jobs = effects.jobs, ()
             for job in jobs:
@@ -249,10 +250,10 @@ class ShardRunner:
 
     def _carry_out_the_rest(self, effects: Effects) -> None:
         loop, trouble = asyncio.get_running_loop(), None
-        for _ in fields(effects):  # Each attempt is rid of one part, but for the alarm.
+        for _ in fields(effects):  # Each attempt removes one effect, but for the alarm.
             try:
                 self._carry_out(effects)
-            except Exception as error:  # noqa: BLE001  # See `_execute`: the first one is told.
+            except Exception as error:  # noqa: BLE001  # `_execute` reports the first one.
                 trouble = error
             else:
                 return
@@ -285,7 +286,7 @@ class ShardRunner:
         for _ in range(min(RELEASE_SLICE, len(self._releasing))):
             self._resolve(*self._releasing.popleft())
         if self._releasing:
-            # The loop serves what has arrived meanwhile before it comes back here.
+            # The loop serves requests that have arrived meanwhile before it comes back here.
             asyncio.get_running_loop().call_later(0, self._release)
 
     def _resolve(self, call_id: CallId, reply: Reply) -> None:
@@ -294,7 +295,7 @@ class ShardRunner:
             future.set_result(reply)
 
     def _fail_forgotten(self, error: Exception) -> None:
-        """The driver has answered everybody: what is left waits for an answer that was lost."""
+        """Fail the calls that are left: the driver has answered them, and the answers were lost."""
         on_the_way = {call_id for call_id, _ in self._releasing}
         for call_id in [call_id for call_id in self._calls if call_id not in on_the_way]:
             future = self._calls.pop(call_id)
@@ -304,20 +305,20 @@ class ShardRunner:
     def _tell(self, events: Sequence[Event]) -> None:
         try:
             self._watchers.events(events, self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001  # Whoever watches stops no group. Told once.
+        except Exception as error:  # noqa: BLE001  # An observer stops no group. Told once.
             if not self._has_told_amiss:
                 self._has_told_amiss = True
                 self._watchers.failure("those who watch did not hear of all events", error)
 
     async def _activate(self) -> None:
-        """Bring the groups of a shard that was loaded to life, in between everything else."""
+        """Activate the dormant groups of a loaded shard, in slices between other work."""
         shard, loop = self.driver.shard, asyncio.get_running_loop()
         await asyncio.sleep(SETTLE_AFTER_S)
         while shard is not None and self.driver.shard is shard and not shard.is_active:
             async with self._load_slot:
                 began = loop.time()
                 self._drive(Activate())
-                # As much time again for everything else.
+                # Leave as much time for other tasks.
                 await asyncio.sleep(loop.time() - began)
 
     # --- Jobs ---

@@ -1,4 +1,4 @@
-"""The shards that a node leads and those that it follows: made, loaded, and handed over."""
+"""The shards that a node leads or follows: made, loaded, and handed over."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from coordinator.storage.log import Damaged, GroupLog
 from timer.clock import Clock
 
 MANY_GROUPS = 1_000
-"""Of a shard that is let go of, or taken over: worth a look for what can be freed,"""
+"""Groups in a shard that is released or taken over from which on a full collection is worth it."""
 FORGET_S = 30.0
-"""so long after, when everybody has found the groups where they are now."""
+"""Delay of that collection; by then clients have found the groups' new leaders."""
 
 
 class ShardTable:
     """A runner for each shard that is led, a standby for each that is followed.
 
     Args:
-        log: where groups are durable.
-        fetch: asks another node for the end of a shard's log; None: shards are not followed.
+        log: durable log of groups.
+        fetch: fetches the end of a shard's log from its leader; None: shards are not followed.
         ids: makes member ids.
         shard_type: makes an empty shard.
-        pauses: times in which the node did not hear its members.
-        on_in_sync: told which nodes are in sync with a shard when that changes.
+        pauses: returns the pauses of this node, given epoch milliseconds.
+        on_in_sync: called with a shard's in-sync nodes when they change.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ShardTable:
         self._recordings = itertools.count(1)
         self._work: set[asyncio.Task[None]] = set()
         self._forgetting: asyncio.TimerHandle | None = None
-        # Two loads at once would not be faster, and hold twice the bytes.
+        # Two loads at once would not be faster, and need twice the memory.
         self._load_slot = asyncio.Semaphore(1)
 
     @property
@@ -80,7 +80,7 @@ class ShardTable:
         return self._fetch is not None and self._settings.cluster.replicas > 1
 
     def add(self, shard: ShardId) -> ShardRunner:
-        """Make a runner for a shard, which answers that it is not loaded yet."""
+        """Make a runner for a shard; until it is loaded it answers COORDINATOR_LOAD_IN_PROGRESS."""
         runner = self.runners[shard] = ShardRunner(
             shard,
             new_shard=partial(self._new_shard, shard),
@@ -96,14 +96,14 @@ class ShardTable:
         """Load every shard that has a runner.
 
         Raises:
-            Damaged: what the log holds is not what was written.
+            Damaged: the log is not what was written.
         """
         loading = (runner.start(self._load_slot) for runner in self.runners.values())
         with gc_paused():
             await asyncio.gather(*loading)
 
     async def stop(self) -> None:
-        """Answer every parked call so that its client looks elsewhere."""
+        """Stop all runners; parked calls are answered with COORDINATOR_NOT_AVAILABLE."""
         if self._forgetting is not None:
             self._forgetting.cancel()
         runners = list(self.runners.values())
@@ -111,7 +111,7 @@ class ShardTable:
         stopping = [runner.stop(ErrorCode.COORDINATOR_NOT_AVAILABLE) for runner in runners]
         await asyncio.gather(*stopping, *self._work)
 
-    # --- What the cluster has this node do: see `LeadershipCallbacks` ---
+    # --- Callbacks of the cluster: see `LeadershipCallbacks` ---
 
     def take(self, shard: ShardId, leader_epoch: int) -> None:
         """Lead a shard."""
@@ -175,7 +175,7 @@ class ShardTable:
         try:
             with gc_paused():
                 await runner.start(self._load_slot, leader_epoch=leader_epoch, standby=gathered)
-            # Calls to other shards have left garbage meanwhile, which was not looked for.
+            # Collection was disabled, and calls to other shards have left garbage.
             self._forget_later(runner)
         except Damaged as error:
             self._watchers.failure(str(error), None)
@@ -187,7 +187,7 @@ class ShardTable:
     def _forget_later(self, runner: ShardRunner) -> None:
         groups = 0 if runner.shard is None else runner.shard.group_count
         if groups >= MANY_GROUPS and self._forgetting is None:
-            # Once for all shards that come or go at about the same time.
+            # One collection for all shards that come or go at about the same time.
             self._forgetting = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
 
     def _forget(self) -> None:

@@ -1,11 +1,11 @@
-"""Long work on the event loop, in slices that let others in.
+"""Long work on the event loop, in slices between which other tasks run.
 
-A generator does the work and yields after every small part of it. `in_slices` drives it, and gives
-the loop to everybody else whenever a slice has lasted for `SLICE_S`; `at_once` drives it where
-nobody waits. Work that cannot be cut, one step of a shard, is bounded by limits instead.
+A generator does the work and yields after every small part of it. `in_slices` drives it, and lets
+other tasks run whenever a slice has lasted for `SLICE_S`; `at_once` drives it without pauses. Work
+that cannot be cut, one step of a shard, is bounded by limits instead.
 
-A caller that goes away between two slices ends the work there: nothing of it may have taken effect
-yet, or what has must be right by itself.
+Cancelling the caller between two slices ends the work there, so a part of the work must either have
+no effect before the end, or be correct by itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 Work: TypeAlias = Generator[None, None, Result]
 
 SLICE_S = 0.002
-"""An answer takes some turns of the loop: with slices of 2 ms a heartbeat waits for 10 or 20 ms."""
+"""An answer takes some turns of the loop: with slices of 2 ms a heartbeat waits 10 or 20 ms."""
 
 
 class Slices:
-    """Says when it is others' turn.
+    """Pauses between the slices of one piece of work.
 
     Args:
         clock: seconds; that of the running event loop if None.
@@ -33,14 +33,14 @@ class Slices:
         self._began = self._clock()
 
     async def pause(self) -> None:
-        """Let others in, if this slice has lasted long enough."""
+        """Let other tasks run, if this slice has lasted long enough."""
         if self._clock() - self._began >= SLICE_S:
             await asyncio.sleep(0)
             self._began = self._clock()
 
 
 async def in_slices(work: Work[Result]) -> Result:
-    """The result of the work, done a slice at a time."""
+    """Do the work a slice at a time, and return its result."""
     slices = Slices()
     while True:
         try:
@@ -52,7 +52,7 @@ async def in_slices(work: Work[Result]) -> Result:
 
 
 def at_once(work: Work[Result]) -> Result:
-    """The result of the work, done in one go."""
+    """Do the work without pauses, and return its result."""
     while True:
         try:
             next(work)

@@ -1,10 +1,10 @@
-"""A shard that another node leads, kept ready to be led here.
+"""Standby of a shard that another node leads, ready to be led here.
 
-A standby asks the leader for what comes after its own end, again and again, and applies it
-to a shard that nobody steps. The leader hands out only what the store has acknowledged, so
-there never is anything to take back, whoever leads next. If it is made the leader, it reads
-from the store whatever it lacks: a leader that told it too little, or a wrong thing about
-its end, costs time and no data.
+A standby fetches the entries after its own end from the leader, again and again, and applies them
+to a shard that is not stepped. The leader hands out only entries that the store has acknowledged,
+so nothing ever has to be rolled back. A standby that is made the leader reads the entries that it
+lacks from the store: a leader that handed out too little, or reported a wrong end, costs time and
+no data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_BYTES = 1
 MAX_WAIT_MS = 500
 RETRY_S = 0.2
 RETRY_S_MAX = 30.0
-"""After failures in a row of what a standby has or reads: each is told in a line."""
+"""Greatest pause after failures in a row of reading or applying entries; each is reported."""
 
 
 class Unreachable(Exception):
@@ -36,16 +36,16 @@ class Unreachable(Exception):
 
 
 Fetch = Callable[[NodeInfo, ShardId, int, int, int, int], Awaitable[FetchedEntries]]
-"""(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries; or it raises Unreachable."""
+"""(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries. Raises Unreachable."""
 
 
 class Standby:
     """Follows one shard on the current loop, until it is stopped.
 
     Args:
-        new_shard: an empty one.
-        fetch: asks a leader.
-        report: told in words what does not work.
+        new_shard: makes an empty shard.
+        fetch: fetches entries from a leader.
+        report: called with a problem, in words.
         load_slot: entered to load; shards that share one load one after the other.
     """
 
@@ -72,7 +72,7 @@ class Standby:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, leader: NodeInfo | None, leader_epoch: int) -> None:
-        """Follow a leader from now on; None: wait for the next one."""
+        """Follow this leader; None: wait for the next one."""
         followed = (None if leader is None else leader.incarnation, leader_epoch)
         if followed == self._followed:
             return
@@ -82,7 +82,7 @@ class Standby:
             self._task = asyncio.get_running_loop().create_task(self._follow(leader, leader_epoch))
 
     def stop(self) -> StandbyShard | None:
-        """No longer follow; what has been gathered is the caller's."""
+        """Stop following; the caller gets the state gathered so far, None if there is none."""
         self._cancel()
         gathered, self._gathered = self._gathered, None
         return gathered
@@ -134,7 +134,7 @@ class Standby:
         return await asyncio.to_thread(build, self._new_shard(), loaded, self._clock.now_ms())
 
     async def _catch_up(self, gathered: StandbyShard) -> None:
-        """From the store, for the leader has not kept it in memory."""
+        """Read missing entries from the store: the leader does not have them in memory any more."""
         loaded = await self._log.read(self.shard_id, gathered.sequence)
         if loaded.snapshot is not None:
             self._gathered = await self._load()

@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Where groups are durable, and where nodes agree; None: there is one node."""
+    """The log of groups, and the nodes' coordination; None: there is one node."""
 
     log: GroupLog
     coordination: Coordination | None = None
@@ -35,14 +35,15 @@ class Stores:
 async def open_stores(
     config: StorageConfig, on_commit: Callable[[int, float], None] | None = None
 ) -> Stores:
-    """Open what there is; whoever asked closes it.
+    """Open the store that the settings name; the caller closes it.
 
     Args:
-        on_commit: told of each write that SQLite has synced, from a thread: how many appends it
-            carried, and how many seconds it took. In a shared store each append is its own.
+        on_commit: called in a thread after each commit of SQLite, with its number of appends and
+            its duration in seconds. Shared stores do not call it.
     Raises:
-        CannotOpen: it is in use, was made by a newer version, cannot be reached or written.
-        Damaged: it is not what was written.
+        CannotOpen: the store is in use, was made by a newer version, or cannot be reached or
+            written.
+        Damaged: the store is not what was written.
     """
     shared = config.shared_store
     if shared is not None:
@@ -77,10 +78,12 @@ def _open_sqlite(
 
 
 async def open_to_read(config: StorageConfig) -> tuple[GroupLog, int]:
-    """The shared store that the settings name, and its number of shards; it is not made.
+    """Open the shared store that the settings name, if it exists.
 
+    Returns:
+        The log, and its number of shards.
     Raises:
-        CannotOpen: it is not there, was made by a newer version or cannot be reached.
+        CannotOpen: it does not exist, was made by a newer version or cannot be reached.
     """
     shared = config.shared_store
     assert shared is not None

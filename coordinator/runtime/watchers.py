@@ -1,4 +1,4 @@
-"""Those who are told what happens inside, and decide nothing."""
+"""Observers of a node, such as metrics and log lines; they decide nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from coordinator.core.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Called in the loop, at once; they must not wait.
+    """Callbacks of observers, called in the loop; they must not block.
 
     Args:
-        events: what happened in groups, and when (epoch milliseconds).
-        failure: what does not work, in words, with the exception behind it if it is a bug.
-        recovery: what works again.
-        append: an entry is in the log: after how long (seconds), and with how many records.
+        events: events of groups, and their time (epoch milliseconds).
+        failure: a failure, in words, with its exception if it is a bug.
+        recovery: the end of a failure, in words.
+        append: an entry was written: duration in seconds, and number of records.
     """
 
     events: Callable[[Sequence[Event], int], None]
