@@ -1,4 +1,4 @@
-"""For tests of those who use the coordinator, and for our own: no sockets, no waiting.
+"""A coordinator for tests, of users and our own: no sockets, no waiting.
 
     from coordinator.testing import VirtualCoordinator
 

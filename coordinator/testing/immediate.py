@@ -1,7 +1,7 @@
 """A host that carries out a driver's effects at once, on a log in memory and a clock of its own.
 
-For coordinators on virtual time, for tests of the driver and for benchmarks of decisions: nothing
-is between a step and the next one but the log, and that can be held back.
+For coordinators on virtual time, tests of the driver and benchmarks of decisions: between two steps
+there is only the log, whose writes can be held back.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SHARD = ShardId(0)
 
 
 class ImmediateHost:
-    """Hosts one shard, and is `Timed`: a `VirtualClock` can be advanced with it.
+    """Host of one shard. It is `Timed`, so a `VirtualClock` can be advanced with it.
 
     Args:
-        new_shard: an empty one, at the time that the clock shows.
-        on_effects: told of all effects, in the order in which they are carried out.
+        new_shard: makes an empty shard at the clock's time.
+        on_effects: called with all effects, in the order in which they are carried out.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class ImmediateHost:
         self.held: list[WriteEntry] = []
         """Entries that wait for `release`."""
         self._fence = Fence(SHARD, 0)
-        self._sequence = self._next_offset = 0  # After the last entry that was acknowledged.
+        self._sequence = self._next_offset = 0  # Position after the last acknowledged entry.
 
     def handle(self, event: DriverInput) -> None:
-        """Give the driver an input, and then what comes of its jobs, until there is no more."""
+        """Give the driver an input, and the results of its jobs, until there are no more."""
         self._events.append(event)
         while self._events:
             effects = self.driver.handle(self._events.popleft(), self._clock.now_ms())
@@ -78,30 +78,30 @@ class ImmediateHost:
                     self._events.append(self._do(job))
 
     def next_expiration_ms(self) -> int | None:
-        """When the driver next has something to do."""
+        """Time at which the driver next has something to do; None: it waits for inputs only."""
         return self._wake_at_ms
 
-    def advance_to(self, now_ms: int) -> None:  # The clock shows it.
-        """Let the driver do what is due."""
+    def advance_to(self, now_ms: int) -> None:  # The clock has this time.
+        """Run the driver's due work."""
         self.handle(Tick())
 
     def hold(self) -> None:
-        """Nothing is acknowledged until `release`."""
+        """Hold all entries back until `release`."""
         self._is_holding = True
 
     def release(self, *, hold_on: bool = False) -> None:
-        """Write what was held. With `hold_on`, what is written because of that is held again."""
+        """Write the held entries. With `hold_on`, entries that follow from that are held again."""
         self._is_holding = hold_on
         held, self.held = self.held, []
         for job in held:
             self.handle(self._do(job))
 
     def stored(self) -> Loaded:
-        """What the log holds."""
+        """Load the log."""
         return self._log.load_now(self._fence)
 
     def take_snapshot(self) -> None:
-        """Replace the log's entries by what they come to."""
+        """Replace the log's entries by a snapshot."""
         assert self.driver.shard is not None, "there is no shard"
         records = self.driver.shard.records()
         self._do(WriteSnapshot(self._fence, self._sequence, self._next_offset, records))

@@ -15,5 +15,5 @@ from coordinator.testing.virtual import VirtualCoordinator
 
 @pytest.fixture
 def virtual_coordinator() -> Callable[..., VirtualCoordinator]:
-    """Makes coordinators: `virtual_coordinator(group_initial_rebalance_delay_ms=0)`."""
+    """Factory of coordinators: `virtual_coordinator(group_initial_rebalance_delay_ms=0)`."""
     return VirtualCoordinator

@@ -1,8 +1,8 @@
 """A coordinator on virtual time, in the caller's process.
 
-It is the service's own code from the translation of requests down to the log; only
-the clock, the log and the transport are exchanged. A parked call is an object whose
-`done` is False, and time passes when the test says so, from deadline to deadline.
+It runs the service's own code from the translation of requests down to the log; only the clock, the
+log and the transport are replaced. A parked call is an object whose `done` is False, and time
+passes when the test advances it, from deadline to deadline.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from coordinator.testing.immediate import ImmediateHost
 from timer.clock import VirtualClock
 
 _WHEEL_SIZE = 20
-"""Kafka's. Far from a million timers, small wheels are made sooner, test after test."""
+"""Kafka's wheel size. Tests have few timers, and smaller wheels are made faster."""
 
 _AT_ONCE = Patience(ambiguous_ms=0, reloads=False)
-"""What is repeated is repeated in the same moment, and a shard that is given up stays so."""
+"""Retries without delay, and no reload: a shard that is given up stays so."""
 
 
 class CountingIds:
@@ -47,7 +47,7 @@ class CountingIds:
 
 
 class VirtualCall:
-    """A request that was sent. It may consist of several commands, answered one by one."""
+    """A request that was sent. It may be several commands, answered one by one."""
 
     def __init__(self, owner: VirtualCoordinator, request: Message) -> None:
         self.request = request
@@ -67,14 +67,14 @@ class VirtualCall:
         """The answer.
 
         Raises:
-            RuntimeError: the call is parked still, or will never be answered.
+            RuntimeError: the call is still parked, or will never be answered.
         """
         if self._response is None:
             raise RuntimeError(f"{type(self.request).__name__} has not been answered")
         return self._response
 
     def cancel(self) -> None:
-        """The client goes away; what is answered from now on reaches nobody."""
+        """Cancel the call, as when its client goes away."""
         if not self.done and not self.client_gone:
             self.client_gone = True
             self._owner.cancel_commands(self._call_ids)
@@ -114,8 +114,8 @@ class VirtualCoordinator:
         """Send any request of GroupCoordinator or GroupAdmin.
 
         Raises:
-            coordinator.service.refusals.Malformed: what a real call would be refused
-                for with INVALID_ARGUMENT.
+            coordinator.service.refusals.Malformed: a real call would be refused with
+                INVALID_ARGUMENT.
         """
         call = VirtualCall(self, request)
         commands = translate.commands_of(
@@ -140,7 +140,7 @@ class VirtualCoordinator:
 
     @property
     def shard(self) -> Shard:
-        """The shard behind it, for a look inside."""
+        """The shard, for a look at its state."""
         return self._shard
 
     def state(self, group_id: str) -> GroupState | None:
@@ -155,41 +155,41 @@ class VirtualCoordinator:
 
     @property
     def is_loaded(self) -> bool:
-        """False once the log has refused the shard, which the service would then load again."""
+        """False once the shard was given up, which the service would then load again."""
         return self._host.driver.shard is not None
 
     def stored(self) -> Loaded:
-        """What the log holds."""
+        """Load the log."""
         return self._host.stored()
 
     # --- Faults ---
 
     def restart(self) -> None:
-        """The process dies here and comes back on the same log, which is well again.
+        """Kill the process, and start another on the same log.
 
-        Parked calls are lost, and so are appends that were held.
+        Parked calls and held appends are lost.
         """
         self._calls.clear()
         self._load()
 
     def fail_next_append(self, kind: str) -> None:
-        """The next append fails: "fenced", "ambiguous", "unavailable" or "too_large".
+        """Let the next append fail: "fenced", "ambiguous", "unavailable" or "too_large".
 
-        What is unavailable is tried again after a back-off on this clock, for as long as
-        `offset_commit_timeout_ms`; "full" is the same, refused at once.
+        After "unavailable" the append is retried with a back-off on this clock, for at most
+        `offset_commit_timeout_ms`; "full" is an "unavailable" that is refused at once.
         """
         self.log.fail_next_append(kind)
 
     def take_snapshot(self) -> None:
-        """Replace the log's entries by what they come to."""
+        """Replace the log's entries by a snapshot."""
         self._host.take_snapshot()
 
     def hold_appends(self) -> None:
-        """The log takes its time: nothing is acknowledged until `release_appends`."""
+        """Hold appends back: none is acknowledged until `release_appends`."""
         self._host.hold()
 
     def release_appends(self, *, hold_on: bool = False) -> None:
-        """The log catches up; with `hold_on` by the entry that is held, and then holds the next."""
+        """Write the held appends; with `hold_on`, hold the next ones again."""
         self._host.release(hold_on=hold_on)
 
     # --- Inside ---
