@@ -1,4 +1,4 @@
-"""How a shared store is reached, whatever its kind."""
+"""Access to a shared store of any kind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """Where the servers are, and how to log in there.
+    """Addresses of the servers, and the credentials to log in there.
 
     Without `ca_file` the connection is plain text. `cert_file` and `key_file` are the client's
-    own, for stores that ask for them. With a user, what is made in ZooKeeper is readable and
-    writable for that user alone (scheme digest).
+    own, for stores that ask for them. With a user, nodes created in ZooKeeper are readable and
+    writable for that user alone (ACL scheme digest).
     """
 
     endpoints: tuple[str, ...]

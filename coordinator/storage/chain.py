@@ -1,4 +1,4 @@
-"""Entries put together as they are read, each checked against the one before it."""
+"""Assembly of a log from entries as they are read, each checked against the one before it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from coordinator.storage.log import Damaged, Entry, Loaded, Snapshot
 
 
 class Chain:
-    """What a shard's log holds, or the end of it.
+    """A shard's log, or the end of it.
 
     Args:
-        where: the store and the shard, for the message if something is wrong.
-        snapshot: the shard's; it counts only if it goes further than `after`.
-        after: the last entry that the reader has already.
+        where: the store and the shard, for error messages.
+        snapshot: the shard's snapshot; ignored unless it goes further than `after`.
+        after: sequence number of the last entry that the reader already has.
     """
 
     def __init__(self, where: str, snapshot: Snapshot | None, after: int = 0) -> None:
@@ -19,7 +19,7 @@ class Chain:
         self._snapshot = None if snapshot is None or snapshot.sequence <= after else snapshot
         self._entries: list[Entry] = []
         self.last = after if self._snapshot is None else self._snapshot.sequence
-        """The number of the last entry so far."""
+        """Sequence number of the last entry so far."""
         self._next_offset: int | None = None  # The reader knows where its own end is.
         if self._snapshot is not None:
             self._next_offset = self._snapshot.next_offset
@@ -27,10 +27,10 @@ class Chain:
             self._next_offset = 0
 
     def add(self, entry: Entry) -> None:
-        """The next entry.
+        """Add the next entry.
 
         Raises:
-            Damaged: it is not the one that follows.
+            Damaged: the entry does not follow the last one.
         """
         offset = entry.base_offset if self._next_offset is None else self._next_offset
         if entry.sequence != self.last + 1 or entry.base_offset != offset:
@@ -43,5 +43,5 @@ class Chain:
         self._entries.append(entry)
 
     def loaded(self) -> Loaded:
-        """All of it."""
+        """Return the whole."""
         return Loaded(self._snapshot, self._entries)

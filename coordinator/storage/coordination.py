@@ -1,15 +1,15 @@
-"""The seam to what nodes agree on: who is alive, who is the controller, who leads each shard.
+"""The seam to what nodes agree on: live nodes, the controller, and the leader of each shard.
 
-A node joins with a session and is seen by the others until the session ends. One of the nodes is
-the controller; controllers are numbered by their epochs, and a shard's state is written only under
-the newest controller epoch and only over the version it was made from. Sessions decide when
-somebody tries; the two comparisons decide who is right.
+A node joins with a session and is live until the session ends. One of the nodes is the controller;
+controllers are numbered by their epochs, and a shard's state is written only under the newest
+controller epoch and only over the version it was made from. Sessions decide when a node takes over;
+the two comparisons decide whose writes count.
 
 A controller epoch belongs to the session that campaigned for it, not to the node: a node that
 joins again has lost it. A store may go on naming the old session for a while, or for ever. Such a
-key names nobody, and whoever campaigns replaces exactly the key that was read.
+key counts as no controller, and a campaign replaces exactly the key that was read.
 
-It fails as a log does: `Unavailable` and `Ambiguous`, and with what is below.
+Methods raise `Unavailable` and `Ambiguous` as a log does, and the errors below.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NOBODY = -1
 
 
 class Deposed(Exception):
-    """Somebody else is the controller now: stop deciding."""
+    """Another node is the controller now: stop deciding."""
 
 
 class Conflict(Exception):
-    """The shard's state is not the one that was thought: read again."""
+    """The shard's state has another version than expected: read again."""
 
 
 def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyType({})) -> T:
@@ -49,10 +49,10 @@ def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyTy
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node and where it is reached. `incarnation` differs between its starts.
+    """A node and its address. `incarnation` differs between its starts.
 
-    `stopping` asks the controller to lead the node's shards elsewhere. `in_sync` says of shards
-    that the node leads, by shard and epoch, which nodes keep up with it.
+    `stopping` asks the controller to lead the node's shards elsewhere. `in_sync` holds (shard,
+    leader epoch, nodes in sync) for shards that the node leads.
     """
 
     node_id: int
@@ -63,15 +63,15 @@ class NodeInfo:
     in_sync: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
 
     def to_bytes(self) -> bytes:
-        """As stores keep it."""
+        """Encode as JSON, for a store."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeInfo:
-        """What `to_bytes` made.
+        """Decode the result of `to_bytes`.
 
         Raises:
-            Damaged: it is not that.
+            Damaged: the bytes are something else.
         """
         return _read(cls, data)
 
@@ -80,9 +80,9 @@ class NodeInfo:
 class ShardState:
     """A shard as the controller has decided it.
 
-    `leader` is `NOBODY` while no replica is live. `leader_epoch` grows with each leader, who
-    fences the shard's log with it. `version` is the store's, of this very state: the
-    next one is written only over it; 0: it was never written.
+    `leader` is `NOBODY` while no replica is live. `leader_epoch` grows with each leader, which
+    fences the shard's log with it. `version` is the store's version of this state: the next state
+    is written only over it; 0: the state was never written.
     """
 
     shard: ShardId
@@ -93,26 +93,26 @@ class ShardState:
     version: int = 0
 
     def to_bytes(self) -> bytes:
-        """As stores keep it; the version is the store's own."""
+        """Encode as JSON, for a store; without the version, which is the store's own."""
         kept = {"epoch" if name == "leader_epoch" else name: v for name, v in asdict(self).items()}
         del kept["version"]
         return json.dumps(kept).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, version: int) -> ShardState:
-        """What `to_bytes` made.
+        """Decode the result of `to_bytes`.
 
         Raises:
-            Damaged: it is not that.
+            Damaged: the bytes are something else.
         """
         return replace(_read(cls, data, {"epoch": "leader_epoch"}), version=version)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All of it, as of one moment at which it was true.
+    """Nodes, controller and shards, as of one moment.
 
-    `controller` is `NOBODY` too while the store names a session that has ended.
+    `controller` is `NOBODY` while there is none, or the store names a session that has ended.
     """
 
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
@@ -121,21 +121,21 @@ class ClusterView:
     shards: dict[ShardId, ShardState] = field(default_factory=dict)
 
     def leader_of(self, shard: ShardId) -> NodeInfo | None:
-        """Where a shard is led; None: nowhere."""
+        """Leader of a shard; None: it has none."""
         state = self.shards.get(shard)
         return None if state is None else self.nodes.get(state.leader)
 
 
 def loop_time_s() -> float:
-    """The monotonic clock of the running event loop, which is virtual in simulations."""
+    """Seconds of the running loop's monotonic clock, which is virtual in simulations."""
     return asyncio.get_running_loop().time()
 
 
 async def signals(changed: asyncio.Event, end: Callable[[], object]) -> AsyncIterator[None]:
-    """Yield once at the beginning, and again each time `changed` was set meanwhile.
+    """Yield once at the beginning, and again each time `changed` has been set.
 
     Args:
-        end: called when nobody listens any more.
+        end: called when the generator is closed.
     """
     changed.set()
     try:
@@ -148,63 +148,63 @@ async def signals(changed: asyncio.Event, end: Callable[[], object]) -> AsyncIte
 
 
 class Session:
-    """A node's being seen.
+    """The session of a node, during which the others see it as live.
 
-    `lost` is set when it may have ended. `renewed_at` is when the last renewal that succeeded
-    was *sent*, by `loop_time_s`: others wait for a whole `timeout_s` after that before they take
-    anything over.
+    `lost` is set when the session may have ended. `renewed_at` is the time, by `loop_time_s`, at
+    which the last successful renewal was *sent*: other nodes wait for a whole `timeout_s` after
+    that before they take anything over.
     """
 
     def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float | None = None) -> None:
         self.node = node
         self.timeout_s = timeout_s
-        """As the store has granted it."""
+        """Session timeout that the store has granted, in seconds."""
         self.renewed_at = loop_time_s() if renewed_at is None else renewed_at
         self.lost = asyncio.Event()
 
 
 class Coordination(Protocol):
-    """What a shared store does for the nodes of one cluster."""
+    """Services of a shared store for the nodes of one cluster."""
 
     async def join(self, node: NodeInfo) -> Session:
-        """Be seen. An earlier session of the same node ends at once, and its controller epoch
-        with it."""
+        """Begin a session. An earlier session of the same node ends at once, and its controller
+        epoch with it."""
         ...
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
-        """Say something else of a session's node. If its place was taken, the session is lost."""
+        """Replace a session's `NodeInfo`. If another session has taken its place, it is lost."""
         ...
 
     async def campaign(self, session: Session) -> int | None:
-        """Become the controller if no living session is: the new controller epoch, one more than
-        the last.
+        """Become the controller, if no living session is.
 
-        A session that is the controller already is told its epoch: the answer to an earlier
-        campaign may have been lost. None: somebody else is the controller, or was faster, or
-        this session has ended. The epoch ends with the session.
+        Returns:
+            The new controller epoch, one more than the last; the current one if this session is
+            the controller already, since the answer to an earlier campaign may have been lost.
+            None: another session is the controller, or was faster, or this session has ended.
         """
         ...
 
     async def resign(self, session: Session) -> None:
-        """Be the controller no longer, if this session is."""
+        """Give up being the controller, if this session is."""
         ...
 
     async def read(self) -> ClusterView:
-        """Linearizable."""
+        """Read everything; linearizable."""
         ...
 
     async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
-        """Write a shard's state over `state.version`; the state with its new version.
+        """Write a shard's state over `state.version`, and return it with its new version.
 
         Raises:
-            Deposed: the controller epoch is not the newest. Conflict: the version is another one.
+            Deposed: the controller epoch is not the newest. Conflict: the version has changed.
         """
         ...
 
     def changes(self) -> AsyncIterator[None]:
-        """Something may have changed: read again. Once at the beginning; never one too few.
+        """Yield whenever something may have changed, and once at the beginning.
 
-        Changes that come close together are told once.
+        No change is missed; changes that come close together yield once.
         """
         ...
 
@@ -213,5 +213,5 @@ class Coordination(Protocol):
         ...
 
     async def close(self) -> None:
-        """Hang up. Sessions end by themselves."""
+        """Close the connection. Sessions end by timeout."""
         ...

@@ -1,11 +1,11 @@
-"""An entry as bytes: a header, the records, and a checksum over both.
+"""Codec of entries (frames): a header, the records, and a checksum over both.
 
     magic 2 | version 2 | shard 4 | sequence 8 | epoch 8 | base offset 8 | records 4
     length 4, record …
     CRC-32C 4
 
-All integers are big-endian. The header names the place the entry belongs to, so that an
-intact entry in the wrong place is noticed too.
+All integers are big-endian. The header holds the shard and the sequence number, so that an intact
+entry in the wrong place is noticed too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UINT32 = Struct(">I")
 
 
 def encode(shard: ShardId, entry: Entry) -> bytes:
-    """The entry's bytes; equal entries have equal bytes."""
+    """Encode an entry; equal entries have equal bytes."""
     parts = [
         _HEADER.pack(
             MAGIC,
@@ -43,7 +43,7 @@ def encode(shard: ShardId, entry: Entry) -> bytes:
 
 
 def decode(data: bytes, shard: ShardId, sequence: int) -> Entry:
-    """The entry that is stored as this shard's `sequence`.
+    """Decode the entry that is stored as this shard's `sequence`.
 
     Raises:
         Damaged: the bytes are not what was written there.

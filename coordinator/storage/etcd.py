@@ -1,14 +1,16 @@
-"""The log in etcd: one key an entry, written only together with a look at the shard's fence.
+"""The log in etcd: one key an entry, written in a transaction that compares the shard's fence.
 
     PREFIX/meta              format version and number of shards
     PREFIX/fence/SHARD       the epoch
     PREFIX/entry/SHARD/N     the entry's frame; numbers have 20 digits, so keys sort as they count
-    PREFIX/snapshot/SHARD    up to which entry, the next offset, how many chunks
+    PREFIX/snapshot/SHARD    its last sequence number, the next offset, the number of chunks
     PREFIX/chunk/SHARD/N/I   slices of the snapshot that goes up to N
 
-An append is one transaction: the fence has our epoch, the entry before is there, and this
-one is not. The entry that a snapshot goes up to stays when those before it are trimmed, so
-there always is one before.
+An append is one transaction, which requires that the fence has our epoch, that the entry before
+exists, and that this one does not. The last entry that a snapshot covers is kept when those before
+it are trimmed, so there always is an entry before.
+
+Source: etcd's KV API, https://etcd.io/docs/v3.5/learning/api/
 """
 
 from __future__ import annotations
@@ -47,12 +49,12 @@ PAGE_ENTRIES = 500
 RESOLVE_ATTEMPTS = 5
 RESOLVE_PAUSE_S = 0.1
 LOOK_EVERY_S = 10.0
-"""How often the store's size is looked at, and what was overwritten is let go of."""
+"""Interval of housekeeping: reading the store's size, and compacting it."""
 PRESSURE = 0.6
-"""Of the quota. Beyond it etcd itself would soon take no writes at all, not even those that
-make room."""
+"""Fraction of the quota above which appends are refused. At the quota etcd refuses all writes, also
+those that make room."""
 KEPT_REVISIONS = 10_000
-"""A load reads as of one revision, and must end before that one is let go of."""
+"""Newest revisions that are not compacted, so that a load can end, which reads as of one."""
 
 
 class EtcdLog:
@@ -78,14 +80,14 @@ class EtcdLog:
     async def open(
         cls, access: StoreAccess, *, prefix: str, shards: int | None, quota_bytes: int = 2 * 1024**3
     ) -> EtcdLog:
-        """Connect, and make the store if it is not there.
+        """Connect, and create the store if it does not exist.
 
         Args:
-            shards: None: the store is only looked into, and is not made.
-            quota_bytes: the cluster's `--quota-backend-bytes`, which it tells nobody.
+            shards: number of shards; None: the store is only read, and is not created.
+            quota_bytes: the cluster's `--quota-backend-bytes`, which etcd does not report.
         Raises:
             CannotOpen: no endpoint answers, or a newer version made the store, or it was made
-                for another number of shards, or it is not there and not to be made.
+                for another number of shards, or it does not exist and is not to be created.
         """
         log = cls(EtcdClient(access), prefix, quota_bytes)
         try:
@@ -113,18 +115,18 @@ class EtcdLog:
                 if (await self._client.txn(request)).succeeded:
                     return Fence(shard, fence_epoch)
             except Ambiguous:
-                # The next round takes the epoch after it: one that nobody holds does no harm.
+                # The next round takes the epoch after it: an epoch without owner does no harm.
                 if attempt == RESOLVE_ATTEMPTS:
                     raise
             await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
-        raise AssertionError  # It counts for ever.
+        raise AssertionError  # The loop has no end.
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         frame = frames.encode(fence.shard, entry)
         if len(frame) > FRAME_BYTES_MAX:
             raise TooLarge(f"an entry of {len(frame)} bytes")
         self._check_pressure()
-        # Written already, the same entry is found; else it is written now.
+        # An entry that an earlier attempt has written is found by `_judge`.
         response = await self._until_known(self._append_request(fence, entry.sequence, frame))
         if not response.succeeded:
             _judge(response, fence, entry.sequence, frame)
@@ -164,7 +166,7 @@ class EtcdLog:
         await self._client.close()
 
     async def keep_house(self) -> None:
-        """Look at the store's size, and let go of what was overwritten a while ago.
+        """Read the store's size, and compact revisions older than `KEPT_REVISIONS`.
 
         Raises:
             Unavailable: no endpoint answers.
@@ -178,11 +180,11 @@ class EtcdLog:
     # --- Inside ---
 
     async def _until_known(self, request: pb.TxnRequest) -> pb.TxnResponse:
-        """A transaction that may be sent twice: its second answer tells what the first did.
+        """Send a transaction until its fate is known; a repetition tells what the first one did.
 
         Raises:
-            Ambiguous: no answer came, several times over. Unavailable, TooLarge: it was refused,
-                and was not carried out by an earlier attempt either.
+            Ambiguous: no attempt was answered. Unavailable, TooLarge: it was refused, and no
+                earlier attempt was carried out either.
         """
         doubt: Ambiguous | None = None
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
@@ -200,14 +202,14 @@ class EtcdLog:
     async def _keep_house_for_ever(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            with contextlib.suppress(Unavailable):  # It is tried again, and appends will say so.
+            with contextlib.suppress(Unavailable):  # Appends report it.
                 await self.keep_house()
 
     def _check_pressure(self) -> None:
-        """Snapshots, which make room, are not held up.
+        """Refuse appends to a store that is nearly full; snapshots, which make room, go on.
 
         Raises:
-            Unavailable: the store is so full that it has to be kept for them.
+            Unavailable: the store holds more than `PRESSURE` of its quota.
         """
         if self.size_bytes > PRESSURE * self._quota_bytes:
             raise Unavailable(
@@ -237,10 +239,10 @@ class EtcdLog:
     async def _fenced(
         self, fence: Fence, more: list[pb.Compare], operations: list[pb.RequestOp]
     ) -> None:
-        """Carry operations out if the fence holds.
+        """Carry operations out if the fence holds, and all of `more`.
 
         Raises:
-            Fenced: it does not, or what `more` compares has changed.
+            Fenced: they do not.
         """
         request = pb.TxnRequest(compare=[self._holds(fence), *more], success=operations)
         if not (await self._client.txn(request)).succeeded:
@@ -253,7 +255,7 @@ class EtcdLog:
         _check_epoch([kv.value for kv in found], fence)
 
     async def _read(self, shard: ShardId, after: int, fence: Fence | None) -> Loaded:
-        """As of one revision, at which the fence still held; mostly all of it in one answer."""
+        """Read as of one revision, at which the fence held; mostly in one answer."""
         first = await self._client.repeatable(
             pb.TxnRequest(
                 compare=[] if fence is None else [self._holds(fence)],
@@ -284,7 +286,7 @@ class EtcdLog:
         parts = [
             frames.decode(frame, shard, row["sequence"])
             async for number, frame in self._numbered("chunk", shard, within, page, revision)
-            if number < row["chunks"]  # A later attempt of the same snapshot may have left more.
+            if number < row["chunks"]  # Another attempt of the same snapshot may have left more.
         ]
         where = f"etcd, {self._prefix}: shard {shard}"
         return snapshot_of(where, row["sequence"], row["next_offset"], parts, row["chunks"])
@@ -292,10 +294,10 @@ class EtcdLog:
     def _page(
         self, kind: str, shard: ShardId, within: tuple[int, ...], first: int, revision: int = 0
     ) -> pb.RangeRequest:
-        """Keys from a number on; revision 0: the newest."""
+        """Request for keys from a number on, as of a revision; 0: the newest."""
         return pb.RangeRequest(
             key=self._key(kind, shard, *within, first),
-            range_end=self._key(kind, shard, *within) + b"0",  # Behind every key with a slash.
+            range_end=self._key(kind, shard, *within) + b"0",  # Sorts after every key with a slash.
             limit=PAGE_ENTRIES,
             revision=revision,
         )
@@ -308,7 +310,7 @@ class EtcdLog:
         page: pb.RangeResponse,
         revision: int,
     ) -> AsyncIterator[tuple[int, bytes]]:
-        """Number and frame of the keys of a page, and of the pages after it."""
+        """Yield number and frame of the keys of a page, and of the pages after it."""
         while True:
             number = -1
             for kv in page.kvs:
@@ -330,7 +332,7 @@ class EtcdLog:
 
 
 def _judge(response: pb.TxnResponse, fence: Fence, sequence: int, frame: bytes) -> None:
-    """Why an append was not carried out; it returns if the entry is there already."""
+    """Raise the reason why an append was not carried out; return if the entry exists already."""
     epochs, stored = (
         [kv.value for kv in operation.response_range.kvs] for operation in response.responses
     )

@@ -1,14 +1,15 @@
-"""etcd's gRPC API over several endpoints, with time limits and a login.
+"""Client of etcd's gRPC API over several endpoints, with time limits and a login.
 
-Reads are linearizable and repeated at another endpoint when one does not answer. A write is
-sent once: whether it was carried out when no answer comes is for the caller to find out,
-who is told `Ambiguous`. A write whose second answer tells what the first did may be sent twice.
+Reads are linearizable and repeated at another endpoint when one does not answer. A write is sent
+once: without an answer it raises `Ambiguous`, and the caller finds out whether it was carried out.
+A write whose second answer tells what the first did may be sent twice (`resolvable`).
 
-etcd drops what is under way when its leader dies, and answers it after seconds or never, though
-a new leader is there after one. So what may be sent twice is not waited for until its time is
-over: when no call has been answered for a while, the next endpoint is asked as well, and the
-first answer counts. While others are answered, a slow call is left alone: a store that has too
-much to do is not given more.
+etcd drops calls that are under way when its leader dies, and answers them after seconds or never,
+though it has a new leader after one. So calls that may be sent twice are hedged: when no call has
+been answered for a while, the next endpoint is asked as well, and the first answer counts. While
+other calls are answered, a slow call is not repeated: an overloaded store is not given more to do.
+
+Source: https://etcd.io/docs/v3.5/dev-guide/api_reference_v3/
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 SILENCES = 6
-"""In the time of one call: nothing was answered for so long, so another endpoint is asked too."""
+"""Parts of a call's time limit; after one part without any answer another endpoint is asked too."""
 _RETRIED = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -51,8 +52,8 @@ class _NoAnswer(Exception):
     """All calls have failed.
 
     Args:
-        failures: one at least.
-        is_open: others were under way still.
+        failures: at least one.
+        is_open: True if other calls were still under way.
     """
 
     def __init__(self, failures: Sequence[grpc.aio.AioRpcError], is_open: bool) -> None:
@@ -61,7 +62,7 @@ class _NoAnswer(Exception):
         self._is_open = is_open
 
     def verdict(self) -> LogError:
-        """Of a write: whatever the last one says of itself, another may have been carried out."""
+        """Failure of a write: `Ambiguous` if any of the calls may have been carried out."""
         found = [failure_of(failure) for failure in self.failures]
         in_doubt = next((failure for failure in found if isinstance(failure, Ambiguous)), None)
         if in_doubt is None and self._is_open:
@@ -70,10 +71,10 @@ class _NoAnswer(Exception):
 
 
 class EtcdClient:
-    """Calls to whichever endpoint answered last.
+    """Calls etcd, at the endpoint that answered last.
 
     Args:
-        call_timeout_s: after so long a call has failed.
+        call_timeout_s: time limit of a call.
     """
 
     def __init__(self, access: StoreAccess, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
@@ -82,18 +83,18 @@ class EtcdClient:
         self._silence_s = call_timeout_s / SILENCES
         self._answered_at = time.monotonic()
         self._current = 0
-        # One each, kept: closing one would cancel the calls of others that are under way in it.
+        # One channel an endpoint, kept: closing it would cancel other calls that are under way.
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._token = ""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
 
     async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
-        """A read.
+        """Read keys.
 
         Raises:
             Unavailable: no endpoint answers.
@@ -102,7 +103,7 @@ class EtcdClient:
         return response
 
     async def repeatable(self, request: pb.TxnRequest) -> pb.TxnResponse:
-        """A transaction that may be carried out twice, because it only reads.
+        """Send a transaction that only reads, so it may be carried out twice.
 
         Raises:
             Unavailable: no endpoint answers.
@@ -111,9 +112,9 @@ class EtcdClient:
         return response
 
     async def resolvable(self, request: pb.TxnRequest) -> pb.TxnResponse:
-        """A transaction that may be sent several times: it compares what it changes.
+        """Send a transaction that compares the keys it changes, so it may be sent several times.
 
-        If it was carried out already, the answer is that of a transaction that did not succeed.
+        If an earlier attempt was carried out, the answer says that it did not succeed.
 
         Raises:
             Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
@@ -125,7 +126,7 @@ class EtcdClient:
         return response
 
     async def txn(self, request: pb.TxnRequest) -> pb.TxnResponse:
-        """A transaction, sent once.
+        """Send a transaction once.
 
         Raises:
             Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
@@ -141,7 +142,7 @@ class EtcdClient:
         return response
 
     async def compact(self, revision: int) -> None:
-        """Let go of what was overwritten or deleted before a revision.
+        """Compact: drop values that were overwritten or deleted before a revision.
 
         Raises:
             Unavailable: no endpoint answers.
@@ -149,12 +150,12 @@ class EtcdClient:
         try:
             await self._repeat("KV", "Compact", pb.CompactionRequest(revision=revision))
         except Unavailable as error:
-            # Somebody else was faster.
+            # Another node was faster.
             if "has been compacted" not in str(error):
                 raise
 
     async def status(self) -> pb.StatusResponse:
-        """The endpoint's own size and health.
+        """Size and revision of the endpoint asked.
 
         Raises:
             Unavailable: no endpoint answers.
@@ -165,10 +166,10 @@ class EtcdClient:
         return response
 
     async def watch(self, first: bytes, end: bytes) -> AsyncIterator[pb.WatchResponse]:
-        """Changes of the keys from one on to before another, once the watch stands.
+        """Yield changes of the keys in [first, end), and an empty response once the watch stands.
 
         Raises:
-            grpc.aio.AioRpcError: the watch has broken; what happened since is not told.
+            grpc.aio.AioRpcError: the watch has broken; later changes are missed.
         """
         stub: Any = rpc_pb2_grpc.WatchStub(self._connect())
         call = stub.Watch(metadata=await self._metadata())
@@ -194,17 +195,17 @@ class EtcdClient:
         return (("token", self._token),)
 
     async def _repeat(self, service: str, method: str, request: Any) -> Any:
-        """A call that changes nothing, or nothing more when it is made twice."""
+        """Call a method that is idempotent."""
         try:
             return await self._ask_around(service, method, request)
         except _NoAnswer as error:
             raise Unavailable(f"etcd: {error.failures[-1].details()}") from error
 
     async def _ask_around(self, service: str, method: str, request: Any) -> Any:
-        """The first answer of any endpoint. So many failures as two of each are the last word.
+        """Return the first answer of any endpoint; two failures an endpoint end the attempt.
 
         Raises:
-            _NoAnswer: there is none.
+            _NoAnswer: all calls failed.
         """
         calls: set[asyncio.Task[Any]] = set()
         made: list[asyncio.Task[Any]] = []
@@ -227,7 +228,7 @@ class EtcdClient:
                     if not isinstance(failure, grpc.aio.AioRpcError):
                         raise failure
                     failures.append(failure)
-                    # What is under way elsewhere may be carried out all the same.
+                    # Calls under way at other endpoints may still be carried out.
                     is_refused = is_refused or failure.code() not in _RETRIED
                 is_due = not is_refused and (bool(done) or self._is_silent(asked))
                 if is_due:
@@ -239,14 +240,14 @@ class EtcdClient:
         raise _NoAnswer(failures, bool(calls))
 
     def _is_silent(self, asked: int) -> bool:
-        """Nothing was answered for a while, or others have gone on to another endpoint since."""
+        """True after a while without answers, or if other calls have moved to another endpoint."""
         return asked != self._current or time.monotonic() - self._answered_at >= self._silence_s
 
     async def _call(self, service: str, method: str, request: Any) -> Any:
         try:
             return await self._call_once(service, method, request)
         except grpc.aio.AioRpcError as error:
-            # A token runs out, and dies with the endpoint that gave it. Nothing was done.
+            # A token expires, and is lost with the endpoint that gave it. Nothing was done.
             stale = "invalid auth token" in (error.details() or "")
             if not self._access.user or not stale:
                 raise
@@ -278,20 +279,20 @@ class EtcdClient:
         return self._channels[endpoint]
 
     def _go_on_from(self, asked: int) -> None:
-        """Ask the next endpoint from now on, unless another call has said so already."""
+        """Ask the next endpoint from now on, unless another call has moved on already."""
         if self._current == asked:
             self._current = (asked + 1) % len(self._access.endpoints)
             self._token = ""
 
 
 def _disregard(call: asyncio.Task[Any]) -> None:
-    """Another call was answered first; asyncio would complain of what nobody has looked at."""
+    """Retrieve the exception of a call that lost the race, or asyncio logs it."""
     if not call.cancelled():
         call.exception()
 
 
 def failure_of(error: grpc.aio.AioRpcError) -> LogError:
-    """Which of the four failures an error of a write is."""
+    """Classify an error of a write as one of the four failures of a log."""
     words = f"etcd: {error.details()}"
     match error.code():
         case grpc.StatusCode.RESOURCE_EXHAUSTED:

@@ -1,4 +1,4 @@
-"""Coordination in etcd: a key a node that is written again and again, and a watch for changes.
+"""Coordination in etcd: a key for each node, renewed at intervals, and a watch for changes.
 
 PREFIX/alive/ID              the session's token; it lasts while its node keeps writing this
 PREFIX/cluster/node/ID       the node
@@ -6,16 +6,15 @@ PREFIX/cluster/controller    number of the node that is the controller, and its 
 PREFIX/cluster/epoch         the newest controller epoch
 PREFIX/cluster/shard/N       the shard's state; its version is the key's revision
 
-Leases last whole seconds and end some more later; sessions here are as short as asked for.
-Every node looks at the others. One that has not been seen to write its key for a whole
-session is taken out, by a transaction that fails if it has written after all. Whoever takes
-out has to have been in touch with the store all that time itself: when the store hangs,
-nobody is to blame.
+etcd's leases last whole seconds and end late; these sessions are as short as asked for. Every node
+watches the others. A node that has not renewed its key for a whole session timeout is removed, by
+a transaction that fails if it has renewed after all. The node that removes another must itself have
+been in touch with the store all that time: when the store hangs, nobody is removed.
 
-No two sessions have the same token, not even those of one node. So the controller's key is that
-of a living session only if the node that it names has the token that it names; any other key is
-left over from a session that has ended (its node was killed and started again, or joined again
-after the store had hung), and whoever campaigns puts its own over it.
+No two sessions have the same token, not even those of one node. So the controller's key belongs to
+a living session only if the node that it names has the token that it names; any other key is left
+over from a session that has ended (its node was killed and started again, or joined again after
+the store had hung), and the next campaign replaces it.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ from coordinator.storage.etcd_txn import delete, differs, equal, get, put, uncha
 from coordinator.storage.log import Ambiguous, Unavailable
 
 RENEWALS = 8
-"""In the time of one session. Nothing is answered when the last was sent 0.8 sessions ago; with so
-many, etcd may take 1.35 s of the default 2 s to elect a leader before that, and takes 1 to 1.4 s
-with its own defaults."""
+"""Renewals in the time of one session. A node answers nothing once the last successful one is 0.8
+sessions old; with 8, etcd may take 1.35 s of the default 2 s to elect a leader before that, and it
+takes 1 to 1.4 s with its own defaults."""
 LOOKS = 16
-"""In the time of one session, whether others have been silent for one."""
+"""Checks of the other nodes' renewals in the time of one session."""
 REWATCH_S = 0.2
 
 
@@ -77,7 +76,7 @@ class EtcdCoordination:
             sent_at = loop_time_s()
             session = _Session(node, self._timeout_s, sent_at, next(self._joins))
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-            # Put over keys of an earlier session: that one finds out.
+            # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
                 pb.TxnRequest(
                     compare=[unchanged(key, found[0].mod_revision if found else 0)],
@@ -87,7 +86,7 @@ class EtcdCoordination:
             )
             if response.succeeded:
                 break
-            # Either an earlier attempt of this very transaction was, or somebody else came.
+            # Either an earlier attempt of this transaction succeeded, or another session came.
             if [kv.value for kv in response.responses[0].response_range.kvs] == [session.token]:
                 break
         work = (self._renew(session), self._judge_others(session))
@@ -186,18 +185,18 @@ class EtcdCoordination:
         return f"{self._alive}/{number}".encode()
 
     def _holds(self, session: Session) -> pb.Compare:
-        """The session has not ended."""
+        """Condition: the session has not ended."""
         return equal(self._alive_key(session.node.node_id), _token(session))
 
     def _has_ended(self, known: _Keys) -> pb.Compare:
-        """The session that the controller's key names has ended; no token comes back."""
+        """Condition: the session in the controller's key has ended; tokens are not reused."""
         assert known.named is not None
         number, token = known.named
         key = self._alive_key(number)
         return differs(key, token) if number in known.alive else unchanged(key, 0)
 
     async def _read_keys(self) -> _Keys:
-        """Everything, as of one revision."""
+        """Read all keys as of one revision."""
         folders = [_all_below(self._prefix), _all_below(self._alive)]
         found = await self._client.repeatable(
             pb.TxnRequest(success=[pb.RequestOp(request_range=folder) for folder in folders])
@@ -222,14 +221,14 @@ class EtcdCoordination:
         return known
 
     async def _renew(self, session: Session) -> None:
-        """Until the place was taken, or nobody has answered in time."""
+        """Renew until another session takes the place, or no renewal has succeeded in time."""
         renewal = pb.TxnRequest(
             compare=[self._holds(session)],
             success=[put(self._alive_key(session.node.node_id), _token(session))],
         )
         while not session.lost.is_set():
             due_at = session.renewed_at + session.timeout_s / RENEWALS
-            # After a failure at once, but for a moment.
+            # After a failure the next renewal is due at once, but for a short pause.
             pause_s = session.timeout_s / LOOKS
             await asyncio.sleep(max(due_at - loop_time_s(), pause_s))
             sent_at = loop_time_s()
@@ -242,7 +241,7 @@ class EtcdCoordination:
                 session.lost.set()
 
     async def _judge_others(self, session: Session) -> None:
-        """Take out who has not been seen to write for a whole session."""
+        """Remove nodes that have not renewed for a whole session timeout."""
         seen: dict[bytes, tuple[int, float]] = {}  # The revision, and when it was first seen.
         while not session.lost.is_set():
             await asyncio.sleep(session.timeout_s / LOOKS)
@@ -250,7 +249,7 @@ class EtcdCoordination:
                 found = await self._client.range(_all_below(self._alive))
                 now = loop_time_s()
                 if now - session.renewed_at > session.timeout_s / 2:
-                    seen.clear()  # We were not there, so who are we to tell?
+                    seen.clear()  # This node lost touch itself, so it cannot judge others.
                 for kv in found.kvs:
                     revision, since = seen.get(kv.key, (0, now))
                     if revision != kv.mod_revision:
@@ -274,7 +273,7 @@ class EtcdCoordination:
         await self._client.txn(pb.TxnRequest(compare=[condition], success=gone))
 
     async def _watch(self, changed: asyncio.Event) -> None:
-        """Keep a watch up. Whenever it has to be made anew, something may have been missed."""
+        """Keep a watch open; reopening it counts as a change, since some may have been missed."""
         while True:
             with contextlib.suppress(grpc.aio.AioRpcError, Unavailable):
                 async for _ in self._client.watch(
@@ -286,7 +285,7 @@ class EtcdCoordination:
 
 
 class _Session(Session):
-    """A session by a token that no other has."""
+    """A session with a token that no other session has."""
 
     def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float, count: int) -> None:
         super().__init__(node, timeout_s, renewed_at)
@@ -295,7 +294,7 @@ class _Session(Session):
 
 @dataclass(slots=True)
 class _Keys:
-    """What the keys hold; a revision of 0: the key is not there."""
+    """Contents of the keys; a revision of 0: the key does not exist."""
 
     alive: dict[int, bytes]
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
@@ -317,7 +316,7 @@ class _Keys:
         return number if made_together and self.alive.get(number) == token else NOBODY
 
     def is_held_by(self, session: Session) -> bool:
-        """True if that session is this one."""
+        """True if this session is the controller."""
         number = session.node.node_id
         return self.controller == number and self.named == (number, _token(session))
 
@@ -332,7 +331,7 @@ def _signature(session: Session) -> bytes:
 
 
 def _named(value: bytes) -> tuple[int, bytes]:
-    """What `_signature` has made; whatever else the key holds names nobody."""
+    """Parse the result of `_signature`; anything else names `NOBODY`."""
     number, _, token = value.partition(b" ")
     return (int(number), token) if number.isdigit() else (NOBODY, b"")
 

@@ -1,4 +1,4 @@
-"""What transactions of etcd are made of: comparisons and operations."""
+"""Parts of etcd transactions: comparisons and operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 
 
 def unchanged(key: bytes, mod_revision: int) -> pb.Compare:
-    """The key was last written at this revision; 0: it is not there."""
+    """Compare: the key was last written at this revision; 0: it does not exist."""
     return pb.Compare(
         result=pb.Compare.CompareResult.EQUAL,
         target=pb.Compare.CompareTarget.MOD,
@@ -16,7 +16,7 @@ def unchanged(key: bytes, mod_revision: int) -> pb.Compare:
 
 
 def equal(key: bytes, value: bytes) -> pb.Compare:
-    """The key has this value."""
+    """Compare: the key has this value."""
     return pb.Compare(
         result=pb.Compare.CompareResult.EQUAL,
         target=pb.Compare.CompareTarget.VALUE,
@@ -26,7 +26,7 @@ def equal(key: bytes, value: bytes) -> pb.Compare:
 
 
 def differs(key: bytes, value: bytes) -> pb.Compare:
-    """The key is there, with another value."""
+    """Compare: the key exists, with another value."""
     return pb.Compare(
         result=pb.Compare.CompareResult.NOT_EQUAL,
         target=pb.Compare.CompareTarget.VALUE,
@@ -36,7 +36,7 @@ def differs(key: bytes, value: bytes) -> pb.Compare:
 
 
 def exists(key: bytes) -> pb.Compare:
-    """The key is there."""
+    """Compare: the key exists."""
     return pb.Compare(
         result=pb.Compare.CompareResult.GREATER,
         target=pb.Compare.CompareTarget.CREATE,
@@ -56,10 +56,10 @@ def get(key: bytes) -> pb.RequestOp:
 
 
 def delete(first: bytes, end: bytes = b"") -> pb.RequestOp:
-    """Delete a key, or all from one on to before another."""
+    """Delete a key, or with `end` all keys in [first, end)."""
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=first, range_end=end))
 
 
 def within(transaction: pb.TxnRequest) -> pb.RequestOp:
-    """A transaction in a transaction: what it compares decides only for its own operations."""
+    """Nest a transaction, whose comparisons guard its own operations alone."""
     return pb.RequestOp(request_txn=transaction)

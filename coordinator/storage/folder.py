@@ -1,8 +1,8 @@
-"""The data folder: whose it is, and what is in it.
+"""The data folder: its files, and the lock of the process that serves from it.
 
 coordinator.sqlite3    the log of all shards
 coordinator.store      the marker: see `marker.py`
-lock                   held by the process that serves from the folder, and says which
+lock                   held and written by the process that serves from the folder
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LOCK = "lock"
 
 
 class FolderLock:
-    """The right to write in a folder, held until `release` or the end of the process.
+    """Exclusive lock of a folder, held until `release` or the end of the process.
 
-    The operating system takes the lock back however the process ends; the file stays.
+    The operating system releases the lock however the process ends; the file stays.
 
     Raises:
         CannotOpen: another process holds it, or the folder cannot be written.
@@ -56,12 +56,12 @@ class FolderLock:
         os.pwrite(self._file, json.dumps(mine).encode(), 0)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         os.close(self._file)
 
 
 def holder(folder: Path) -> str | None:
-    """Who holds the lock, or held it last, in words; None if the file does not say."""
+    """Process that holds the lock or held it last, in words; None if the file is unreadable."""
     try:
         found = json.loads((folder / LOCK).read_text())
         return f"process {found['pid']} on {found['host']} since {found['since']}"

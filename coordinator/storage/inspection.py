@@ -1,4 +1,4 @@
-"""Looking into a data folder, live or stopped, without the lock and without changing anything."""
+"""Read-only inspection of a data folder, live or stopped, without its lock."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from coordinator.storage.sqlite import read_shard
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What there is of one shard; `problem` says what is wrong, empty: nothing."""
+    """Summary of one shard; `problem` is empty if it is sound."""
 
     shard: int
     epoch: int
     sequence: int
-    """Of the last entry."""
+    """Sequence number of the last entry."""
     entries: int
-    """After the snapshot."""
+    """Number of entries after the snapshot."""
     snapshot_sequence: int
     records: int
     problem: str = ""
@@ -35,11 +35,11 @@ class ShardReport:
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Iterator[apsw.Connection]:
-    """One consistent view of the store as far as it can be read, however damaged it is.
+    """Yield one consistent view of the store as far as it can be read, even if it is damaged.
 
     Raises:
         CannotOpen: there is no store, or it cannot be read at all.
-        Damaged: at the end: it is not what was written.
+        Damaged: raised on exit if the store is not what was written.
     """
     damage = None
     try:
@@ -60,16 +60,16 @@ def reading(folder: Path) -> Iterator[apsw.Connection]:
 
 
 def shards(connection: apsw.Connection) -> list[ShardId]:
-    """Those that were ever taken over."""
+    """Shards that were ever taken over."""
     found = rows(connection, "SELECT shard FROM fence WHERE shard >= 0 AND epoch > 0 ORDER BY 1")
     return [ShardId(shard) for (shard,) in found]
 
 
 def verify(folder: Path, check: Callable[[bytes], object]) -> Iterator[ShardReport]:
-    """Read everything there is, and check every checksum, number and place.
+    """Read the whole store, and check every checksum, number and place.
 
     Args:
-        check: called with each record; raises `Damaged` if it cannot be read.
+        check: called with each record; raises `Damaged` for one that is unreadable.
     Raises:
         CannotOpen, Damaged: see `sound_store`.
     """
@@ -98,13 +98,13 @@ def _check_records(shard: ShardId, found: Loaded, check: Callable[[bytes], objec
 
 
 def backup(folder: Path, target: Path) -> int:
-    """Copy the store, as it is at one moment, into another folder; the copy's size in bytes.
+    """Copy the store, as of one moment, into another folder; return the copy's size in bytes.
 
-    Appends go on meanwhile. A copy is restored by starting a coordinator on it. An interrupted
-    one has no database.
+    Appends go on during the backup. A coordinator started on the copy restores it. An interrupted
+    copy has no database.
 
     Raises:
-        CannotOpen: there is no store, or there is something at the target already.
+        CannotOpen: there is no store, or the target is in use or cannot be written.
         Damaged: the store is not what was written.
     """
     path = target / DATABASE

@@ -1,10 +1,9 @@
 """The seam between shards and durable storage: one fenced, append-only log per shard.
 
-A log fails in exactly four ways. Which one it was decides what the shard does, so
-a backend that cannot tell whether an entry was written has to say `Ambiguous`.
+A log fails in exactly four ways, and the shard acts on which one it was. A backend that cannot tell
+whether an entry was written has to raise `Ambiguous`.
 
-Two more things can be wrong before a log serves, and nobody retries them:
-`CannotOpen`, and `Damaged`.
+Opening and loading fail in two more ways, which are not retried: `CannotOpen`, and `Damaged`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from coordinator.core.ids import ShardId
 
 
 class LogError(Exception):
-    """One of the four below; never raised itself."""
+    """Base class of the four failures; never raised itself."""
 
 
 class Fenced(LogError):
@@ -25,15 +24,15 @@ class Fenced(LogError):
 
 
 class Ambiguous(LogError):
-    """Written or not, nobody knows. Append the same entry under the same sequence again."""
+    """The entry may have been written. Append it again under the same sequence number."""
 
 
 class Unavailable(LogError):
     """Nothing was written, and the log cannot be written now. Later it may.
 
     Args:
-        is_lasting: waiting does not change it: the store is full, read-only, or refuses the
-            login. Writes are refused at once then, and else tried again for a while.
+        is_lasting: True if waiting does not help: the store is full, read-only, or refuses the
+            login. Writes are refused at once then; otherwise they are retried for a while.
     """
 
     def __init__(self, *words: object, is_lasting: bool = False) -> None:
@@ -42,7 +41,7 @@ class Unavailable(LogError):
 
 
 class TooLarge(LogError):
-    """Nothing was written, and an entry of this size never will be. Split it."""
+    """Nothing was written: the entry is larger than the log allows. Split it."""
 
 
 FENCES_PER_LEADER_EPOCH = 1 << 20
@@ -50,7 +49,7 @@ FENCES_PER_LEADER_EPOCH = 1 << 20
 
 
 def next_fence_epoch(stored: int, leader_epoch: int) -> int:
-    """The fence epoch that follows the one a store holds, within a leader epoch.
+    """Return the fence epoch after the one that a store holds, within a leader epoch.
 
     Raises:
         Fenced: a later leader epoch has begun, or this one has run out of fence epochs.
@@ -68,14 +67,14 @@ class CannotOpen(Exception):
 
 
 class Damaged(Exception):
-    """What was stored is not what is read. The message says where, and what to do."""
+    """The store returns something else than was written. The message says where, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher one.
+    """The right to append to a shard: granted by `GroupLog.fence`, lost to a higher fence epoch.
 
-    `token` is the log's own mark of it.
+    `token` is the log's own identification of it.
     """
 
     shard: ShardId
@@ -94,7 +93,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is written in one go. The log does not look into its records.
+    """Records that are written atomically. The log does not look into them.
 
     `sequence` counts a shard's entries from 1, `base_offset` the records before this entry.
     """
@@ -107,7 +106,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a shard's entries up to and with `sequence` come to, in fewer records.
+    """A shard's entries up to and including `sequence`, compacted into fewer records.
 
     `next_offset` is the offset of the first record after those entries.
     """
@@ -126,20 +125,20 @@ class Loaded:
 
     @property
     def sequence(self) -> int:
-        """Of the last entry; 0: there never was one."""
+        """Sequence number of the last entry; 0: there never was one."""
         if self.entries:
             return self.entries[-1].sequence
         return 0 if self.snapshot is None else self.snapshot.sequence
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record will have."""
+        """Offset of the next record."""
         if self.entries:
             return self.entries[-1].base_offset + len(self.entries[-1].records)
         return 0 if self.snapshot is None else self.snapshot.next_offset
 
     def records(self) -> Iterable[bytes]:
-        """All records in order: applied one after the other, they make the shard's groups."""
+        """All records in order; replaying them restores the shard's groups."""
         if self.snapshot is not None:
             yield from self.snapshot.records
         for entry in self.entries:
@@ -153,45 +152,45 @@ class GroupLog(Protocol):
     """
 
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
-        """Take the shard over under a fence epoch higher than every one before.
+        """Take the shard over under a fence epoch higher than all before.
 
         Args:
-            leader_epoch: of whoever granted the shard; without a controller it is always 0.
+            leader_epoch: epoch in which the shard was granted; always 0 without a controller.
         Raises:
-            Fenced: somebody has taken it over in a later leader epoch.
+            Fenced: the shard was taken over in a later leader epoch.
         """
         ...
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         """Write `entry` if `fence` still holds and `entry.sequence` is the next one.
 
-        Returns once it is durable. The same sequence with the same records twice is
-        success; with others, `Fenced`: somebody else has written there.
+        Returns once it is durable. Appending the same sequence with the same records again
+        succeeds; with other records it raises `Fenced`: another owner has written there.
         """
         ...
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
-        """Everything there is, linearizable: nothing acknowledged earlier is missing.
+        """Load the shard's log, linearizable: nothing acknowledged earlier is missing.
 
         Args:
-            after: the last entry that the reader has already. If a snapshot has taken the place
-                of entries after that one, everything is read all the same.
+            after: sequence number of the last entry that the reader already has. If a snapshot
+                has replaced entries after that one, everything is read.
         Raises:
             Damaged: an entry is not what was written.
         """
         ...
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
-        """The same for a reader who does not own the shard. See `load`."""
+        """Load without a fence, for a reader that does not own the shard; see `load`."""
         ...
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
-        """Replace the entries that `snapshot` covers by it, all or none.
+        """Replace the entries that `snapshot` covers by it, atomically.
 
-        Its records are taken in another thread, a slice at a time, beside the appends.
+        Its records are iterated in another thread, a slice at a time, beside the appends.
         """
         ...
 
     async def close(self) -> None:
-        """Release what the log holds. Nothing may be called afterwards."""
+        """Close files and connections. No method may be called afterwards."""
         ...

@@ -1,7 +1,7 @@
-"""The marker of a used data folder: whose store it holds, and how much of it was acknowledged.
+"""The marker of a used data folder: the store's number, and the totals that were acknowledged.
 
-A database alone cannot tell that it was emptied, that its write-ahead log is missing or
-another's, or that it is an older copy: SQLite opens all of these without a word. The marker is
+A database alone cannot tell that it was emptied, that its write-ahead log is missing or belongs to
+another database, or that it is an older copy: SQLite opens all of these. The marker is
 a file of one line beside it. It is written once the tables are durable and before anything is
 acknowledged, and its two totals are written over in place after every commit and before its
 answers. That write is not synced: a killed process leaves it with the operating system, and
@@ -23,7 +23,7 @@ from coordinator.storage.log import CannotOpen, Damaged
 
 MARKER = "coordinator.store"
 READS = 3
-"""A marker is read again if it does not add up: its coordinator may be writing it just then."""
+"""Attempts to read a marker whose checksum is wrong: its coordinator may be writing it."""
 
 _LINE = re.compile(
     rb"(coordinator store 1 id=([0-9a-f]{16}) shards=(\d{10}) share=(\d{10})/(\d{10})"
@@ -33,9 +33,9 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a folder says of its store.
+    """Contents of a marker.
 
-    `store` is a random number that its database has too, `share` is (K, N) for the K-th of N
+    `store` is a random number that the database has too, `share` is (K, N) for the K-th of N
     shares of the `shards`. `entries` is the sum of all shards' last sequence numbers and `epochs`
     that of their epochs, as of the last commit that was acknowledged.
     """
@@ -64,11 +64,11 @@ def share_in_words(share: tuple[int, int]) -> str:
 
 
 def read_marker(folder: Path) -> Marker | None:
-    """The folder's marker; None: it has none.
+    """Read a folder's marker; None: it has none.
 
     Raises:
         CannotOpen: the file cannot be read.
-        Damaged: it is not what was written.
+        Damaged: the file is not what was written.
     """
     path = folder / MARKER
     for _ in range(READS):
@@ -101,7 +101,7 @@ def _decode(data: bytes) -> Marker | None:
 
 
 def create_marker(folder: Path, marker: Marker) -> None:
-    """Write a marker that is durable, or none at all.
+    """Write a marker durably and atomically.
 
     Raises:
         OSError: it cannot be written.
@@ -116,7 +116,7 @@ def create_marker(folder: Path, marker: Marker) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files there are."""
+    """Sync a folder, so that the files created in it are durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,7 @@
 """A log that lives as long as its process: for tests, and for trying things out.
 
-It is no laxer than a durable one: it checks the fence and the sequence number, treats
-a repeated entry as success, and can be told to fail at every step in each of the four
-ways.
+It is as strict as a durable one: it checks the fence and the sequence number, treats a repeated
+entry as success, and can be told to fail at every step in each of the four ways.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ FAILURES: dict[str, Callable[[], LogError]] = {
     "full": partial(Unavailable, is_lasting=True),
     "too_large": TooLarge,
 }
-"""The four failures, by the names under which tests ask for them. Of an "ambiguous" step
-everything is done, of a "lost" one nothing, and neither can be told from the other. "full" is
-the "unavailable" that waiting does not change."""
+"""The four failures, by the names under which tests ask for them. Both "ambiguous" and "lost" raise
+`Ambiguous`: the former carries the step out, the latter does not. "full" is an "unavailable" that
+waiting does not change."""
 
 SNAPSHOT_PART = 500
-"""Records of a snapshot between two chances to let others in."""
+"""Records of a snapshot that are taken before other tasks run."""
 
 
 class MemoryLog:
-    """`GroupLog` in a list. The `…_now` methods serve callers that cannot await."""
+    """`GroupLog` in memory. The `…_now` methods serve callers that cannot await."""
 
     def __init__(self) -> None:
         self._frames: dict[ShardId, dict[int, bytes]] = {}
@@ -68,7 +67,7 @@ class MemoryLog:
         self.fail_next("append", kind)
 
     def forget_failures(self) -> None:
-        """Nothing fails from here on."""
+        """Cancel all failures that were asked for."""
         self._failures.clear()
 
     def fence_now(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
@@ -149,7 +148,7 @@ class MemoryLog:
         return chain.loaded()
 
     def _failure(self, step: str) -> bool:
-        """True if this step is to be carried out and then to look ambiguous."""
+        """True if this step is to be carried out, and to raise `Ambiguous` then."""
         queue = self._failures.get(step)
         kind = queue.popleft() if queue else None
         if kind is None:

@@ -1,4 +1,4 @@
-"""Coordination within one process: for one machine, and for tests, which may end a session."""
+"""Coordination within one process, for tests and simulations, which may end sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 3.0
 
 
 class MemoryCoordination:
-    """`Coordination` in a few dicts. All nodes of a test share one."""
+    """`Coordination` in memory. All nodes of a test share one."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
@@ -30,7 +30,7 @@ class MemoryCoordination:
         self._controller_epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
-        self._listeners: dict[asyncio.Event, None] = {}  # In order, which a set has not.
+        self._listeners: dict[asyncio.Event, None] = {}  # An ordered set.
 
     async def join(self, node: NodeInfo) -> Session:
         earlier = self._sessions.get(node.node_id)
@@ -100,12 +100,12 @@ class MemoryCoordination:
         pass
 
     def expire(self, session: Session) -> None:
-        """The session ends, as if its node had fallen silent."""
+        """End a session, as if its node had fallen silent."""
         session.lost.set()
         self.take_out(session)
 
     def take_out(self, session: Session) -> None:
-        """The session ends, and its node does not hear of it.
+        """End a session without its node being told.
 
         The controller's key stays, as it may in a shared store: see `_holder`.
         """
@@ -114,7 +114,7 @@ class MemoryCoordination:
         self._tell()
 
     def depose(self, *, left_behind: Session | None = None) -> None:
-        """The controller's key is deleted by hand, or names a session from now on."""
+        """Delete the controller's key, or make it name another session."""
         self._controller = left_behind
         self._tell()
 

@@ -1,4 +1,4 @@
-"""What a shared store says of itself: the format of its entries, and its number of shards."""
+"""Metadata of a shared store: the format of its entries, and its number of shards."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class _Meta:
 
 
 def new_meta(shards: int) -> bytes:
-    """Of a store that is made now."""
+    """Metadata of a new store."""
     return json.dumps(asdict(_Meta(FORMAT, shards))).encode()
 
 
 def shards_of(meta: bytes | None, wanted: int | None) -> int:
-    """The number of shards of a store.
+    """Check a store's metadata, and return its number of shards.
 
     Args:
-        meta: what it says; None: there is no store.
-        wanted: how many there should be; None: it is only read, and may have any.
+        meta: the stored metadata; None: there is no store.
+        wanted: expected number of shards; None: any.
     Raises:
-        CannotOpen: there is none, a newer version has made it, or it has another number.
+        CannotOpen: there is no store, a newer version made it, or it has another number.
     """
     if meta is None:
         raise CannotOpen("there is no store of this name")

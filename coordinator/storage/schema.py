@@ -1,12 +1,12 @@
 """The tables of the SQLite log, its format version, and the pragmas it depends on.
 
-meta      format version, number of shards, and the number that tells this store from others
+meta      format version, number of shards, and a random number that identifies this store
 fence     one row a shard: its epoch, and the last sequence number written; and a row -1 with the
-          number of the store, so that a page of another store's is noticed
+          number of the store, so that pages of another store are noticed
 entry     the log; rows of all shards in the order they were written, so that an append
           touches the end of one table and the one page of `fence`
-chunk     slices of snapshots; those of the newest are alive when `snapshot` says so
-snapshot  one row a shard: up to which entry its chunks go
+chunk     slices of snapshots; they count once `snapshot` has their sequence number
+snapshot  one row a shard: the last entry that it covers, and the number of its chunks
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import apsw
 from coordinator.storage.log import CannotOpen
 
 FORMAT = 1
-"""Grows when an older version could not read what is written."""
+"""Format version; increased when older versions cannot read new stores."""
 STORE, STORE_ROW = "store", -1
-"""Where the number of the store is: a row of `meta`, and one of `fence`."""
+"""Rows that hold the number of the store: one of `meta`, and one of `fence`."""
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -58,7 +58,7 @@ def prepare(connection: apsw.Connection, shards: int) -> None:
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     # Every commit reaches the disk before it is acknowledged.
     connection.execute("PRAGMA synchronous = FULL")
-    # The writer decides when: see `writer.py`.
+    # The writer runs checkpoints: see `writer.py`.
     connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
     with connection:
         if not rows(connection, "SELECT 1 FROM sqlite_master"):
@@ -74,7 +74,7 @@ def prepare(connection: apsw.Connection, shards: int) -> None:
 
 
 def check_format(connection: apsw.Connection) -> int:
-    """The number of shards of a store that this version can read.
+    """Check the format version, and return the number of shards.
 
     Raises:
         CannotOpen: a newer version made it, or it is another kind of file.
@@ -98,7 +98,7 @@ def check_format(connection: apsw.Connection) -> int:
 
 
 def expected_objects() -> dict[tuple[str, str], str]:
-    """Tables and triggers by kind and name, each as SQLite writes it down."""
+    """Tables and triggers of a sound store by kind and name, as SQLite stores their SQL."""
     connection = apsw.Connection(":memory:")
     try:
         connection.execute(_TABLES)
@@ -114,10 +114,10 @@ def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:
 
 
 def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) -> int:
-    """Give a store its number, and a row of `fence` to each shard, as far as it has none.
+    """Give a store its number, and each shard a row of `fence`, unless they exist.
 
     Returns:
-        The number that the store has from now on.
+        The number of the store, new or old.
     """
     with connection:
         connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (STORE, number))
@@ -130,7 +130,7 @@ def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) ->
 
 
 def store_numbers(connection: apsw.Connection) -> list[int]:
-    """The number of the store from each of its two places; empty: it was never given one."""
+    """Numbers of the store in its two places; empty: it was never given one."""
     found = rows(
         connection,
         "SELECT value FROM meta WHERE name = ? UNION ALL SELECT epoch FROM fence WHERE shard = ?",
@@ -141,7 +141,7 @@ def store_numbers(connection: apsw.Connection) -> list[int]:
 
 
 def totals(connection: apsw.Connection) -> tuple[int, int]:
-    """The sums of all shards' last sequence numbers and epochs, which only grow."""
+    """Sums of all shards' last sequence numbers and epochs, which only grow."""
     ((entries, epochs),) = rows(
         connection,
         "SELECT coalesce(sum(sequence), 0), coalesce(sum(epoch), 0) FROM fence WHERE shard >= 0",
@@ -150,5 +150,5 @@ def totals(connection: apsw.Connection) -> tuple[int, int]:
 
 
 def rows(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
-    """All rows of a query. Any: the columns' types, which the tables are strict about."""
+    """All rows of a query. Any: the tables are strict about the columns' types."""
     return connection.execute(query, values).fetchall()

@@ -1,7 +1,7 @@
-"""A data folder that the nodes of one machine divide: in it a data folder for each share.
+"""A data folder divided among the nodes of one machine, with a data folder for each share.
 
 share-1-of-2, share-2-of-2    the data folders
-coordinator.nodes             the number of nodes, once each of them has its store
+coordinator.nodes             the number of nodes, written once each of them has its store
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _SHARE = re.compile(r"share-([1-9]\d*)-of-([1-9]\d*)")
 
 
 def share_folder(folder: Path, share: tuple[int, int]) -> Path:
-    """Where the K-th of N shares is in a folder that is divided."""
+    """Path of the K-th of N shares in a divided folder."""
     number, nodes = share
     return folder / f"share-{number}-of-{nodes}"
 
 
 def check_folder(folder: Path, *, nodes: int) -> list[str]:
-    """A folder that was divided is not served undivided, nor among another number of nodes.
+    """Refuse to serve a divided folder undivided, or among another number of nodes.
 
-    Where there are stores of both kinds, `--nodes N` serves the shares of N nodes and lets the
-    others be. A node without `--nodes` serves none: whoever forgets the flag would find an old
-    store instead of the groups.
+    If the folder has stores of several divisions, `--nodes N` serves the shares of N nodes and
+    leaves the others alone. A node without `--nodes` serves none of them: if the flag was
+    forgotten, it would serve an old store instead of the groups.
 
     Args:
-        nodes: the folder is to be served by so many; 1: undivided.
+        nodes: number of nodes that are to serve the folder; 1: undivided.
     Returns:
-        What else is there and is not served, in words.
+        The other stores of the folder, which are not served, in words.
     Raises:
-        CannotOpen: it holds groups that would not be seen.
+        CannotOpen: the folder holds groups that would not be served.
     """
     used, begun = _divisions(folder)
     others = used - {nodes}
@@ -57,18 +57,18 @@ def check_folder(folder: Path, *, nodes: int) -> list[str]:
 
 
 def check_share(folder: Path, share: tuple[int, int]) -> None:
-    """The folder of a share is served as that share, and not begun anew if it is gone.
+    """Refuse to serve the folder of another share, or to recreate one that has disappeared.
 
     Raises:
-        CannotOpen: its name is that of another share.
-        Damaged: there was a store.
+        CannotOpen: the folder's name is that of another share.
+        Damaged: the folder had a store.
     """
     found = _SHARE.fullmatch(folder.name)
     if found is None:
         return
     named = (int(found[1]), int(found[2]))
     is_used = _is_used(folder)
-    # A folder with a marker says itself what it has, whatever its name is.
+    # The marker of a folder outranks its name.
     if named != share and not os.path.lexists(folder / MARKER):
         raise CannotOpen(
             f"{folder} has {share_in_words(named)}, and not {share_in_words(share)}: start "
@@ -80,14 +80,14 @@ def check_share(folder: Path, share: tuple[int, int]) -> None:
 
 
 def note_complete(folder: Path, share: tuple[int, int]) -> None:
-    """Note in the folder above that all shares have their stores, once the last one has."""
+    """Write coordinator.nodes in the folder above, once all shares have their stores."""
     above, (number, nodes) = folder.parent, share
     shares = [share_folder(above, (k, nodes)) for k in range(1, nodes + 1)]
     if folder not in shares or _nodes_of(above) == nodes:
         return
     if all((each / MARKER).is_file() for each in shares):
         new = above / f"{NODES}.new-{number}"
-        # Without the note everything works; only the loss of a whole share goes unnoticed.
+        # Without the file only the loss of a whole share goes unnoticed.
         with contextlib.suppress(OSError):
             new.write_text(f"{nodes}\n")
             new.replace(above / NODES)
@@ -95,7 +95,7 @@ def note_complete(folder: Path, share: tuple[int, int]) -> None:
 
 
 def _divisions(folder: Path) -> tuple[set[int], set[int]]:
-    """Among how many nodes a folder is divided: with stores, and with empty folders."""
+    """Numbers of nodes by which a folder is divided: with stores, and with empty folders."""
     used = {1} if _is_used(folder) else set()
     begun: set[int] = set()
     for path in folder.glob("share-*-of-*"):

@@ -1,4 +1,4 @@
-"""Snapshots are written in slices, with appends in between."""
+"""Slices of snapshots, which are written with appends in between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from coordinator.storage import entry as frames
 from coordinator.storage.log import Damaged, Entry, Fence, Snapshot
 
 SLICE_BYTES = 256 * 1024
-"""About; a single record may be longer."""
+"""Approximate size of a slice; a single record may be longer."""
 
 
 def chunks(fence: Fence, snapshot: Snapshot) -> Iterator[bytes]:

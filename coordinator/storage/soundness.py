@@ -1,7 +1,7 @@
-"""Whether a data folder can be served: asked by `serve` before it writes, and by `coordinator log`.
+"""Checks of a data folder, made by `serve` before it writes, and by `coordinator log`.
 
-Both ask the same question, so that they agree. What a shard's entries and snapshot say is
-checked by `sqlite.read_shard` wherever they are read.
+Both make the same checks, so that they agree. The contents of entries and snapshots are checked by
+`sqlite.read_shard` whenever they are read.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from coordinator.storage.schema import rows
 
 ADVICE = "nothing was repaired: keep a copy of the folder, and restore a backup"
 BUSY_MS = 5_000
-"""How long to wait for a reader, such as a backup, that is in the way."""
+"""SQLite's busy timeout: the longest wait for another connection, such as a backup's."""
 PROBLEMS_MAX = 3
-"""Of all that SQLite finds wrong in its file, so much is told."""
+"""Greatest number of problems in one message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What there is to be served: `marker` is None in a folder that was never used, or last used
-    by a version that knew no markers; `has_store` is False if a store is to be made."""
+    """Result of `examine`: `marker` is None in a folder that was never used, or last used by a
+    version without markers; `has_store` is False if a store is to be created."""
 
     marker: Marker | None
     has_store: bool
 
 
 def open_to_read(path: Path, vfs: str | None = None) -> apsw.Connection:
-    """One consistent view, until the connection is closed, which changes nothing then either.
+    """Open one consistent view that lasts until the connection is closed; it never writes.
 
     Raises:
         apsw.Error: the file cannot be read.
@@ -46,21 +46,21 @@ def open_to_read(path: Path, vfs: str | None = None) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.set_busy_timeout(BUSY_MS)
-    # A bare BEGIN: SQLite ends a transaction in which it finds damage, and whoever wants to end it
-    # once more is told that, and not of the damage.
+    # A bare BEGIN, not `with connection`: SQLite ends a transaction in which it finds damage, and
+    # ending it again would raise an error that hides the damage.
     connection.execute("BEGIN")
     return connection
 
 
 @contextlib.contextmanager
 def sound_store(folder: Path, vfs: str | None = None) -> Iterator[apsw.Connection]:
-    """One consistent view of a folder's store, once it has been checked.
+    """Check a folder's store, and yield one consistent view of it.
 
     Raises:
         CannotOpen: there is no store, it cannot be read, or a newer version made it.
         Damaged: it is not what was written.
     """
-    # The marker first: the store may be served, and only grows meanwhile.
+    # The marker is read first: a store that is being served only grows after that.
     found = look(folder)
     path = folder / DATABASE
     if not found.has_store:
@@ -127,7 +127,7 @@ def look(folder: Path) -> Folder:
 
 
 def _size_of(path: Path) -> int | None:
-    """None: there is no such file."""
+    """Size of a file; None: there is no such file."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -149,7 +149,7 @@ def _size_of(path: Path) -> int | None:
 
 
 def _has_tables(path: Path, vfs: str | None) -> bool:
-    # To read and write: SQLite rolls back what an interrupted first start has left.
+    # Opened for writing: SQLite rolls back what an interrupted first start has left.
     connection = apsw.Connection(str(path), vfs=vfs)
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -161,7 +161,7 @@ def _has_tables(path: Path, vfs: str | None) -> bool:
 
 @contextlib.contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """Say what SQLite and the checks have found as sentences that name the file."""
+    """Turn errors of SQLite and of the checks into messages that name the file."""
     try:
         yield
     except apsw.NotADBError as error:
@@ -180,9 +180,9 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 def is_damage(error: apsw.Error) -> bool:
-    """True if the file is not what was written; False: it may be, and cannot be used now.
+    """True if the error means damage; False: the file may be sound, and cannot be used now.
 
-    A file that ends too early is told as trouble with the disk.
+    SQLite reports a file that ends too early as an I/O error.
     """
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SQLError):
         return True
@@ -190,16 +190,16 @@ def is_damage(error: apsw.Error) -> bool:
 
 
 class _Problem(Exception):
-    """What is wrong, without where and what to do."""
+    """A problem of the database; `_in_words` adds the file and the advice."""
 
 
 def _check_store(connection: apsw.Connection, marker: Marker | None) -> None:
-    """Check everything but what is in the entries and snapshots.
+    """Check everything but the contents of entries and snapshots.
 
     Raises:
         CannotOpen: a newer version made it, or it is another kind of file.
-        _Problem: it is damaged.
-        apsw.Error: it cannot be read.
+        _Problem: the store is damaged.
+        apsw.Error: the store cannot be read.
     """
     present = schema.objects(connection)
     if ("table", "meta") not in present and marker is not None:

@@ -1,8 +1,10 @@
-"""The log on one machine: SQLite in WAL mode, every commit synced before it is acknowledged.
+"""The log in SQLite, for one machine: WAL mode, each commit synced before it is acknowledged.
 
 An append adds its frame to the end of `entry`, where a trigger compares the shard's epoch
-and claims the next sequence number. The lock of the folder keeps a second process out;
-the trigger would stop it all the same.
+and claims the next sequence number. The lock of the folder keeps a second process out; the trigger
+would refuse its appends too.
+
+Source: https://www.sqlite.org/wal.html
 """
 
 from __future__ import annotations
@@ -50,21 +52,21 @@ from coordinator.storage.writer import Writer
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 CHANGES_AN_ENTRY = 2
-"""SQLite counts the row that is added, and the trigger's update of `fence`."""
+"""Changes that SQLite counts for an entry: its row, and the trigger's update of `fence`."""
 
 
 class SqliteLog:
     """`GroupLog` in a folder of this machine.
 
     Args:
-        folder: made if it is not there.
-        shards: fixed when the store is made.
+        folder: the data folder, created if it does not exist.
+        shards: number of shards, fixed when the store is created.
         share: (K, N), to lead only the K-th of N shares of the shards; fixed too.
-        vfs: SQLite's name of a file system; None: the machine's own.
+        vfs: name of an SQLite VFS; None: the default one.
         on_commit: see `Writer`.
     Raises:
         CannotOpen: the folder is in use, or not ours, or cannot be written.
-        Damaged: what is in it is not what was written. It is left as it is.
+        Damaged: the store is not what was written. It is left as it is.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class SqliteLog:
         self.folder = folder
         self._shards = shards
         self._vfs = vfs
-        look(folder)  # The lock is a file too.
+        look(folder)  # Before `FolderLock` creates a file.
         self._lock = FolderLock(folder)
         try:
             self._marker = MarkerFile(folder, self._open_store(share))
@@ -135,14 +137,14 @@ class SqliteLog:
     # --- Inside ---
 
     def _open_store(self, share: tuple[int, int]) -> Marker:
-        """Check what there is, and make what is missing; the marker, which is on the disk."""
+        """Check the store, create what is missing, and return its marker."""
         found = examine(self.folder, self._vfs)
         if found.marker is not None:
             _check_share(self.folder, found.marker.share, share)
         with contextlib.closing(self._open()) as connection:
             if found.marker is not None:
                 return found.marker
-            # New, or last used by a version that knew no markers.
+            # The folder is new, or was last used by a version without markers.
             owned = shards_of_share(share, self._shards)
             fenced = {shard for (shard,) in rows(connection, "SELECT shard FROM fence")}
             if {shard for shard in fenced if shard >= 0} - owned:
@@ -179,7 +181,7 @@ class SqliteLog:
                 os.fsync(file.fileno())
 
     def _read(self, shard: ShardId, after: int) -> tuple[int, Loaded]:
-        """The epoch in which it was true, and what there is."""
+        """Fence epoch and log of a shard, as of one moment."""
         path = self.folder / DATABASE
         try:
             with contextlib.closing(open_to_read(path, self._vfs)) as connection:
@@ -195,7 +197,7 @@ class SqliteLog:
 
 
 def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int]) -> None:
-    """Refuse to answer for groups that are in another folder.
+    """Refuse to serve a share whose groups are in another folder.
 
     Raises:
         CannotOpen: the folder has another share of the shards.
@@ -216,7 +218,7 @@ def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int
 
 
 def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> Loaded:
-    """A shard as it is stored, or what follows the entry `after`.
+    """Read a shard's log, or the part after the entry `after`.
 
     Raises:
         Damaged: an entry is not what was written, or is missing.
@@ -224,7 +226,7 @@ def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> L
     """
     fence_epoch, last = _fence_row(connection, shard)
     chain = Chain(f"shard {shard}", _read_snapshot(connection, shard), after)
-    # One at a time: the frames together are as large as all that is made of them.
+    # One row at a time: all frames together are as large as the entries made of them.
     for sequence, frame in connection.execute(
         "SELECT sequence, frame FROM entry WHERE shard = ? AND sequence > ? ORDER BY id",
         (shard, after),
@@ -272,7 +274,7 @@ def _fence_row(connection: apsw.Connection, shard: ShardId) -> tuple[int, int]:
 def _append_all(
     connection: apsw.Connection, entries: list[tuple[Any, ...]]
 ) -> Sequence[LogError | None]:
-    """Add (shard, epoch, sequence, frame) each; the trigger lets fall what may not be added."""
+    """Add rows of (shard, epoch, sequence, frame); the trigger ignores those it refuses."""
     before = connection.total_changes()
     connection.executemany(
         "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, ?, ?, ?)", entries
@@ -285,7 +287,7 @@ def _append_all(
 def _refusal(
     connection: apsw.Connection, shard: ShardId, fence_epoch: int, sequence: int, frame: bytes
 ) -> LogError | None:
-    """Why an entry is not there; None: it is, from now or from an earlier attempt."""
+    """Reason why an entry was refused; None: it is stored, now or by an earlier attempt."""
     current, last = _fence_row(connection, shard)
     if current != fence_epoch:
         return Fenced(f"epoch {fence_epoch} has been followed by {current}")
@@ -298,7 +300,7 @@ def _refusal(
 
 
 def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
-    """The shard's last sequence number.
+    """Compare the fence, and return the shard's last sequence number.
 
     Raises:
         Fenced: the shard has a newer epoch.
@@ -309,7 +311,7 @@ def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
 
 
 def _make_room(fence: Fence, sequence: int, connection: apsw.Connection) -> bool:
-    """Drop what an interrupted snapshot has left; False if there is one as new as this."""
+    """Drop chunks of an interrupted snapshot; False if a snapshot as new as this exists."""
     _check_fence(fence, connection)
     _drop_chunks(fence.shard, connection)
     sealed = rows(connection, "SELECT sequence FROM snapshot WHERE shard = ?", fence.shard)
@@ -317,7 +319,7 @@ def _make_room(fence: Fence, sequence: int, connection: apsw.Connection) -> bool
 
 
 def _drop_chunks(shard: ShardId, connection: apsw.Connection) -> None:
-    """Drop the chunks that no snapshot is made of."""
+    """Drop the chunks that belong to no sealed snapshot."""
     connection.execute(
         "DELETE FROM chunk WHERE shard = ?1 AND sequence IS NOT "
         "(SELECT sequence FROM snapshot WHERE shard = ?1)",
@@ -334,7 +336,7 @@ def _add_chunk(fence: Fence, sequence: int, frame: bytes, connection: apsw.Conne
 
 
 def _seal(fence: Fence, snapshot: Snapshot, chunks: int, connection: apsw.Connection) -> None:
-    """From here on the snapshot holds, and what it covers is gone."""
+    """Make the snapshot valid, and delete the entries that it covers."""
     _check_fence(fence, connection)
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)",

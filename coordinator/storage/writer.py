@@ -1,8 +1,8 @@
-"""The one thread that writes to SQLite. What is asked of it while it commits goes into the
-next commit: the busier it is, the more writes share one sync of the disk.
+"""The one thread that writes to SQLite, with group commit: writes that arrive during a commit share
+the next one, so the busier it is, the more writes share one sync of the disk.
 
-Checkpoints run when nothing is asked for, because an append that has to wait for one waits
-for tens of milliseconds; only a write-ahead log that has grown very long is not put off.
+Checkpoints run when the thread is idle, because an append that waits for one waits for tens of
+milliseconds; only a very long write-ahead log is checkpointed while it is busy.
 """
 
 from __future__ import annotations
@@ -22,38 +22,37 @@ from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 
 Job = Callable[[apsw.Connection], Any]
-"""Runs inside a transaction that it shares with others. To refuse its part it raises a
+"""A function that runs in a transaction shared with other jobs. To refuse its part it raises a
 `LogError` before it has written anything."""
 
 Row = tuple[Any, ...]
 AddRows = Callable[[apsw.Connection, list[Row]], Sequence[LogError | None]]
-"""Adds rows in one go, and says of each whether it was refused."""
+"""A function that adds rows in one statement, and returns for each its refusal or None."""
 
 WAL_HEADER_BYTES = 32
 WAL_FRAME_BYTES = 24
-"""Before each page. Source: sqlite.org/fileformat2.html, section 4."""
+"""Size of the header before each page. Source: sqlite.org/fileformat2.html, section 4."""
 
 IDLE_S = 0.2
 CHECKPOINT_PAGES = 250
-"""A shorter write-ahead log is left alone: it costs little to read back."""
+"""Length from which an idle writer checkpoints: a shorter log costs little to read back."""
 CHECKPOINT_PAGES_MAX = 16_384
-"""64 MiB: a longer one is checkpointed, however busy it is."""
+"""Length from which a busy writer checkpoints too: 64 MiB."""
 
 
 class Writer:
-    """Owns the connection from its first to its last statement.
+    """Owner of the connection that writes.
 
     A commit that has failed may have left pages in the write-ahead log which look written and
     never reached the disk, and a later sync would not bring them there. So the log is cut back
     to the last commit that succeeded before anything else is done.
 
     Args:
-        open_connection: called in the thread: at first, and after a commit that has failed.
-        add_rows: adds what `add` was given.
-        cut: shortens the write-ahead log to so many bytes and syncs it; raises OSError.
-        on_commit: told how many jobs a commit carried and how long it took in seconds; called
-            in the thread.
-        on_durable: called in the thread after each commit, before anybody is answered.
+        open_connection: called in the thread, at first and after a commit that has failed.
+        add_rows: adds the rows given to `add`.
+        cut: shortens the write-ahead log to a number of bytes and syncs it; raises OSError.
+        on_commit: called in the thread with a commit's number of jobs and its duration in seconds.
+        on_durable: called in the thread after each commit, before its jobs are answered.
     """
 
     def __init__(
@@ -71,24 +70,24 @@ class Writer:
         self._on_durable = on_durable
         self._connection: apsw.Connection | None = None
         self._page_bytes = 0
-        self._pages = 0  # In the write-ahead log.
-        self._to_checkpoint = 0  # Those of them that are not known to be in the database.
+        self._pages = 0  # Pages in the write-ahead log.
+        self._to_checkpoint = 0  # Pages not known to be in the database.
         self._to_cut = False
         self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
     async def run(self, job: Job) -> Any:
-        """What the job returned, once everything it wrote is durable.
+        """Run a job, and return its result once everything it wrote is durable.
 
         Raises:
-            LogError: what the job raised; `Unavailable` or `Ambiguous` if SQLite failed.
+            LogError: raised by the job; `Unavailable` or `Ambiguous` if SQLite failed.
             Damaged: the file is not what was written.
         """
         return await self._ask(_Asked(asyncio.get_running_loop(), job=job))
 
     def add(self, row: Row) -> asyncio.Future[Any]:
-        """Add a row; done when it is durable, and fails as `run` does."""
+        """Add a row; the future is done when it is durable, and fails as `run` does."""
         return self._ask(_Asked(asyncio.get_running_loop(), row=row))
 
     def _ask(self, asked: _Asked) -> asyncio.Future[Any]:
@@ -96,7 +95,7 @@ class Writer:
         return asked.future
 
     async def close(self) -> None:
-        """Finish what was asked for, and close the connection."""
+        """Finish all jobs, and close the connection."""
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -117,7 +116,7 @@ class Writer:
             if batch:
                 try:
                     self._commit(batch)
-                except Exception as bug:  # noqa: BLE001  # Nobody may wait for ever.
+                except Exception as bug:  # noqa: BLE001  # No caller may wait for ever.
                     _deliver(batch, bug)
             if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if batch else CHECKPOINT_PAGES):
                 self._checkpoint()
@@ -184,7 +183,7 @@ class Writer:
 
     def _cut_back(self) -> None:
         if self._to_cut:
-            # A log that is in the database, all of it, was begun anew by the commit that failed.
+            # A log that had been checkpointed entirely was restarted by the commit that failed.
             frames = self._pages * (WAL_FRAME_BYTES + self._page_bytes)
             self._cut(WAL_HEADER_BYTES + frames if self._to_checkpoint else 0)
             self._to_cut = False
@@ -201,7 +200,7 @@ class Writer:
                 self._hang_up()
 
     def _hang_up(self, *, in_peace: bool = False) -> None:
-        """Close; in peace, everything is moved into the database first."""
+        """Close the connection; `in_peace`: checkpoint everything first."""
         connection, self._connection = self._connection, None
         if connection is not None:
             if in_peace:
@@ -211,19 +210,19 @@ class Writer:
     def _checkpoint(self) -> None:
         if self._connection is None:
             return
-        # One that fails has lost nothing, and is tried again the next time.
+        # A failed checkpoint loses nothing, and is tried again the next time.
         with contextlib.suppress(apsw.Error):
             pages, moved = self._connection.wal_checkpoint()
             self._to_checkpoint = pages - moved
 
 
 _LASTING = (apsw.FullError, apsw.ReadOnlyError, apsw.PermissionsError)
-"""What waiting does not change. SQLITE_BUSY, SQLITE_IOERR and the like may pass."""
+"""Errors that waiting does not change. SQLITE_BUSY, SQLITE_IOERR and the like may pass."""
 _LASTING_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _in_our_words(error: Exception) -> Exception:
-    """What those who asked are told. A store that is not what was written is not asked again."""
+    """Translate an error for the callers. After `Damaged` the store is not used again."""
     if isinstance(error, apsw.Error) and is_damage(error):
         return Damaged(f"the store cannot be used: {error}; {ADVICE}")
     if not isinstance(error, apsw.Error | OSError):
@@ -235,18 +234,18 @@ def _in_our_words(error: Exception) -> Exception:
 
 
 def _is_incomplete(error: apsw.Error) -> bool:
-    """True if a page could not be written: then the last one, which makes a commit, was not."""
+    """True if a page could not be written: then the last page, which commits, was not either."""
     if isinstance(error, apsw.FullError | apsw.ReadOnlyError):
         return True
     return bool(getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE)
 
 
 def _deliver(batch: list[_Asked], failure: Exception | None) -> None:
-    """One turn of the loop for all who asked. A failure is everybody's."""
+    """Answer all jobs in one turn of the loop. A failure of the commit is the answer to each."""
     if failure is not None:
         for asked in batch:
             asked.error = failure
-    # A log is used from one loop. If that is closed, nobody waits any more.
+    # A log is used from one loop. If that is closed, no caller waits any more.
     with contextlib.suppress(RuntimeError):
         batch[0].future.get_loop().call_soon_threadsafe(_answer, batch)
 
@@ -262,7 +261,7 @@ def _answer(batch: list[_Asked]) -> None:
 
 
 class _Asked:
-    """A job or a row, and the way back to who asked."""
+    """A job or a row, and the future of its caller."""
 
     __slots__ = ("error", "future", "job", "result", "row")
 

@@ -1,16 +1,19 @@
-"""The log in ZooKeeper: one node an entry, created only together with a look at the fence.
+"""The log in ZooKeeper: one node an entry, created in a transaction that checks the fence.
 
     /PREFIX/meta                 format version and number of shards
     /PREFIX/fence/SHARD          the epoch; the node's version is what is compared
     /PREFIX/entry/SHARD/N        the entry's frame; numbers have 20 digits
-    /PREFIX/snapshot/SHARD       up to which entry, the next offset, how many chunks
+    /PREFIX/snapshot/SHARD       its last sequence number, the next offset, the number of chunks
     /PREFIX/chunk/SHARD/N-I      slices of the snapshot that goes up to N
 
-An append is one transaction: the fence has our version, the entry before is there, and this
-one is not. The entry that a snapshot goes up to stays when those before it are trimmed.
+An append is one transaction, which requires that the fence has our version, that the entry before
+exists, and that this one does not. The last entry that a snapshot covers is kept when those before
+it are trimmed.
 
-ZooKeeper answers reads from whichever server one is connected to, which may be behind. So
-each look begins with a `sync`, after which that server is not.
+ZooKeeper answers reads from the server that the client is connected to, which may lag. So a `sync`
+comes first, after which that server is up to date.
+
+Source: https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html
 """
 
 from __future__ import annotations
@@ -75,13 +78,13 @@ class ZooKeeperLog:
 
     @classmethod
     async def open(cls, access: StoreAccess, *, prefix: str, shards: int | None) -> ZooKeeperLog:
-        """Connect, and make the store if it is not there.
+        """Connect, and create the store if it does not exist.
 
         Args:
-            shards: None: the store is only looked into, and is not made.
+            shards: number of shards; None: the store is only read, and is not created.
         Raises:
             CannotOpen: no server answers, or a newer version made the store, or it was made
-                for another number of shards, or it is not there and not to be made.
+                for another number of shards, or it does not exist and is not to be created.
         """
         log = cls(ZooKeeperClient(access, SESSION_TIMEOUT_S), prefix)
         await log._client.start(lambda kazoo: log._find_or_make(kazoo, shards))
@@ -97,9 +100,9 @@ class ZooKeeperLog:
                     "set", path, b"%d" % fence_epoch, version=stat.version
                 )
             except BadVersionError:
-                continue  # Somebody else was faster: take the epoch after theirs.
+                continue  # Another node was faster: take the epoch after its.
             except Ambiguous:
-                # The next round takes the epoch after it: one that nobody holds does no harm.
+                # The next round takes the epoch after it: an epoch without owner does no harm.
                 if attempt == RESOLVE_ATTEMPTS:
                     raise
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
@@ -117,7 +120,7 @@ class ZooKeeperLog:
 
         def fill(transaction: Any) -> None:
             for other in before:
-                transaction.check(other, -1)  # It is there, whatever its version.
+                transaction.check(other, -1)  # It exists, in any version.
             transaction.create(path, frame)
 
         failure = await self._until_known(fence, fill)
@@ -130,12 +133,14 @@ class ZooKeeperLog:
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
         await self._check_fence(fence)
         found = await self._read(fence.shard, after)
-        # Whoever took the shard over while it was read has it now.
+        # The shard may have been taken over while it was read.
         await self._check_fence(fence)
         return found
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
-        await self._client.read(self._path("fence", shard))  # From here on all is as new.
+        await self._client.read(
+            self._path("fence", shard)
+        )  # Syncs: what follows reads nothing older.
         try:
             return await self._read(shard, after)
         except NoNodeError as error:
@@ -159,7 +164,7 @@ class ZooKeeperLog:
             transaction.set_data(path, json.dumps(row).encode(), version=stat.version)
 
         if await self._until_known(fence, seal) is not None:
-            # An attempt that was in doubt has sealed it, or somebody else has.
+            # An ambiguous attempt has sealed it, or another owner has.
             data, _ = await self._client.read(path)
             if json.loads(data) != row:
                 raise Fenced(f"somebody else has written a snapshot of shard {shard}")
@@ -201,12 +206,12 @@ class ZooKeeperLog:
     async def _until_known(
         self, fence: Fence, fill: Callable[[Any], None]
     ) -> KazooException | None:
-        """A transaction behind the fence, sent again while its fate is open.
+        """Send a transaction that checks the fence, again while its fate is unknown.
 
         Returns:
-            Why it was not carried out; None if it was.
+            The reason why it was not carried out; None if it was.
         Raises:
-            Fenced: the fence does not hold. Ambiguous: no answer came, several times over.
+            Fenced: the fence does not hold. Ambiguous: no attempt was answered.
         """
         for attempt in range(1, RESOLVE_ATTEMPTS + 1):
             transaction = self._client.kazoo.transaction()
@@ -226,7 +231,7 @@ class ZooKeeperLog:
             if isinstance(fenced, BadVersionError | NoNodeError):
                 raise Fenced(f"epoch {fence.fence_epoch} has been followed by another")
             reasons = [r for r in (fenced, *others) if isinstance(r, KazooException)]
-            # The one that failed; the rest were rolled back with it.
+            # The part that failed; the others were rolled back with it.
             return next((r for r in reasons if not isinstance(r, _NOT_DONE)), None)
         raise AssertionError  # The last attempt has raised.
 
@@ -240,14 +245,14 @@ class ZooKeeperLog:
         where = f"ZooKeeper, {self._prefix}: shard {shard}"
         chain = Chain(where, await self._load_snapshot(shard, after), after)
         names = sorted(await self._client.ask("get_children", folder))
-        # What a trim was too late to delete is not read.
+        # Entries that an interrupted trim has left are not read.
         names = [name for name in names if int(name) > chain.last]
         for sequence, frame in await self._read_all(folder, names):
             chain.add(frames.decode(frame, shard, int(sequence)))
         return chain.loaded()
 
     async def _load_snapshot(self, shard: ShardId, after: int) -> Snapshot | None:
-        """None if there is none that goes further than `after`."""
+        """Read the snapshot; None if there is none that goes further than `after`."""
         data, _ = await self._client.read(self._path("snapshot", shard))
         row = json.loads(data) if data else {"sequence": 0}
         if row["sequence"] <= after:
@@ -267,13 +272,13 @@ class ZooKeeperLog:
     async def _write_chunk(self, fence: Fence, sequence: int, number: int, frame: bytes) -> None:
         path = f"{self._path('chunk', fence.shard)}/{sequence:020}-{number:06}"
         failure = await self._until_known(fence, lambda t: t.create(path, frame))
-        if isinstance(failure, NodeExistsError):  # Of an attempt that was given up.
+        if isinstance(failure, NodeExistsError):  # Left by an earlier attempt.
             failure = await self._until_known(fence, lambda t: t.set_data(path, frame))
         if failure is not None:
             raise Unavailable(f"ZooKeeper: {type(failure).__name__} of {path}")
 
     async def _trim(self, fence: Fence, sequence: int) -> None:
-        """Delete what the snapshot covers, and the slices of older ones."""
+        """Delete the entries that the snapshot covers, and the slices of older snapshots."""
         for kind in ("entry", "chunk"):
             folder = self._path(kind, fence.shard)
             names = await self._client.ask("get_children", folder)

@@ -1,6 +1,8 @@
-"""kazoo's client, asked from the event loop.
+"""kazoo's client for the event loop.
 
-kazoo has threads of its own, which talk to the servers; answers come back to the loop.
+kazoo talks to the servers in threads of its own; answers are handed back to the loop.
+
+Source: https://kazoo.readthedocs.io/en/latest/async_usage.html
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class ZooKeeperClient:
     """One session with an ensemble.
 
     Args:
-        session_timeout_s: how long the servers are asked to wait for a silent client.
+        session_timeout_s: session timeout that the servers are asked for.
     """
 
     def __init__(self, access: StoreAccess, session_timeout_s: float) -> None:
@@ -55,14 +57,14 @@ class ZooKeeperClient:
             verify_certs=access.ca_file is not None,
         )
         self.granted_s = session_timeout_s
-        """How long they do wait, once there is a connection."""
+        """Session timeout that the servers have granted, once there is a connection."""
         self._note_what_is_granted()
 
     async def start(self, prepare: Callable[[KazooClient], None]) -> None:
-        """Connect, and prepare what has to be there; that may wait, in another thread.
+        """Connect, and call `prepare`, which may block, in another thread.
 
         Raises:
-            CannotOpen: no server answers, or `prepare` says so.
+            CannotOpen: no server answers, or `prepare` raises it.
         """
         try:
             await asyncio.to_thread(self.kazoo.start, START_TIMEOUT_S)
@@ -81,16 +83,16 @@ class ZooKeeperClient:
         await asyncio.to_thread(self.kazoo.close)
 
     async def ask(self, method: str, *arguments: Any, **more: Any) -> Any:
-        """The answer to a call of the client, such as `get` or `create`.
+        """Call a method of the client, such as `get` or `create`, and return its answer.
 
         Raises:
-            Unavailable: it was not sent. Ambiguous: it was, and there is no answer.
-            KazooException: ZooKeeper said no.
+            Unavailable: the call was not sent. Ambiguous: it was sent, and has no answer.
+            KazooException: ZooKeeper refused it.
         """
         return await self._answer_of(getattr(self.kazoo, f"{method}_async"), *arguments, **more)
 
     async def commit(self, transaction: Any) -> list[Any]:
-        """What became of each part of a transaction: a result, or an exception.
+        """Commit a transaction, and return a result or an exception for each of its parts.
 
         Raises:
             Unavailable, Ambiguous: as `ask`.
@@ -99,10 +101,10 @@ class ZooKeeperClient:
         return results
 
     async def read(self, path: str) -> tuple[bytes, Any]:
-        """What a node holds now, and its versions.
+        """Read a node's data and stat, after a `sync`.
 
         Raises:
-            Unavailable: there is no answer. KazooException: ZooKeeper said no.
+            Unavailable: there is no answer. KazooException: ZooKeeper refused it.
         """
         try:
             await self.ask("sync", path)
@@ -112,8 +114,8 @@ class ZooKeeperClient:
         return found
 
     def _note_what_is_granted(self) -> None:
-        """kazoo keeps what the servers grant to itself; two thirds of it come out of `_connect`."""
-        connection: Any = self.kazoo._connection  # Nothing public tells it.
+        """Record the granted timeout: not public in kazoo, but `_connect` returns 2/3 of it."""
+        connection: Any = self.kazoo._connection  # No public attribute has it.
         connect = connection._connect
 
         def noting(*where: Any) -> tuple[float, float]:

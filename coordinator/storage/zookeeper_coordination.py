@@ -6,13 +6,13 @@
 /PREFIX/cluster/shard/N       the shard's state; its version is the node's, plus one
 
 Ephemeral nodes belong to the session of a connection, which outlives a join: a node may join
-again on the session that it had, and one that was killed has its session kept for a while after
-it has started again. So joining removes, in one transaction, what the store still holds of the
-same node. The controller is who owns both its node and /controller; a /controller with another
-owner is left over, and whoever campaigns replaces it.
+again on the session that it had, and the session of a killed node is kept for a while after it has
+started again. So a join removes, in one transaction, the znodes that are left of the same node. The
+controller is the session that owns both its node and /controller; a /controller with another owner
+is left over, and the next campaign replaces it.
 
-Servers grant no session shorter than two of their ticks (4 s as they are delivered) and none
-longer than twenty. What they have granted is what counts.
+Servers grant no session shorter than two of their ticks (4 s by default) and none longer than
+twenty. The granted timeout counts.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.storage.zookeeper_client import ZooKeeperClient
 
 RENEWALS = 4
-"""In the time of one session, so that one may be lost."""
+"""Renewals in the time of one session, so that some may be lost."""
 
 _RACED = (NodeExistsError, NoNodeError, BadVersionError)
-"""Somebody else was faster."""
+"""Errors of a transaction that lost a race."""
 _CARRIED_ALONG = (RolledBackError, RuntimeInconsistency)
-"""Another part of the transaction has failed."""
+"""Errors of parts that were rolled back because another part failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """/controller, as it was read."""
+    """The node that /controller names, and its stat."""
 
     number: int
     stat: Any
@@ -69,7 +69,7 @@ class ZooKeeperCoordination:
     """`Coordination` in a ZooKeeper ensemble. One session at a time: it is the connection's.
 
     Args:
-        timeout_s: of the session; the servers may grant another.
+        timeout_s: session timeout to ask for; the servers may grant another.
     """
 
     def __init__(self, access: StoreAccess, *, prefix: str, timeout_s: float = 2.0) -> None:
@@ -116,7 +116,7 @@ class ZooKeeperCoordination:
 
     async def campaign(self, session: Session) -> int | None:
         await self._start()
-        # First of all: whoever campaigns meanwhile changes it, and the transaction fails.
+        # Read first: a concurrent campaign changes it, and the transaction fails.
         _, controller_epoch = await self._client.read(self._controller_epoch)
         named = await self._named()
         if not await self._is_seen(session):
@@ -137,7 +137,7 @@ class ZooKeeperCoordination:
 
     async def resign(self, session: Session) -> None:
         if session.lost.is_set():
-            return  # What the connection owns may be a later session's.
+            return  # The connection's nodes may belong to a later session.
         with contextlib.suppress(NoNodeError):
             _, stat = await self._client.read(self._controller)
             if self._is_ours(stat):
@@ -223,21 +223,21 @@ class ZooKeeperCoordination:
         return f"{self._root}/node/{number}"
 
     async def _stat(self, path: str) -> Any:
-        """What there is to know of a node, None: it is not there; as of the last `sync`."""
+        """Stat of a node as of the last `sync`; None: it does not exist."""
         return await self._client.ask("exists", path)
 
     def _is_ours(self, stat: Any) -> bool:
-        """The node is there, and belongs to the session of this connection."""
+        """True if the node exists, and belongs to the session of this connection."""
         return stat is not None and stat.ephemeralOwner == self._client.kazoo.client_id[0]
 
     async def _is_seen(self, session: Session) -> bool:
-        """The session has not ended, and its place was not taken."""
+        """True if the session has not ended, and no other has taken its place."""
         stat = await self._stat(self._path_of(session.node.node_id))
         return not session.lost.is_set() and self._is_ours(stat)
 
     async def _named(self, watch: Callable[[Any], None] | None = None) -> _Named | None:
-        """Whom /controller names; None: it is not there."""
-        # "exists" has a watch set even on what is not there.
+        """Read /controller; None: it does not exist."""
+        # "exists" sets a watch even on a node that does not exist.
         if await self._client.ask("exists", self._controller, watch=watch) is None:
             return None
         try:
@@ -251,17 +251,17 @@ class ZooKeeperCoordination:
         return stat is not None and stat.ephemeralOwner == named.stat.ephemeralOwner
 
     async def _read_folder(self, folder: str) -> list[tuple[str, bytes, int]]:
-        """Name, data and version of each child; every change from now on is told."""
+        """Name, data and version of each child; sets watches on all of them."""
         await self._client.ask("sync", folder)
         found = []
         for name in await self._client.ask("get_children", folder, watch=self._tell):
-            with contextlib.suppress(NoNodeError):  # It has gone meanwhile, which is told.
+            with contextlib.suppress(NoNodeError):  # Deleted meanwhile: its watch fires.
                 data, stat = await self._client.ask("get", f"{folder}/{name}", watch=self._tell)
                 found.append((name, data, stat.version))
         return found
 
     def _tell(self, _: Any) -> None:
-        """A watch has fired, in kazoo's thread."""
+        """Called in kazoo's thread when a watch has fired."""
         with contextlib.suppress(RuntimeError):  # The loop has been closed.
             self._loop.call_soon_threadsafe(self._tell_all)
 
@@ -270,7 +270,7 @@ class ZooKeeperCoordination:
             changed.set()
 
     async def _renew(self, session: Session, path: str) -> None:
-        """Until the place was taken, or the session ended, or nobody has answered in time."""
+        """Renew until another session takes the place, this one ends, or no answer is in time."""
         while not session.lost.is_set():
             await asyncio.sleep(session.timeout_s / RENEWALS)
             sent_at = loop_time_s()
@@ -289,10 +289,10 @@ class ZooKeeperCoordination:
 
 
 def _succeeded(results: list[Any]) -> bool:
-    """False: nothing was written, because somebody else was faster.
+    """True if a transaction was carried out; False: it lost a race, and wrote nothing.
 
     Raises:
-        KazooException: ZooKeeper said no, for another reason.
+        KazooException: ZooKeeper refused it for another reason.
     """
     failures = [result for result in results if isinstance(result, KazooException)]
     for failure in failures:
