@@ -1,1 +1,1 @@
-"""gRPC, and nothing else."""
+"""Pipeline of calls, and the transports in front of it."""

@@ -1,6 +1,6 @@
-"""Who calls, and may they? The first two steps of the pipeline, where a node has a guard.
+"""Authentication and authorisation: the first two steps of the pipeline, if a node has a guard.
 
-What was found out about a token, and what was decided for a group, is remembered by the guard.
+The guard caches identities of tokens and decisions about groups.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from coordinator.service.calls import Call, Caller
 from coordinator.service.refusals import Denied, Unauthenticated, Unavailable
 
 THREADS = 2
-"""For tokens whose keys may have to be fetched. The others wait in line, not the event loop."""
+"""Threads that verify tokens, which may fetch keys: the event loop never waits for the network."""
 PART = 50
-"""Groups between two chances to let others in."""
+"""Groups that are checked before the event loop may run other calls."""
 
 
 class Access:
@@ -31,10 +31,11 @@ class Access:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="coordinator-tokens")
 
     async def authenticate(self, call: Call) -> None:
-        """Find out who calls; again where a token has ended, or is no longer known.
+        """Identify the caller; again if its token has expired, or is no longer known.
 
         Raises:
-            Unauthenticated: nobody knows. Unavailable: nobody can say.
+            Unauthenticated: no valid token or certificate.
+            Unavailable: the keys that verify tokens cannot be fetched.
         """
         caller = call.caller
         identity = caller.identity
@@ -50,10 +51,10 @@ class Access:
             raise Unavailable(str(error)) from error
 
     async def authorise(self, call: Call) -> None:
-        """Check that the caller may do what the call asks for, with every group that it names.
+        """Check that the caller has a required operation on every group that the call names.
 
         Raises:
-            Denied: the rules say no.
+            Denied: no rule allows it.
         """
         operations, peer = call.kind.operations, call.caller.peer
         principal = call.caller.principal
@@ -84,7 +85,7 @@ class Access:
         return self._guard.may_read_everything(caller.principal)
 
     def may_read(self, caller: Caller, group: str) -> bool:
-        """True if a caller may see a group."""
+        """True if a caller may read a group."""
         return self._guard.decide(caller.principal, (Operation.READ,), group).is_allowed
 
     async def _identify(self, caller: Caller) -> Identity:

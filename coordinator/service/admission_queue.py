@@ -1,17 +1,17 @@
-"""Whose call is served next: callers take turns, so that one cannot keep the others waiting.
+"""Fair queue of expensive calls: callers take turns, so one cannot keep the others waiting.
 
-Joins, syncs, commits and questions of admins cost some 500 us each, and one caller may send
-thousands at once. Each caller has a line of its own here, first come first served, and the lines
-take turns, a call each. In a line, calls that a rebalance waits for go before the others: if
-members that have their ids stood behind thousands who ask for one, the initial delay of their
-group would be over before they are in. Heartbeats, leaving and finding the coordinator are not
+Joins, syncs, commits and admin requests cost some 500 us each, and one caller may send thousands at
+once. Each caller has a FIFO line here, and the lines are served round robin, a call each. In a
+line, calls that a rebalance waits for go before the others: if members that have their ids stood
+behind thousands who ask for one, the initial delay of their group would be over before they are
+in. Heartbeats, leaving and finding the coordinator are not
 queued: they go ahead of all of these.
 
-A call whose client no longer waits is dropped when its turn comes, before it is even translated.
-When there is no room, callers with their share of it or more are refused, and those with less are
-let in: so there are never more than twice as many calls as there is room for.
+A call whose client no longer waits is dropped when its turn comes, before it is translated. When
+the queue is full, callers that have their share of it are refused, and those with less are
+admitted: so it never holds more than twice its capacity.
 
-Nothing here waits, and nothing knows gRPC: `turns.py` does.
+This module only decides; `turns.py` waits.
 
 Source: deficit round robin (Shreedhar & Varghese 1995), with a quantum of one call.
 """
@@ -25,19 +25,19 @@ from enum import Enum
 
 
 class Drop(Enum):
-    """Why a call was not served."""
+    """Reason for which a call was not served."""
 
     DEADLINE = "deadline"
     """Its deadline had passed when its turn came."""
     GONE = "gone"
     """Its client gave up before its turn."""
     FULL = "full"
-    """There was no room, and its caller had its share of it."""
+    """The queue was full, and its caller had its share of it."""
 
 
 @dataclass(slots=True, eq=False)
 class WaitingCall:
-    """A call that waits for its turn. `decide` is called once: None means that it is its turn."""
+    """A queued call. `decide` is called once: with None when it is its turn."""
 
     caller: str
     kind: str
@@ -50,7 +50,7 @@ class WaitingCall:
 
 
 class _Line:
-    """The calls of one caller."""
+    """FIFO queue of one caller."""
 
     __slots__ = ("awaited", "others")
 
@@ -69,18 +69,18 @@ class _Line:
 
 
 class AdmissionQueue:
-    """Lines of callers.
+    """Round-robin queue over callers.
 
     Args:
-        most: calls that may wait at once.
+        most: capacity, in calls.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # The first caller has the next turn. No line is empty.
+        # The first caller is served next. No line is empty.
         self._lines: OrderedDict[str, _Line] = OrderedDict()
         self.kinds: Counter[str] = Counter()
-        """Calls that wait, by kind."""
+        """Queued calls by kind."""
         self.dropped: Counter[Drop] = Counter()
         self._waiting = 0
 
@@ -88,7 +88,7 @@ class AdmissionQueue:
         return self._waiting
 
     def add(self, call: WaitingCall) -> None:
-        """Put a call at the end of its caller's line, or refuse it."""
+        """Append a call to its caller's line, or refuse it."""
         line = self._lines.get(call.caller)
         lines = len(self._lines) + (line is None)
         if self._waiting >= self._most and line is not None and len(line) * lines >= self._most:
@@ -103,7 +103,7 @@ class AdmissionQueue:
         self.kinds[call.kind] += 1
 
     def admit_next(self, now_s: float) -> bool:
-        """Tell the call whose turn it is; calls that nobody waits for are dropped on the way.
+        """Decide the next call; calls whose client has gone or given up are dropped on the way.
 
         Returns:
             False if no call waits.
@@ -123,12 +123,12 @@ class AdmissionQueue:
         return False
 
     def withdraw(self, call: WaitingCall) -> None:
-        """The client of a call that waits has given up. Its place is skipped later."""
+        """Drop a queued call whose client has given up; its place in the line is skipped later."""
         if not call.is_over:
             self._end(call, Drop.GONE)
 
     def oldest_s(self, now_s: float) -> float:
-        """Seconds for which the first of any line has waited."""
+        """Age of the oldest queued call, in seconds."""
         return max((now_s - line.came_s() for line in self._lines.values()), default=0.0)
 
     def _end(self, call: WaitingCall, drop: Drop | None) -> None:

@@ -1,14 +1,14 @@
-"""What one request may hold: how many items, how long a text, which values make sense.
+"""Limits of requests: numbers of items, lengths of texts, values that make sense.
 
-The values are here once. `Bounds.check` holds commands to them, whatever transport they came by; a
-transport also counts what it is sent before it parses it, by the same values. Fields have the names
-that Kafka and the contract give them, since those who call are told of them.
+`Bounds.check` applies them to commands of any transport; a transport also counts the items of a
+message before it parses it, by the same values. Violations name fields as Kafka and the contract
+do.
 
-The defaults are such that a message at its limits costs the event loop less than 100 ms of CPU,
-also where its work cannot be done in slices; `coordinator bench messages` measures it.
+With the defaults, a message at its limits costs the event loop less than 100 ms of CPU, also where
+its work cannot be done in slices; `poe bench messages` measures it.
 
-What Kafka answers with an error code (an empty group id, a session timeout out of bounds, no
-protocols) is left to the core.
+The core checks what Kafka answers with an error code: an empty group id, a session timeout out of
+bounds, no protocols.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 
 REASON = 255
-"""Characters that are kept of a reason, as Kafka's clients do."""
+"""Characters of a reason; longer ones are cut, as Kafka's clients do."""
 _ID = 4_096
-"""Kafka has no limit of its own for group and member ids."""
+"""Characters of group and member ids, for which Kafka has no limit."""
 _TOPIC = 249
-"""Topics and instance ids, as in Kafka (`Topic.MAX_NAME_LENGTH`)."""
+"""Characters of topics and instance ids, as in Kafka (`Topic.MAX_NAME_LENGTH`)."""
 PART = 50
-"""Items between two chances to let others in."""
+"""Items that are checked before the event loop may run other calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A repeated field. `most` counts all of a message, also where the field is inside another.
+    """Limit of a repeated field: items in a whole message, also if it is inside another one.
 
-    setting: takes the place of `most`, where users may need more.
+    setting: the setting that replaces `most`, where users may need more.
     """
 
     most: int
@@ -55,7 +55,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of `most` characters; longer ones are refused."""
+    """Limit of a text, in characters."""
 
     most: int
     why: str
@@ -109,9 +109,9 @@ _NAMES: dict[type, set[str]] = {
 }
 _TEXTS_OF = {kind: [row for row in _TEXTS if row[0] in names] for kind, names in _NAMES.items()}
 _ITEMS_OF = {kind: [row for row in _ITEMS if row[0] in names] for kind, names in _NAMES.items()}
-"""Those that a command has: looked up once, for each join would pay 5 us."""
+"""Rows by kind of command; computed once, which saves each join 5 us."""
 _OF_GROUPS = {c.DescribeGroup: "groups", c.DeleteGroup: "groups_names"}
-"""Commands of which a call has one for each group, and the field that names those."""
+"""Commands of which a call has one for each group, and the field that lists the groups."""
 _STORED = {
     c.JoinGroup: {"group_id", "member_id", "instance_id", "client_id", "protocol_type"},
     c.SyncGroup: {"group_id", "member_id", "instance_id"},
@@ -119,17 +119,17 @@ _STORED = {
     c.CommitOffsets: {"group_id", "member_id", "instance_id"},
     c.ReportLogEnds: {"group_id", "member_id", "instance_id"},
 }
-"""Texts that may come to be stored or shown, and so must not contain NUL."""
+"""Texts that may be stored or shown, and so must not contain NUL."""
 
 
 class Bounds:
-    """The bounds in force."""
+    """Limits with the values of the settings."""
 
     def __init__(self, config: LimitsConfig) -> None:
         self._config = config
 
     def check(self, requests: Sequence[c.Request]) -> Work[Sequence[c.Request]]:
-        """Refuse a call that asks for too much, or for what cannot be; a slice at a time.
+        """Validate the commands of a call, a slice at a time.
 
         Returns:
             The requests, with reasons cut to `REASON` characters.
@@ -155,7 +155,7 @@ class Bounds:
         return [_with_short_reasons(request) for request in requests]
 
     def check_groups(self, field: str, group_ids: Sequence[str]) -> None:
-        """Refuse a list of groups that is too long, or has ids that are.
+        """Validate the length of a list of groups and of each id.
 
         Raises:
             Malformed: with the fields.
@@ -166,7 +166,7 @@ class Bounds:
             raise Malformed(wrong)
 
     def check_count(self, field: str, count: int, items: Items) -> None:
-        """Refuse too many items.
+        """Validate the number of items of a field.
 
         Raises:
             Malformed: with the field.
@@ -176,7 +176,7 @@ class Bounds:
 
 
 def check_heartbeat(request: c.Heartbeat) -> None:
-    """Refuse a heartbeat that cannot be. The core answers all others.
+    """Validate the texts of a heartbeat.
 
     Raises:
         Malformed: with the fields.
@@ -202,7 +202,7 @@ def _texts(request: c.Request) -> Iterator[Violation]:
 
 _EMPTY_INSTANCE = "must not be empty: leave it out"
 Parts = Iterable[Violation | None]
-"""One for each item of a request, so that others can be let in between."""
+"""One violation or None for each item of a request, so that a slice can end after any of them."""
 
 
 def _of_join(request: c.JoinGroup) -> Parts:

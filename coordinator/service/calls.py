@@ -1,8 +1,8 @@
-"""Calls as the pipeline sees them, whatever transport they came by: who calls, and for what.
+"""Calls as the pipeline sees them, from any transport: caller, kind, groups.
 
-`Kind` is a line for each call that a node answers: the operations that its caller needs (any of
-them will do; no operation contains another), whether callers may be held back, whether it goes
-ahead of others. A transport has a table from its own requests to these kinds.
+There is one `Kind` for each call that a node answers: the operations of which its caller needs one
+(no operation contains another), whether callers are throttled, whether it is queued. A transport
+has a table from its own requests to these kinds.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ READ, JOIN, COMMIT, ADMIN = Operation.READ, Operation.JOIN, Operation.COMMIT, Op
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of call. `name` is the one that Kafka's API or the contract has.
+    """Kind of call. `name`: as in Kafka's API or the contract.
 
-    operations: for each group that is named; none: it is enough to be recognised.
-    command: what it asks of groups; None: it is not answered by `Pipeline.answer`.
-    is_open: anybody may. is_closed: nobody may, where callers are asked who they are.
-    is_throttled: a caller that calls too often is held back.
+    operations: the caller needs one of them on each group that is named; empty: authentication is
+        enough.
+    command: the command that it becomes; None: it is not answered by `Pipeline.answer`.
+    is_open: anybody may call it. is_closed: nobody may, on a node with a guard.
+    is_throttled: it counts for `max_requests_per_second`.
     is_urgent: it does not wait for its caller's turn, as other expensive calls do.
-    is_awaited: a rebalance waits for it, if it is of a member that has its id.
-    shows_readable: it lists groups, of which a caller sees those that it may read.
+    is_awaited: a rebalance waits for it, if its member has an id already.
+    shows_readable: it lists groups, and shows those that the caller may read.
     """
 
     name: str
@@ -45,14 +46,14 @@ def _of_nodes(name: str, *operations: Operation) -> Kind:
     return Kind(name, operations, is_throttled=False)
 
 
-# Whoever may join, commit or look may ask where a group's coordinator is.
+# A caller with any operation on a group may ask for its coordinator.
 FIND_COORDINATOR = _of_nodes("FindCoordinator", READ, JOIN, COMMIT, ADMIN)
 JOIN_GROUP = Kind("JoinGroup", (JOIN,), c.JoinGroup, is_awaited=True)
 SYNC_GROUP = Kind("SyncGroup", (JOIN,), c.SyncGroup, is_awaited=True)
 HEARTBEAT = Kind("Heartbeat", (JOIN,))
 HEARTBEAT_BATCH = Kind("HeartbeatBatch", (JOIN,))
 HEARTBEAT_STREAM = Kind("HeartbeatStream", (JOIN,))
-# Whoever leaves makes room for others.
+# Leaving frees room, so it is never queued.
 LEAVE_GROUP = Kind("LeaveGroup", (JOIN,), c.LeaveGroup, is_urgent=True)
 OFFSET_COMMIT = Kind("OffsetCommit", (COMMIT,), c.CommitOffsets)
 OFFSET_FETCH = Kind("OffsetFetch", (READ, COMMIT), c.FetchOffsets)
@@ -65,18 +66,18 @@ LIST_LOG_ENDS = Kind("ListLogEnds", (READ,), c.ListLogEnds)
 LIST_REBALANCES = Kind("ListRebalances", (READ,), c.ListRebalances)
 DESCRIBE_PHASE = Kind("DescribePhase", (READ,), c.DescribePhase)
 WATCH_REBALANCES = Kind("WatchRebalances", (READ,), shows_readable=True)
-# Only where the nodes are: whoever lists groups asks all of them.
+# Needs no operation: it shows the nodes, and every client that lists groups has to ask them all.
 DESCRIBE_CLUSTER = _of_nodes("DescribeCluster")
 ELECT_LEADERS = _of_nodes("ElectLeaders", ADMIN)
 MOVE_SHARD = _of_nodes("MoveShard", ADMIN)
 DRAIN_NODE = _of_nodes("DrainNode", ADMIN)
-# All records of all groups.
+# Fetch hands out all records of all groups.
 FETCH = _of_nodes("Fetch", ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a caller shows: a token, or else the principal that its certificate names."""
+    """Credential of a caller: a token, or else the principal that its certificate names."""
 
     token: str | None = None
     principal: str | None = None
@@ -84,24 +85,24 @@ class Credential:
 
 @dataclass(slots=True)
 class Caller:
-    """Who calls, by one connection or in one call.
+    """Caller of one call, or of all calls of a connection.
 
     Args:
-        peer: its address, as logs show it. host: as groups know it, `/127.0.0.1`, as Kafka's tools
-            print it.
-        show: asked where callers have to say who they are, and again when a token has ended.
-            Raises `security.errors.Unauthenticated`.
+        peer: its address, as logs show it.
+        host: its address as groups and Kafka's tools show it, `/127.0.0.1`.
+        show: returns its credential; called on a node with a guard, and again when a token has
+            expired. Raises `security.errors.Unauthenticated`.
     """
 
     peer: str
     host: str
     show: Callable[[], Credential] = Credential
     identity: Identity | None = None
-    """Who it is, once that is found out; None where nobody asks."""
+    """Authenticated identity; None before authentication, and on a node without a guard."""
 
     @property
     def principal(self) -> str:
-        """Its name; empty where callers do not say who they are."""
+        """Name of the identity; empty without one."""
         return "" if self.identity is None else self.identity.principal
 
 
@@ -110,13 +111,13 @@ class Call:
     """One call, or a stream of messages.
 
     Args:
-        groups: those that it names; None among them: no group in particular, which means all.
-            A stream names them anew with each message.
-        member_id: of the member that calls, if it has one.
-        remaining_s: for how long its client waits; None: for ever.
+        groups: groups that it names; None: it names none, and needs a rule for all groups. A
+            stream sets them for each message.
+        member_id: id of the member that calls; empty if it has none.
+        remaining_s: seconds until the client's deadline; None: no deadline.
         trace: the client's trace context, by the names of W3C's headers.
-        where: what a refusal is logged as.
-        system: the transport, as traces name it.
+        where: name of the call in logs of refusals.
+        system: name of the transport in traces.
     """
 
     kind: Kind
@@ -131,7 +132,7 @@ class Call:
 
     @property
     def group_id(self) -> str:
-        """The group that it names, if that is one."""
+        """The group that it names; empty unless it names exactly one."""
         return self.groups[0] or "" if len(self.groups) == 1 else ""
 
     @property
@@ -140,7 +141,7 @@ class Call:
         return self.kind.is_awaited and bool(self.member_id)
 
     def asks(self, requests: Sequence[c.Request]) -> bool:
-        """True if the requests are of its kind, and for the groups that it names."""
+        """True if the commands are of its kind, and for the groups that it names."""
         named = set(self.groups)
         return all(
             type(request) is self.kind.command and getattr(request, "group_id", None) in named

@@ -1,8 +1,8 @@
-"""What a node takes on. Whatever is beyond it is refused with RESOURCE_EXHAUSTED before it costs
-anything, with the setting's name, and with a time to try again where that can help.
+"""Resource limits of a node: members, groups, parked calls, streams, memory.
 
-Those who are there go on: nobody is removed, and heartbeats, leaving, and commits of groups that
-are there are never refused for want of room.
+A call beyond a limit is refused with RESOURCE_EXHAUSTED before it costs anything; the message names
+the setting, and says when to try again where that can help. Existing members and groups are never
+removed, and heartbeats, leaves and commits of existing groups are never refused for a limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 class NodeUsage(Protocol):
-    """What a node has already."""
+    """Current usage of a node."""
 
     @property
     def memory_bytes(self) -> int: ...
@@ -31,7 +31,7 @@ class NodeUsage(Protocol):
 
 @dataclass(slots=True)
 class Limits:
-    """Says no. `parked` and `streams` are those under way."""
+    """Limits in force. `parked`, `streams`: the number of parked calls and open streams."""
 
     config: LimitsConfig
     usage: NodeUsage
@@ -39,7 +39,7 @@ class Limits:
     streams: int = 0
 
     def check(self, request: Request) -> None:
-        """Refuse what does not fit.
+        """Refuse a command that is beyond a limit.
 
         Raises:
             Exhausted: a limit is reached.
@@ -61,12 +61,13 @@ class Limits:
 
     @contextmanager
     def parking(self, request: object) -> Iterator[None]:
-        """While a call waits for its answer.
+        """Count a call as parked inside the context.
 
-        Only joins and syncs wait for others, and are refused; what waits for the log alone counts.
+        Joins and syncs wait for other members, and are refused beyond the limit; calls that wait
+        for the log alone are only counted.
 
         Raises:
-            Exhausted: too many do.
+            Exhausted: `max_parked_calls` is reached.
         """
         most = self.config.max_parked_calls
         if self.parked >= most and isinstance(request, JoinGroup | SyncGroup):
@@ -79,10 +80,10 @@ class Limits:
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """While a stream is open.
+        """Count a stream as open inside the context.
 
         Raises:
-            Exhausted: too many are, or memory is short.
+            Exhausted: `max_streams` or `max_memory_mib` is reached.
         """
         most = self.config.max_streams
         if self.streams >= most:

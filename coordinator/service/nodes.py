@@ -1,4 +1,4 @@
-"""What is asked of nodes, and not of groups: where a group is coordinated, and who leads what."""
+"""Requests about nodes: a group's coordinator, leaders of shards, draining a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE: Said = (
 
 @dataclass(frozen=True, slots=True)
 class FoundCoordinator:
-    """Where a group is coordinated."""
+    """Answer of FindCoordinator: the node that coordinates a group, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
     node_id: int = -1
@@ -31,15 +31,15 @@ class FoundCoordinator:
 
     @property
     def message(self) -> str:
-        """What to do, if it is not found."""
+        """Advice for the error; empty without one."""
         return "" if self.error is ErrorCode.NONE else advice(self.error)
 
 
 def found_coordinator(group_id: str, node: NodeInfo | None) -> FoundCoordinator:
-    """The answer to who asks for a group's coordinator.
+    """Return the answer of FindCoordinator.
 
     Args:
-        node: which coordinates it; None: nobody does at the moment.
+        node: the group's coordinator; None: it has none at the moment.
     """
     if node is None:
         return FoundCoordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -49,7 +49,7 @@ def found_coordinator(group_id: str, node: NodeInfo | None) -> FoundCoordinator:
 
 
 async def elect_leaders(node: Node, shards: Sequence[int]) -> Said:
-    """Have preferred replicas lead: of some shards, or of all if none is named."""
+    """Elect the preferred replicas of some shards as leaders; of all shards if none is named."""
     view = node.cluster_view()
     named = dict.fromkeys(ShardId(shard) for shard in shards)
     wanted = list(named) or sorted(view.shards)
@@ -60,7 +60,7 @@ async def elect_leaders(node: Node, shards: Sequence[int]) -> Said:
 
 
 async def move_shard(node: Node, shard: ShardId, replicas: tuple[int, ...]) -> Said:
-    """Give a shard other replicas, the first preferred."""
+    """Replace a shard's replicas; the first is the preferred one."""
     error, message = _check(node.cluster_view(), [shard], replicas)
     if error is ErrorCode.NONE:
         return await _decide(node, [MoveRequested(shard, replicas)])
@@ -68,7 +68,7 @@ async def move_shard(node: Node, shard: ShardId, replicas: tuple[int, ...]) -> S
 
 
 def drain(node: Node, node_id: int, *, undo: bool) -> Said:
-    """Move the shards of this node away and keep it running; or `undo` that."""
+    """Drain this node: move its shards away and keep it running; `undo` ends it."""
     cluster = node.cluster
     if cluster is None:
         return ALONE
@@ -93,7 +93,7 @@ async def _decide(node: Node, events: Iterable[Event]) -> Said:
 def _check(
     view: ClusterView, shards: Iterable[ShardId], replicas: tuple[int, ...] | None = None
 ) -> Said:
-    """What is wrong with an operator's wish."""
+    """Validate shards and replicas; `DONE` if they exist."""
     for shard in shards:
         if shard not in view.shards:
             return ErrorCode.INVALID_REQUEST, f"there is no shard {shard}"

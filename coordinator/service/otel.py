@@ -1,7 +1,7 @@
-"""Traces for OpenTelemetry: a span a call, with the time it was parked as events.
+"""OpenTelemetry traces: a span for each call, with events where it is parked and released.
 
-A client's context comes along as `traceparent` (W3C Trace Context), and whether that one is sampled
-decides; of calls without one, a share is.
+The client's context comes as `traceparent` (W3C Trace Context), and its sampling decision holds; of
+calls without a context, `sample_percent` are sampled.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ NEEDS_EXTRA = "traces need the extra: consumer-group-coordinator[otel]"
 
 
 class CannotTrace(ValueError):
-    """The extra is missing. The message says so."""
+    """The extra is not installed; the message names it."""
 
 
 def open_tracer(
     endpoint: str, sample_percent: int, instance: str
 ) -> tuple[Tracer, Callable[[], None]]:
-    """A tracer that sends to a collector, and how to end it.
+    """Return a tracer that exports to a collector, and a function that shuts it down.
 
     Args:
-        endpoint: http://HOST:PORT or https://HOST:PORT of an OTLP collector, gRPC.
-        sample_percent: of calls whose client says nothing of a trace.
+        endpoint: http://HOST:PORT or https://HOST:PORT of an OTLP collector (gRPC).
+        sample_percent: share of calls to sample, of those without a trace context.
         instance: HOST:PORT of this node.
     Raises:
         CannotTrace: OpenTelemetry is not installed.
@@ -65,11 +65,7 @@ def open_tracer(
 
 
 class OtelTracer:
-    """Makes spans with a provider of OpenTelemetry's.
-
-    Args:
-        provider: of spans; its sampler decides which are made.
-    """
+    """Tracer that makes spans of an OpenTelemetry provider, whose sampler decides which."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry.trace import SpanKind
@@ -97,7 +93,7 @@ class OtelTracer:
 
 
 class OtelSpan:
-    """A span with what this service has to say."""
+    """OpenTelemetry span with this service's events and attributes."""
 
     def __init__(self, span: OpenTelemetrySpan) -> None:
         self._span = span

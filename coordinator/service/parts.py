@@ -1,4 +1,4 @@
-"""Requests that are asked of shards in several parts, and the one reply that is made of theirs."""
+"""Splitting of commands into parts for the shards, and merging of the replies to the parts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from coordinator.core.replies import GroupListing, LeaveReply, LeaveResult, List
 from coordinator.runtime.slices import Work
 
 LEAVING_AT_ONCE = 100
-"""Members that leave in one step: some 13 us each, and as much again for the line in the log."""
+"""Members that leave in one step: some 13 us each, and as much again for the entry in the log."""
 PART = 50
-"""Items between two chances to let others in."""
+"""Items that are merged before the event loop may run other calls."""
 
 
 def parts_of(
     requests: Sequence[c.Request], new_call_id: Callable[[], CallId]
 ) -> Sequence[c.Request]:
-    """The steps of a call.
+    """Split the commands of a call into steps.
 
-    So many members leave at a time: the first that goes starts the rebalance for all. A group that
-    is named twice is described, or deleted, once: a caller could ask for gigabytes else.
+    `LEAVING_AT_ONCE` members leave in a step; the first that leaves starts the rebalance for all. A
+    group that is named twice is described, or deleted, once: otherwise a small request could ask
+    for gigabytes.
     """
     match requests:
         case [c.LeaveGroup(members=members) as whole] if len(members) > LEAVING_AT_ONCE:
@@ -44,19 +45,19 @@ def parts_of(
 
 
 def is_whole(replies: Sequence[Reply]) -> bool:
-    """True if there is nothing for `whole` to do."""
+    """True if `whole` has nothing to merge."""
     return len(replies) == 1 and not isinstance(replies[0], ListReply)
 
 
 def whole(
     replies: list[Reply], limit: int = 0, is_shown: Callable[[str], bool] | None = None
 ) -> Work[list[Reply]]:
-    """The replies of a call, made of those to its parts. An error of one part is the answer's.
+    """Merge the replies to the parts of a call. The first error of a part is the call's error.
 
     Args:
-        limit: groups that a list may have; 0: all.
-        is_shown: None: no group is hidden. Hidden ones count neither for the limit nor in
-            `matching`.
+        limit: number of groups in a list; 0: all.
+        is_shown: True for groups that the caller may see; None: all of them. Hidden groups count
+            neither for the limit nor in `matching`.
     """
     match replies:
         case [LeaveReply(), _, *_]:
@@ -76,7 +77,7 @@ def whole(
 def _list(
     replies: Sequence[Reply], limit: int, is_shown: Callable[[str], bool] | None
 ) -> Work[ListReply]:
-    """One reply from each shard, each in order."""
+    """Merge the lists of all shards, each sorted by group id."""
     parts = [reply for reply in replies if isinstance(reply, ListReply)]
     groups: list[GroupListing] = []
     found = merge(*(reply.groups for reply in parts), key=attrgetter("group_id"))
@@ -101,6 +102,6 @@ def _first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:
 
 
 def first_error(reply: Reply) -> ErrorCode:
-    """The error of a reply; NONE if it has one for each of its parts instead."""
+    """Error of a reply; NONE if it has one for each of its items instead."""
     error: ErrorCode = getattr(reply, "error", ErrorCode.NONE)
     return error

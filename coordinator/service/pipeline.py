@@ -1,15 +1,15 @@
-"""The way of every call from its transport to the node, and of its answer back.
+"""Pipeline of calls: from a transport to the node, and the answer back.
 
     authenticate ─► authorise ─► throttle ─► take a turn ─► check ─► limit ─► ask ─► count, trace
     └─────────────── admit ────────────────┘ └───────────────── answer ─────────────────────────┘
 
-It knows no transport. One makes a `Call` of what it is sent, has it admitted, and hands over a
-function that translates the request, which is called when it is the call's turn: what is refused
-before costs no translation. It gets the core's replies, or a `CallRefused`, which it maps to its
-own statuses or codes.
+The pipeline knows no transport. A transport makes a `Call` of a request, has it admitted, and
+passes a function that translates the request. That one is called at the call's turn, so a call that
+is refused before costs no translation. The transport gets the core's replies, or a `CallRefused`,
+which it maps to its own statuses or codes.
 
-Heartbeats go past most of it: admitted where callers have to say who they are or may be held back,
-they are answered by `beat` in the same turn of the event loop.
+Heartbeats skip most of it: after `admit`, which they need only on a node with a guard or a
+throttle, `beat` answers them in the same iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ from coordinator.service.turns import Turns
 
 OK = "OK"
 TURN_S = 0.001
-"""What a turn takes, for telling a client when to try again."""
+"""Estimated seconds of a turn, from which a refused client is told when to retry."""
 TIMED_HEARTBEATS = 64
-"""One heartbeat of so many is timed: the path is too short to read a clock each time."""
+"""Every 64th heartbeat is timed: the path is too short to read a clock each time."""
 BEATS_AT_ONCE = 50
-"""Heartbeats of a batch between two chances to let others in."""
+"""Heartbeats of a batch that are answered before the event loop may run other calls."""
 ALIVE = HeartbeatReply()
-"""What nearly every heartbeat is answered."""
+"""Answer to a heartbeat without an error."""
 
 MalformedSink = Callable[[str, str, str], None]
-"""Told of a malformed call: its kind's name, the peer, what is wrong."""
+"""Callback for a malformed call: its kind's name, the peer, what is wrong."""
 DeletionSink = Callable[[str, str, str, bool], None]
-"""Told of each group that was deleted: the group, the caller's principal (empty where callers do
-not say who they are), the peer, and whether it is known: False if the caller has gone away before
-the answer, so that the log may or may not have taken the deletion."""
+"""Callback for each deleted group: the group, the caller's principal (empty without a guard), the
+peer, and whether the result is known: False if the caller went away before the answer, so the
+deletion may or may not be in the log."""
 Translation = Callable[[Callable[[], CallId]], Work[Sequence[c.Request]]]
-"""Makes the commands of a request; given what makes their call ids."""
+"""Translates a request to commands; its argument makes their call ids."""
 Beat = TypeVar("Beat")
 Answer = TypeVar("Answer")
 
 
 class Pipeline:
-    """What every transport's calls go through.
+    """Pipeline of a node's calls, shared by its transports.
 
     Args:
-        guard: None: callers do not say who they are, and may do everything.
-        on_heartbeat: told how many seconds a heartbeat took, of one in `TIMED_HEARTBEATS`.
-        tracer: makes a span of every call that `answer` serves.
+        guard: None: callers are not authenticated, and may do everything.
+        on_heartbeat: called with the seconds that every `TIMED_HEARTBEATS`th heartbeat took.
+        tracer: makes a span for every call that `answer` serves.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Pipeline:
         clock = asyncio.get_running_loop().time
         self.node = node
         self.calls: Counter[tuple[str, str]] = Counter()
-        """Ended calls by kind and outcome, but for lone heartbeats that were answered."""
+        """Ended calls by kind and outcome, without lone heartbeats that were answered."""
         self.heartbeats = 0
         """Answered heartbeats, alone or in batches."""
         self.batched = 0
-        """Those that came in batches."""
+        """Answered heartbeats that came in batches."""
         self.limits = Limits(settings.limits, node)
         self.turns = Turns(settings.limits.max_pending_requests, clock)
         self.feed = RebalanceFeed()
@@ -109,7 +109,7 @@ class Pipeline:
 
     @property
     def admits_all(self) -> bool:
-        """True if `admit` lets every call through at once."""
+        """True if `admit` never refuses or delays a call: there is neither guard nor throttle."""
         return self._access is None and self._throttle is None
 
     def answered_calls(self) -> dict[tuple[str, str], int]:
@@ -117,7 +117,7 @@ class Pipeline:
         return {**self.calls, (HEARTBEAT.name, OK): self.heartbeats - self.batched}
 
     def refused(self, call: Call, error: CallRefused) -> None:
-        """Count a call that is refused, and tell of a malformed one."""
+        """Count a refused call, once; report a malformed one."""
         if error.is_counted:
             return
         error.is_counted = True
@@ -128,10 +128,11 @@ class Pipeline:
     # --- Calls ---
 
     async def admit(self, call: Call) -> None:
-        """Authenticate, authorise, and hold back who calls too often.
+        """Authenticate, authorise and throttle a call.
 
         Raises:
-            Unauthenticated, Unavailable, Denied, Exhausted: see there.
+            Unauthenticated, Unavailable, Denied: see `Access`.
+            Exhausted: its caller has made more than `max_requests_per_second`.
         """
         if call.is_admitted or self.admits_all:
             return
@@ -143,19 +144,19 @@ class Pipeline:
         call.is_admitted = True
 
     async def admit_message(self, call: Call, groups: Sequence[str | None]) -> None:
-        """The same for the next message of a stream, which may outlive a token or a rule.
+        """Admit the next message of a stream: a stream may outlive a token or a rule.
 
         Args:
-            groups: those that the message names.
+            groups: groups that the message names.
         """
         call.groups, call.is_admitted = groups, False
         await self.admit(call)
 
     async def answer(self, call: Call, translate: Translation) -> list[Reply]:
-        """The replies to the commands of a call, one for each, in their order.
+        """Return the replies to the commands of a call, one for each, in their order.
 
-        Of groups that are named twice there is one reply. Given up while it waits, it tells the
-        groups that their client has gone.
+        A group that is named twice has one reply. If the task is cancelled while it waits, parked
+        commands are cancelled in their groups.
 
         Raises:
             CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
@@ -175,10 +176,10 @@ class Pipeline:
 
     @asynccontextmanager
     async def streaming(self, call: Call) -> AsyncIterator[None]:
-        """While a stream is open; it ends at once if there are too many.
+        """Admit a stream, and count it as open inside the context.
 
         Raises:
-            CallRefused: as `admit`.
+            CallRefused: as `admit`; Exhausted: there are too many streams.
         """
         with self._counting(call):
             await self.admit(call)
@@ -186,7 +187,7 @@ class Pipeline:
                 yield
 
     async def watch(self, call: Call) -> AsyncGenerator[RebalanceRecord]:
-        """Rebalances from now on: of the groups that the call names, or of all that it may see.
+        """Yield rebalances from now on: of the groups that the call names, or of all it may see.
 
         Raises:
             CallRefused: as `admit`; Malformed; Exhausted: they come faster than they are taken.
@@ -202,7 +203,7 @@ class Pipeline:
                     yield record
 
     def find_coordinator(self, group_id: str) -> FoundCoordinator:
-        """The node that coordinates a group.
+        """Return the node that coordinates a group.
 
         Raises:
             Malformed: the id is too long.
@@ -216,10 +217,10 @@ class Pipeline:
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> HeartbeatReply:
-        """The answer to a heartbeat of an admitted call: `ALIVE` itself, nearly always.
+        """Answer a heartbeat of an admitted call; without an error the reply is `ALIVE` itself.
 
         Raises:
-            Malformed: it makes no sense.
+            Malformed: an id is too long, or the instance id is empty.
         """
         self.heartbeats += 1
         began_s = 0.0 if self.heartbeats % TIMED_HEARTBEATS else time.perf_counter()
@@ -233,12 +234,12 @@ class Pipeline:
     async def beats(
         self, call: Call, beats: Sequence[Beat], beat: Callable[[Beat], Answer]
     ) -> list[Answer]:
-        """The answers to as many heartbeats as a process has members, in slices.
+        """Answer a batch of heartbeats, in slices.
 
         Args:
             beat: answers one, by `Pipeline.beat`.
         Raises:
-            Malformed: one makes no sense. Those before it have been answered.
+            Malformed: as `beat`, or there are too many. Heartbeats before the malformed one count.
         """
         answers: list[Answer] = []
         slices = Slices()
@@ -296,7 +297,7 @@ class Pipeline:
         match requests:
             case [c.ListGroups() as listing]:
                 limit, is_shown = listing.limit, self._filter(call)
-                if is_shown is not None:  # What is hidden does not count.
+                if is_shown is not None:  # Hidden groups do not count for the limit.
                     requests = [replace(listing, limit=0)]
         parts = parts_of(requests, self.node.new_call_id)
         with (
@@ -318,7 +319,7 @@ class Pipeline:
         return await in_slices(whole(replies, limit, is_shown))
 
     def _filter(self, call: Call) -> Callable[[str], bool] | None:
-        """Says which groups the caller may see; None: all of them."""
+        """Return a predicate for groups that the caller may see; None: it may see all."""
         access = self._access
         if access is None or not call.kind.shows_readable or access.sees_all(call.caller):
             return None
@@ -345,7 +346,7 @@ class Pipeline:
             member_id=member_id,
             instance_id=instance_id,
         )
-        # Members at rest have ids that are right; nobody has looked at these yet.
+        # `Node.beat` knew the ids of the member; these ids have not been checked yet.
         check_heartbeat(command)
         reply = self.node.answer_beat(command)
         assert isinstance(reply, HeartbeatReply)

@@ -1,4 +1,4 @@
-"""Rebalances as they end, for those who watch."""
+"""Live feed of finished rebalances for watchers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEHIND_MAX = 1_000
 
 
 class TooSlow(Exhausted):
-    """A watcher has left a thousand rebalances unread."""
+    """A watcher has left `BEHIND_MAX` rebalances unread."""
 
     def __init__(self) -> None:
         words = "rebalances come faster than you read them: list them, and watch again"
@@ -21,7 +21,7 @@ class TooSlow(Exhausted):
 
 
 class RebalanceFeed:
-    """Hands each rebalance of this node to every watcher. Everything happens in one loop."""
+    """Publishes each rebalance of this node to every watcher, all in one event loop."""
 
     def __init__(self) -> None:
         self._watchers: set[asyncio.Queue[RebalanceRecord | None]] = set()
@@ -32,22 +32,22 @@ class RebalanceFeed:
         for event in events:
             if isinstance(event, RebalanceJournaled):
                 for queue in self._watchers:
-                    # Who takes nothing any more is told so when it does, and gets no more.
+                    # A watcher that is too far behind gets no more, and TooSlow when it reads.
                     if queue.qsize() <= BEHIND_MAX:
                         queue.put_nowait(event.record)
 
     def close(self) -> None:
-        """Have every watcher end."""
+        """End every watch."""
         for queue in self._watchers:
             queue.put_nowait(None)
 
     async def watch(self, group_ids: Collection[str]) -> AsyncIterator[RebalanceRecord]:
-        """Rebalances from now on, until the feed is closed.
+        """Yield rebalances from now on, until the feed is closed.
 
         Args:
-            group_ids: of which groups; none: of all.
+            group_ids: groups to watch; empty: all.
         Raises:
-            TooSlow: they come faster than they are taken.
+            TooSlow: the watcher has left `BEHIND_MAX` unread.
         """
         queue: asyncio.Queue[RebalanceRecord | None] = asyncio.Queue()
         self._watchers.add(queue)

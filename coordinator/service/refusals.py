@@ -1,6 +1,6 @@
-"""Calls that are not answered: exceptions that the pipeline raises, and each transport maps once.
+"""Exceptions by which the pipeline refuses calls; each transport maps them to its own statuses.
 
-`outcome` names the end of such a call in the metrics, by the canonical codes of RPC systems.
+`outcome` is the label of such a call in the metrics: a canonical RPC code.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 VIOLATIONS_MAX = 20
-"""Violations that are told. They travel as gRPC metadata, which clients limit to 8 KiB."""
+"""Violations in an answer: they travel as gRPC metadata, which clients limit to 8 KiB."""
 RETRY_S = 1.0
 
 
 class CallRefused(Exception):
-    """A call that is not answered. The message is for its caller."""
+    """A refused call. The message is for its caller."""
 
     outcome: ClassVar[str]
     is_counted = False
-    """It is counted once, however many layers it passes."""
+    """True once it is counted: it may pass several layers that count."""
 
 
 class Unauthenticated(CallRefused):
-    """Nobody knows who calls."""
+    """The caller has no valid credential."""
 
     outcome = "UNAUTHENTICATED"
 
 
 class Denied(CallRefused):
-    """The rules do not allow it."""
+    """No rule allows the call."""
 
     outcome = "PERMISSION_DENIED"
 
 
 class Unavailable(CallRefused):
-    """Who calls cannot be found out at present. It is not the caller's fault."""
+    """The caller cannot be authenticated at present: the keys cannot be fetched."""
 
     outcome = "UNAVAILABLE"
 
@@ -47,7 +47,7 @@ class GaveUp(CallRefused):
 
 
 class Exhausted(CallRefused):
-    """A limit is reached. `retry_after_s`: when to try again; 0: it would be refused again."""
+    """A limit is reached. `retry_after_s`: seconds until a retry; 0: it would be refused again."""
 
     outcome = "RESOURCE_EXHAUSTED"
 
@@ -58,9 +58,9 @@ class Exhausted(CallRefused):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A field that cannot be right, by its path in the request, and what is wrong with it.
+    """An invalid field: its path in the request, and what is wrong with it.
 
-    Neither holds a value from the request: values may be long.
+    Neither contains a value of the request: values may be long.
     """
 
     field: str
@@ -68,11 +68,11 @@ class Violation:
 
 
 class Malformed(CallRefused):
-    """A request that no state of any group could make sense of.
+    """An invalid request, whatever the state of the group.
 
     Args:
-        violations: all of them; the first `VIOLATIONS_MAX` are kept.
-        words: what is wrong, where that is not a matter of fields.
+        violations: invalid fields; the first `VIOLATIONS_MAX` are kept.
+        words: message, if no field is to blame.
     """
 
     outcome = "INVALID_ARGUMENT"
@@ -86,5 +86,5 @@ class Malformed(CallRefused):
         self.violations = told
 
     def within(self, place: str) -> Malformed:
-        """The same, of a request that stands at `place` in another one."""
+        """Return it with `place` before each field: the path of a request inside another one."""
         return Malformed([Violation(place + v.field, v.description) for v in self.violations])

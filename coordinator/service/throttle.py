@@ -1,9 +1,9 @@
-"""Who calls too often: calls are spread out, and refused when that takes too long.
+"""Rate limit by caller: calls are delayed, and refused when the delay would be too long.
 
-A caller has a virtual line in which its calls stand one interval apart. A call whose turn is
-within `HOLD_S` waits for it, and a client that waits for its answers calls less; one further
-back is held for as long and then refused, so that being refused is no faster than waiting.
-A caller that was quiet may call `BURST_S` worth of calls at once.
+A caller has a virtual queue in which its calls stand one interval apart. A call that is due within
+`HOLD_S` is delayed until then, and a client that waits for its answers calls less; a later one is
+delayed by `HOLD_S` and then refused, so that being refused is no faster than waiting. A caller that
+was idle may make `BURST_S` worth of calls at once.
 
 Source: the generic cell rate algorithm (ITU-T I.371); Kafka's quotas, which hold back too.
 """
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 HOLD_S = 1.0
 BURST_S = 1.0
 FORGET_AT = 10_000
-"""Callers that are remembered before those that are quiet are forgotten."""
+"""Number of callers at which idle ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What becomes of a call: it waits, and then it is served or refused.
+    """Decision about a call: a delay, after which it is served or refused.
 
-    retry_after_s: when it is refused, after which it would be served; else 0.
+    retry_after_s: seconds after which a refused call may be retried; 0: it is served.
     """
 
     wait_s: float
@@ -31,7 +31,7 @@ class Admission:
 
     @property
     def is_refused(self) -> bool:
-        """True if it is to be refused after the wait."""
+        """True if the call is to be refused after the delay."""
         return self.retry_after_s > 0
 
 
@@ -39,10 +39,10 @@ GO = Admission(0.0)
 
 
 class Throttle:
-    """Lines of callers.
+    """Rate limiter with a virtual queue for each caller.
 
     Args:
-        per_second: calls of one caller.
+        per_second: rate of one caller.
         clock: seconds, monotonic.
     """
 
@@ -50,10 +50,10 @@ class Throttle:
         self._interval_s = 1 / per_second
         self._clock = clock
         self._free_at: dict[str, float] = {}
-        """When a caller's line is empty."""
+        """Time at which a caller's virtual queue is empty, in seconds of the clock."""
 
     def take(self, caller: str) -> Admission:
-        """A place in the caller's line, or none."""
+        """Reserve the next place in the caller's virtual queue, or refuse the call."""
         now = self._clock()
         free_at = self._free_at.get(caller, 0.0)
         if free_at <= now - BURST_S:

@@ -1,6 +1,6 @@
-"""What a call is traced with. By default nothing; `otel.py` has the other kind.
+"""Interface of tracers, and one that does nothing; `otel.py` has OpenTelemetry's.
 
-Heartbeats are not traced: they are most of all calls, and nothing happens in them.
+Heartbeats are not traced: they are most of all calls, and have no phases to show.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from coordinator.service.calls import Call
 
 
 class Span(Protocol):
-    """A call under way."""
+    """Span of a call under way."""
 
     def parked(self) -> None:
-        """It waits for its answer from here on."""
+        """Note that the call is parked from now on."""
 
     def answered(self, error: str) -> None:
-        """It has its answer; the name of the error code, NONE if all is well."""
+        """Note the answer; `error`: name of its error code, or NONE."""
 
 
 class Tracer(Protocol):
-    """Makes spans."""
+    """Factory of spans."""
 
     def call(self, call: Call) -> AbstractContextManager[Span]:
-        """The span of a call, below its client's if it came with a trace context."""
+        """Open the span of a call: a child of the client's, if the call has a trace context."""
         ...
 
 
 class _Nothing:
-    """Made once: nobody looks at it."""
+    """Tracer and span that do nothing."""
 
     def call(self, call: Call) -> _Nothing:
         return self

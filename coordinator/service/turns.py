@@ -1,13 +1,11 @@
-"""Turns of expensive calls on the event loop: a few, then everything else, then the next few.
+"""Scheduling of expensive calls on the event loop: a slice, a rest, the next slice.
 
-gRPC hands calls over in the order in which they came, so a caller's burst stands before everybody
-else's calls until it is taken up. That costs a third of serving it. So after a slice of calls has
-been served, the loop goes round for a while before the next: it takes up more calls than a slice
-has, answers heartbeats, and finds out who else is there. What has been taken up waits in the
-`AdmissionQueue`.
+gRPC hands calls over in order of arrival, so a caller's burst stands before everybody else's calls
+until it is taken up, which costs a third of serving it. So after each slice the event loop iterates
+for a while: it takes up more calls than a slice has, answers heartbeats, and learns of other
+callers. Calls that were taken up wait in the `AdmissionQueue`.
 
-Without a burst nothing waits, and nothing goes round: a slice that took longer than `SLICE_S` needs
-no rest.
+Without a burst no call waits: a slice that took longer than `SLICE_S` needs no rest.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ SLICE = 4
 """Calls served without a rest, if they come within `SLICE_S`."""
 SLICE_S = 0.01
 REST_ROUNDS = 20
-"""Rounds of the loop between two slices. It takes some four to take a call up, and 5-10 us for an
-idle one: 6 % of a call, where nobody else is there."""
+"""Iterations of the event loop between two slices. Taking up a call needs some four; an idle one
+costs 5-10 us, so a rest adds 6 % to a call when no one else calls."""
 REST_S = 0.005
-"""No longer than this, where rounds are long because there is much to do."""
+"""Longest rest, in seconds, if iterations are long because there is much to do."""
 
 
 class Turns:
-    """Lets expensive calls through, a caller after the other.
+    """Lets expensive calls through in slices, round robin over callers.
 
     Args:
-        most: calls that may wait.
+        most: capacity of the queue, in calls.
         clock: seconds, monotonic.
     """
 
@@ -45,21 +43,21 @@ class Turns:
         self._rest_until_s = 0.0
         self._left = SLICE
         self._slice_ends_s = 0.0
-        # The rounds belong to nobody: not to the call that happened to begin them.
+        # Rests use this context, so they do not inherit contextvars of the call that begins one.
         self._context = contextvars.copy_context()
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Calls that were not served, by reason."""
+        """Number of dropped calls by reason."""
         return {drop.value: self.queue.dropped[drop] for drop in Drop}
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Calls that wait, by kind. Any thread may ask."""
+        """Number of queued calls by kind. Thread-safe."""
         return dict(self.queue.kinds)
 
     def age_s(self) -> float:
-        """For how long the oldest call has waited."""
+        """Age of the oldest queued call, in seconds."""
         return self.queue.oldest_s(self._clock())
 
     async def take(
@@ -68,11 +66,11 @@ class Turns:
         """Wait for a call's turn.
 
         Args:
-            caller: whose turn it is to be.
-            remaining_s: for which its client waits; None: for ever.
-            is_awaited: a rebalance waits for it, so it goes before its caller's others.
+            caller: key of the line in which the call waits.
+            remaining_s: seconds until its client's deadline; None: no deadline.
+            is_awaited: a rebalance waits for it, so it goes before its caller's other calls.
         Returns:
-            None when it is its turn, or why it is to be dropped.
+            None at the call's turn; the reason if it is to be dropped.
         """
         if remaining_s is not None and remaining_s <= 0:
             self.queue.dropped[Drop.DEADLINE] += 1
@@ -88,7 +86,7 @@ class Turns:
         decided: asyncio.Future[Drop | None] = asyncio.get_running_loop().create_future()
 
         def decide(drop: Drop | None) -> None:
-            if not decided.done():  # It is, if its client has just gone.
+            if not decided.done():  # It is done if the client has just gone.
                 decided.set_result(drop)
 
         deadline_s = math.inf if remaining_s is None else now_s + remaining_s

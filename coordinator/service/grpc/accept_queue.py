@@ -1,11 +1,11 @@
-"""Calls that gRPC holds until the event loop takes them up: how many, how long, in which queues.
+"""gRPC's accept queues, in which calls wait until the event loop takes them up: length and age.
 
 What gRPC does, as measured on grpcio 1.85. A call whose headers have been read waits in a queue of
 gRPC's own, in memory (7-13 KiB), first come first served, until `grpc.aio` asks for the next one.
 It asks for one at a time, and a call taken up costs at least 170 us, also if its client has given
 up meanwhile. So a long queue feeds on itself: it makes calls late, and late calls are repeated.
 
-What is done about it:
+Remedies:
 
 * The calls by which members stay alive and leave have queues of their own (`OWN_QUEUE`), which
   gRPC gives to registered methods. Each time round, one call of every queue is taken up: behind
@@ -38,18 +38,18 @@ would cost joins, which wait for longer, where a burst of them meets a busy mach
 OWN_QUEUE = frozenset(
     {"FindCoordinator", "Heartbeat", "HeartbeatBatch", "HeartbeatStream", "LeaveGroup"}
 )
-"""Methods that do not wait behind others. A few: each queue costs 0.5 us a call of any kind."""
+"""Methods with a queue of their own. Only a few: each queue costs 0.5 us a call of any kind."""
 
 SAMPLES = 4 * (QUEUE_LIMIT_S + 1)
-"""Samples that are kept: at four a second, a second more than a call can wait."""
+"""Number of samples kept: at four a second, a second more than a call can wait."""
 
 
 class Backlog:
-    """How many calls wait and for how long, from counts of calls begun and of those taken up.
+    """Estimate of the number and age of waiting calls, from counts of calls begun and taken up.
 
-    Calls that gRPC has dropped are among those begun, and nobody counts them. The difference of
-    the two counts falls back to their number whenever the queue is empty: its lowest value of the
-    last samples is taken for it.
+    Calls that gRPC has dropped are among those begun, and gRPC does not count them. The difference
+    of the two counts falls back to their number whenever the queue is empty, so the lowest
+    difference of the last samples is the estimate.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,15 @@ class Backlog:
         self.waiting = 0
         self.age_s = 0.0
         self.dropped = 0
-        """Calls that were never taken up: so many at least."""
+        """Calls that were never taken up, at least."""
 
     def sample(self, now_s: float, begun: int, taken: int) -> None:
-        """Note the counts of this moment.
+        """Add a sample of the counts.
 
         Args:
             now_s: seconds of any clock that does not go back.
-            begun: calls whose headers were read. taken: calls that the event loop has taken up.
+            begun: calls whose headers gRPC has read.
+            taken: calls that the event loop has taken up.
         """
         self._samples.append((now_s, begun, taken))
         lost = min(begun - taken for _, begun, taken in self._samples)
@@ -80,9 +81,9 @@ class Backlog:
 
 
 class AcceptQueue(grpc.GenericRpcHandler):
-    """Counts the calls that a server takes up, beside those that gRPC has begun.
+    """Counts the calls that a server takes up, and samples those that gRPC has begun.
 
-    It is to be added to the server as its first handler, and knows no method.
+    Has to be the server's first handler; it serves no method.
 
     Args:
         before: `newest_server()` before the server was made.
@@ -95,11 +96,11 @@ class AcceptQueue(grpc.GenericRpcHandler):
         self.backlog = Backlog()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
-        """Count a call; another handler knows the method."""
+        """Count a call; another handler serves it."""
         self._taken += 1
 
     def look(self, now_s: float) -> float:
-        """Seconds for which the oldest call has waited, as far as can be told."""
+        """Take a sample, and return the estimated age of the oldest waiting call, in seconds."""
         begun = _calls_begun(self._server)
         if begun is None:
             return 0.0
@@ -108,7 +109,7 @@ class AcceptQueue(grpc.GenericRpcHandler):
 
 
 def newest_server() -> int:
-    """The number that gRPC has given to the last server of this process; 0: none is known."""
+    """Channelz id of the last server of this process; 0: none is known."""
     found, start = 0, 0
     while True:
         page = _channelz("channelz_get_servers", start)
@@ -125,8 +126,8 @@ def _calls_begun(server: int) -> int | None:
 
 
 def _channelz(name: str, number: int) -> dict[str, Any]:  # Any: JSON.
-    """What gRPC tells of itself; empty where it does not. 150 us."""
-    # As grpcio-channelz, the public package, has it.
+    """Ask gRPC's channelz; empty if it is not available. Takes 150 us."""
+    # The public package, grpcio-channelz, calls the same functions.
     from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
     ask = getattr(cygrpc, name, None)

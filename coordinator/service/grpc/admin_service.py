@@ -14,7 +14,7 @@ from coordinator.v1 import admin_pb2 as pb
 
 
 class AdminService(CommandService):
-    """What operators ask."""
+    """Handlers of the GroupAdmin service."""
 
     ListGroups = DescribeGroups = DeleteGroups = CommandService._answer
     OffsetDelete = ListLogEnds = ListRebalances = DescribePhase = CommandService._answer

@@ -1,6 +1,6 @@
-"""gRPC's calls as the pipeline sees them: what each RPC is, and who makes it.
+"""Mapping of gRPC's calls to the pipeline's: the kind of each RPC, its groups, its caller.
 
-`METHODS` has a line for every RPC that is served; one without a line is closed to all.
+`METHODS` has a line for every RPC that is served; an RPC without a line is closed to all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _each_beat(request: Any) -> Sequence[str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What one RPC is to the pipeline. `groups`: those that a request names."""
+    """Kind of an RPC. `groups`: extracts the groups that a request names."""
 
     kind: Kind
     groups: Groups = _no_group
@@ -43,7 +43,7 @@ class Method:
 
 @dataclass(slots=True, kw_only=True)
 class GrpcCall(Call):
-    """A call by gRPC. `context`: gRPC's own."""
+    """A call by gRPC, with gRPC's context."""
 
     context: Context
 
@@ -80,22 +80,22 @@ METHODS: dict[str, Method] = {
     f"{_HEALTH}Check": Method(Kind("Check", is_open=True, is_throttled=False)),
     f"{_HEALTH}List": Method(Kind("List", is_open=True, is_throttled=False)),
     f"{_HEALTH}Watch": Method(Kind("Watch", is_open=True)),
-    # It says what the contract says: to whoever is recognised.
+    # Reflection shows the contract, to every authenticated caller.
     f"{_REFLECTION}ServerReflectionInfo": Method(Kind("ServerReflectionInfo", is_throttled=False)),
 }
-"""By the method's full name."""
+"""RPCs by the method's full name."""
 
 
 def method_of(name: str) -> Method:
-    """The line of an RPC, by its full name."""
+    """Return the line of an RPC, by its full name; a closed kind if it has none."""
     return METHODS.get(name) or Method(Kind(name.rpartition("/")[2], is_closed=True))
 
 
 def call_of(name: str, method: Method, request: Any, context: Context) -> GrpcCall:
-    """The call of an RPC.
+    """Make the call of an RPC.
 
     Args:
-        request: None: it is not known, or is a stream of them.
+        request: None: it could not be parsed, or the RPC takes a stream.
     """
     peer = unquote(context.peer())
     return GrpcCall(
@@ -112,7 +112,7 @@ def call_of(name: str, method: Method, request: Any, context: Context) -> GrpcCa
 
 
 def client_host(peer: str) -> str:
-    """The peer as groups know it, `/127.0.0.1`."""
+    """Address of a peer as groups and Kafka's tools show it, `/127.0.0.1`."""
     if peer.startswith(("ipv4:", "ipv6:")):
         return "/" + peer.split(":", 1)[1].rsplit(":", 1)[0].strip("[]")
     return "/" + peer

@@ -1,19 +1,18 @@
-"""A gRPC server whose every call goes through the pipeline, and whose refusals are gRPC's statuses.
+"""gRPC server whose calls all go through the pipeline, and whose refusals are gRPC's statuses.
 
 Handlers are wrapped once. Each is given a `GrpcCall` instead of gRPC's context, after the pipeline
-has admitted the call; a `CallRefused` from anywhere ends it with its status. So no handler is
-reached by a call that was not admitted, also none that comes from a library.
+has admitted the call; a `CallRefused` from anywhere ends the call with its status. So a call that
+was not admitted reaches no handler, nor one of a library (health, reflection).
 
-It refuses what gRPC itself lets through, too:
+It also refuses calls that gRPC itself lets through:
 
 Requests whose bytes are no message of their kind: by itself grpc.aio answers UNKNOWN and logs a
-traceback, as if the server had failed, for every such call that anybody cares to send. Here it is
-INVALID_ARGUMENT.
+traceback for each, as if the server had failed. Here it is INVALID_ARGUMENT.
 
 Requests with more items than `message_limits` allows: they are counted before the message is
 parsed, and before anything else has looked at it.
 
-Metadata beyond a limit: gRPC tells its limit to clients, and those that do not care get a megabyte
+Metadata beyond a limit: gRPC tells clients its limit, and those that ignore it get a megabyte
 through. Here it is RESOURCE_EXHAUSTED.
 """
 
@@ -40,24 +39,26 @@ from coordinator.service.refusals import CallRefused, Malformed
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 Immediate = Mapping[str, Callable[[Any], Any]]  # Any: a request and its response.
 REQUEST_ID = "x-request-id"
-"""Metadata by which a client finds its call in our log."""
+"""Metadata key of the request id, by which a client finds its call in the node's log."""
 REQUEST_ID_MAX = 100
 WHAT = "the request is not what this call takes"
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Stands for a request that is refused without a look at its caller."""
+    """Takes the place of a request that is refused before its caller is authenticated."""
 
     error: Malformed
 
 
-class CheckedServer(grpc.aio.Server):
-    """`server`, with every service that is added to this one behind the pipeline.
+class CheckedServer:
+    """Puts every service that is added to a gRPC server behind the pipeline.
+
+    It has the two methods that gRPC's generated functions call (`add_*_to_server`).
 
     Args:
         immediate: by the full names of methods, functions that answer them in the same turn of the
-            event loop, where all are admitted: for the hot path.
+            event loop if the pipeline admits everybody: for the hot path.
     """
 
     def __init__(
@@ -84,34 +85,11 @@ class CheckedServer(grpc.aio.Server):
         service_name: str,
         method_handlers: Mapping[str, Handler],
     ) -> None:
-        """Give some methods queues of their own. Their handlers are the generic ones, checked."""
-        # Any: gRPC's types have no None here, with which it looks among the generic ones.
+        """Give the methods of `OWN_QUEUE` queues of their own; the generic handlers serve them."""
+        # Any: None makes gRPC look for a generic handler, which its types do not say.
         own: dict[str, Any] = dict.fromkeys(name for name in method_handlers if name in OWN_QUEUE)
         if own:
             self._server.add_registered_method_handlers(service_name, own)
-
-    def add_insecure_port(self, address: str) -> int:
-        """See `grpc.aio.Server`."""
-        return self._server.add_insecure_port(address)
-
-    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
-        """See `grpc.aio.Server`."""
-        return self._server.add_secure_port(address, server_credentials)
-
-    async def start(self) -> None:
-        """See `grpc.aio.Server`."""
-        await self._server.start()
-
-    async def stop(self, grace: float | None) -> None:
-        """See `grpc.aio.Server`."""
-        await self._server.stop(grace)
-
-    async def wait_for_termination(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109  # gRPC's face.
-    ) -> bool:
-        """See `grpc.aio.Server`."""
-        return await self._server.wait_for_termination(timeout)
 
 
 class _Checked(grpc.GenericRpcHandler):
@@ -132,19 +110,19 @@ class _Checked(grpc.GenericRpcHandler):
         self._known: dict[str, Handler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
-        """The handler of a method; None: it is another service's."""
+        """Return the handler of a method; None: another service has it."""
         name = handler_call_details.method
         found = self._known.get(name)
         if found is None:
             inner = self._inner.service(handler_call_details)
             if inner is None:
-                return None  # Not remembered: names of methods that do not exist have no end.
+                return None  # Not cached: clients may send any number of unknown names.
             found = self._known[name] = self._check(self._rpc(name), inner)
         size = 0
         for key, value in handler_call_details.invocation_metadata or ():
             size += len(key) + len(value)
             if key == REQUEST_ID:
-                # What is logged of this call, in the task that answers it, has the id.
+                # Log lines of the task that answers this call have the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
         return self._too_large(self._rpc(name)) if size > self._metadata_bytes else found
 
@@ -170,7 +148,7 @@ class _Checked(grpc.GenericRpcHandler):
             if at_once is not None:
                 behaviour = rpc.answering_at_once(at_once, otherwise=behaviour)
             return grpc.unary_unary_rpc_method_handler(behaviour, parse, write)
-        # A stream is written by a generator. A coroutine that has the context do it has no context.
+        # Streams are written by generators: a coroutine would need gRPC's context to write.
         if inner.unary_stream:
             assert inspect.isasyncgenfunction(inner.unary_stream), rpc.name
             behaviour = rpc.streaming(inner.unary_stream)
@@ -180,7 +158,7 @@ class _Checked(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(behaviour, parse, write)
 
     def _parser(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """As `parse`, the `FromString` of a message; what may not be becomes a stand-in."""
+        """Wrap `parse`, the `FromString` of a message: a bad message becomes a `_Refused`."""
         kind: type[Message] = parse.__self__  # type: ignore[attr-defined]  # A class method.
         limits, plan = self._limits, self._limits.plan(kind.DESCRIPTOR)
 
@@ -192,7 +170,7 @@ class _Checked(grpc.GenericRpcHandler):
                 message = parse(data)
             except DecodeError:
                 return _Refused(Malformed([], WHAT))
-            if size <= plan.free_bytes:  # As nearly all heartbeats.
+            if size <= plan.free_bytes:  # Always true of heartbeats.
                 return message
             if wrong := limits.counts(message):
                 return _Refused(Malformed(wrong))
@@ -202,7 +180,7 @@ class _Checked(grpc.GenericRpcHandler):
 
 
 class _Rpc:
-    """One RPC: its handlers, wrapped. Any: its requests and responses."""
+    """Wrappers for the handlers of one RPC. Any: its requests and responses."""
 
     def __init__(self, name: str, pipeline: Pipeline, limits: MessageLimits) -> None:
         self.name = name
@@ -211,7 +189,7 @@ class _Rpc:
         self._limits = limits
 
     def call(self, request: Any, context: Context) -> GrpcCall:
-        """The call of a request; None: of one that is not looked at, or of a stream of them."""
+        """Make the call of a request; None: the request is refused, or the RPC takes a stream."""
         return call_of(self.name, self._method, request, context)
 
     def answering(self, inner: Any) -> Any:
@@ -226,7 +204,7 @@ class _Rpc:
         return behaviour
 
     def answering_at_once(self, at_once: Callable[[Any], Any], *, otherwise: Any) -> Any:
-        """The hot path: no call is made of it, and nothing is awaited."""
+        """Wrap the hot path: it makes no `GrpcCall` and awaits nothing."""
 
         async def behaviour(request: Any, context: Context) -> Any:
             if type(request) is _Refused:

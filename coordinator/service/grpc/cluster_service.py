@@ -1,4 +1,4 @@
-"""The RPCs of ClusterAdmin: which nodes there are, and who leads which shard."""
+"""The RPCs of ClusterAdmin: nodes, leaders of shards, draining."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.v1 import cluster_pb2 as pb
 
 
 class ClusterService:
-    """What operators ask of nodes that share a store."""
+    """Handlers of the ClusterAdmin service."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

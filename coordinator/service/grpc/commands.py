@@ -1,4 +1,4 @@
-"""RPCs that ask groups something: translated, answered by the pipeline, translated back."""
+"""RPCs that become commands: translated, answered by the pipeline, translated back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from coordinator.service.pipeline import Pipeline
 
 
 class CommandService:
-    """What the services of groups share."""
+    """Base of the services whose RPCs become commands."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
     async def _answer(self, request: Any, call: Call) -> Any:
-        """The response to any request of GroupCoordinator or GroupAdmin, perhaps in bytes."""
+        """Answer a request of GroupCoordinator or GroupAdmin; a large response is `Serialized`."""
         replies = await self._pipeline.answer(
             call, partial(translate.translation, request, client_host=call.caller.host)
         )

@@ -13,13 +13,13 @@ from coordinator.service.pipeline import OK
 from coordinator.v1 import group_pb2 as pb
 
 ALIVE = pb.HeartbeatResponse()
-"""What nearly every heartbeat is answered, made once. Nobody may write into it."""
+"""Response to a heartbeat without an error, shared by all: never to be modified."""
 REMEMBERED_BATCH = 500
-"""The largest batch whose answer is kept: that of our own clients."""
+"""Largest batch whose response is cached: the batch size of our own clients."""
 
 
 def all_alive(members: int) -> pb.HeartbeatBatchResponse:
-    """The answer to a batch of members that are all alive. Nobody may write into it."""
+    """Response to a batch of heartbeats without errors, shared by all: never to be modified."""
     return _remembered(members) if members <= REMEMBERED_BATCH else _all_alive(members)
 
 
@@ -31,7 +31,7 @@ _remembered = lru_cache(maxsize=REMEMBERED_BATCH + 1)(_all_alive)
 
 
 class GroupService(CommandService):
-    """Membership, assignments, liveness and progress."""
+    """Handlers of the GroupCoordinator service."""
 
     JoinGroup = SyncGroup = LeaveGroup = CommandService._answer
     OffsetCommit = OffsetFetch = ReportLogEnds = CommandService._answer
@@ -42,10 +42,10 @@ class GroupService(CommandService):
         return translate.find_response(self._pipeline.find_coordinator(request.group_id))
 
     def beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """The hot path: one step of the shard in this turn of the loop, and nothing else.
+        """Answer a heartbeat, on the hot path: synchronously, without a `Call`.
 
         Raises:
-            Malformed: it makes no sense.
+            Malformed: as `Pipeline.beat`.
         """
         reply = self._pipeline.beat(
             request.group_id,

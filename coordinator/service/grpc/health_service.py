@@ -1,7 +1,7 @@
-"""gRPC's health protocol: whether the node serves, asked once or watched.
+"""gRPC's health protocol: whether the node serves, by a check or a watch.
 
-A watch is a stream like any other, and counts as one. One that reads nothing holds up nobody: a
-change is a flag that each watch looks at when it comes round, not a message that is handed out.
+A watch counts as a stream. A watcher that reads nothing delays no other: a change sets a flag that
+each watch reads when it gets there, and is not queued.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from coordinator.service.pipeline import Pipeline
 
 
 class HealthService:
-    """One status for all services.
+    """Health of the node: one status for all services.
 
     Args:
-        services: their names. The empty one, which stands for the node, is added.
+        services: their names; the empty name, which stands for the node, is added.
     Source: gRPC Health Checking Protocol, `grpc.health.v1`.
     """
 
@@ -33,7 +33,7 @@ class HealthService:
         self._changed = asyncio.Event()
 
     def set(self, *, serving: bool) -> None:
-        """Tell those who watch, and those who ask from now on."""
+        """Set the status, and wake up all watches."""
         of = pb.HealthCheckResponse
         self._status = of.SERVING if serving else of.NOT_SERVING
         self._changed.set()
@@ -45,7 +45,7 @@ class HealthService:
         return pb.HealthCheckResponse(status=self._status)
 
     async def List(self, request: Any, call: GrpcCall) -> None:
-        """Of newer packages. Any: older ones do not have its messages."""
+        """Refuse `List`. Any: older packages of the protocol do not have its messages."""
         await call.context.abort(grpc.StatusCode.UNIMPLEMENTED, "ask for one service")
 
     async def Watch(
@@ -55,7 +55,7 @@ class HealthService:
             told = None
             while True:
                 changed = self._changed
-                # Of a service that is not known it is told so, and the stream stays open.
+                # The protocol has the stream of an unknown service stay open.
                 is_known = request.service in self._services
                 status = self._status if is_known else pb.HealthCheckResponse.SERVICE_UNKNOWN
                 if told != status:

@@ -43,7 +43,7 @@ _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A text or bytes whose limit the handler keeps: a setting or a number, and its answer."""
+    """Limit that is checked elsewhere: the setting or number, and the answer beyond it."""
 
     limit: str
     answer: str
@@ -52,7 +52,7 @@ class Elsewhere:
 Limit: TypeAlias = Items | Text | Elsewhere
 
 _WORD = 255
-"""Characters of the names of services and their like."""
+"""Characters of names of services, files and symbols."""
 _OURS = "coordinator.v1"
 LIMITS: dict[str, tuple[Limit, ...]] = {
     "group_id": (GROUP_ID,),
@@ -132,7 +132,7 @@ class Plan:
 
 
 class MessageLimits:
-    """The limits in force."""
+    """Limits with the values of the settings."""
 
     def __init__(self, config: LimitsConfig) -> None:
         self._config = config
@@ -150,8 +150,8 @@ class MessageLimits:
         return found
 
     def counts(self, message: Any) -> list[Violation]:
-        """Repeated fields of a message that have too many items; those inside of others are
-        counted over the whole message."""
+        """Violations by repeated fields that have too many items. Items of nested repeated fields
+        are counted over the whole message."""
         plan = self.plan(message.DESCRIPTOR)
         wrong = [
             Violation(each.name, each.words)
@@ -168,7 +168,7 @@ class MessageLimits:
         return wrong
 
     def check_texts(self, message: Message) -> None:
-        """Refuse a message with a text that is too long, where the pipeline does not look at it.
+        """Refuse a message of health or reflection with a text that is too long.
 
         Raises:
             Malformed: with the fields.

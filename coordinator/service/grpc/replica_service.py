@@ -1,4 +1,4 @@
-"""The traffic between nodes: a leader hands the end of a shard's log to those who follow it."""
+"""Replication between nodes: followers fetch the end of a shard's log from its leader."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from coordinator.v1 import replica_pb2 as pb
 from coordinator.v1 import replica_pb2_grpc
 
 GRACE_S = 2.0
-"""For an answer, beyond the time that the leader may hold it back."""
+"""Seconds that a fetch may take beyond `max_wait_ms`, for which the leader may park it."""
 
 
 class ReplicaService:
-    """The leader's side."""
+    """Leader's side: handlers of the ShardReplica service."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -50,11 +50,11 @@ class ReplicaService:
 
 
 class Peers:
-    """The follower's side: one channel to each other node.
+    """Follower's side: a channel to each other node.
 
     Args:
-        node_id: of the node that asks.
-        credentials: what it shows; a channel is opened anew when their files have changed.
+        node_id: id of this node.
+        credentials: TLS and token of this node; channels are reopened when their files change.
     """
 
     def __init__(self, node_id: int, credentials: Credentials | None = None) -> None:
@@ -73,7 +73,7 @@ class Peers:
         min_bytes: int,
         max_wait_ms: int,
     ) -> FetchedEntries:
-        """What comes after `offset` in a shard's log.
+        """Fetch the entries from `offset` on in a shard's log.
 
         Raises:
             Unreachable: no answer came.
@@ -105,7 +105,7 @@ class Peers:
         )
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all channels."""
         channels = [*self._channels.values(), *self._outdated]
         self._channels, self._outdated = {}, []
         for channel in channels:
@@ -113,7 +113,7 @@ class Peers:
 
     def _channel(self, leader: NodeInfo) -> grpc.aio.Channel:
         if (state := self._credentials.state()) != self._state:
-            # Calls are under way in them. Few, for certificates change rarely: kept to the end.
+            # Old channels have calls under way; they are few, and are closed by `close`.
             self._outdated += self._channels.values()
             self._state, self._channels = state, {}
         address = f"{leader.host}:{leader.port}"

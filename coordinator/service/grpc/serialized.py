@@ -1,8 +1,8 @@
-"""Large responses as bytes, made a slice at a time.
+"""Serialisation of large responses, a slice at a time.
 
-gRPC serialises a response in one go: 86 ms for a million partitions. What is made here is the same
-message in the same bytes a reader could be sent: protobuf messages that follow one another are
-merged, so that a topic may be written in pieces of its partitions.
+gRPC serialises a response in one go: 86 ms for a million partitions. The bytes made here parse to
+the same message: concatenated protobuf messages are merged by the parser, so a topic may be written
+in pieces of its partitions.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from coordinator.core.replies import FetchReply, ListLogEndsReply, Reply
 from coordinator.runtime.slices import Work
 
 LARGE = 20_000
-"""Partitions from which on a response is serialised in slices: fewer take 2 ms."""
+"""Partitions above which a response is serialised in slices: fewer take 2 ms."""
 AT_ONCE = 500
-"""Partitions of a piece."""
+"""Partitions in a piece."""
 TOPICS_AT_ONCE = 50
 _BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Serialized:
-    """Stands for a response whose bytes are there already."""
+    """A response that is serialised already."""
 
     data: bytes
 
 
 def writer(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """A serialiser of responses that takes those in bytes as well."""
+    """Wrap a serialiser of responses: `Serialized` ones pass as they are."""
     return lambda response: response.data if type(response) is Serialized else write(response)
 
 
 def is_large(replies: Sequence[Reply]) -> bool:
-    """True if the response to be made of some replies has very many partitions."""
+    """True if the response to these replies has more than `LARGE` partitions."""
     match replies:
         case [FetchReply(offsets=rows) | ListLogEndsReply(ends=rows)]:
             return len(rows) > LARGE
@@ -46,7 +46,7 @@ def is_large(replies: Sequence[Reply]) -> bool:
 
 
 def serialized(response: Any) -> Work[Serialized]:  # Any: a response with topics.
-    """The bytes of a response whose only large field is `topics`, with `partitions` in each."""
+    """Serialise a response whose only large field is `topics`, with `partitions` in each."""
     rest = type(response)()
     for field, value in response.ListFields():
         if field.name != "topics":
@@ -75,7 +75,7 @@ def _topic(topic: Any) -> Work[bytes]:
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes lengths."""
+    """Encode a number as a protobuf varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

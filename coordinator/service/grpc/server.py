@@ -1,4 +1,4 @@
-"""The gRPC server of a node: its options, its health, its end."""
+"""gRPC server of a node: options, services, health, shutdown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HANDSHAKE_MS = 10_000
 
 
 def server_options(limits: LimitsConfig) -> list[tuple[str, Any]]:
-    """gRPC's own settings, each against a trap that was measured."""
+    """Channel arguments of the server; each avoids a problem that was measured."""
     return [
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         ("grpc.max_send_message_length", -1),
@@ -59,25 +59,25 @@ def server_options(limits: LimitsConfig) -> list[tuple[str, Any]]:
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.ping_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # Told to clients; `CheckedServer` holds the others to it.
+        # gRPC tells clients the limit; `CheckedServer` refuses those that ignore it.
         ("grpc.max_metadata_size", limits.max_metadata_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_metadata_bytes),
-        # Calls beyond it wait at the client; without it one connection may open them for ever.
+        # Calls beyond it wait at the client; without it a connection may open any number.
         ("grpc.max_concurrent_streams", limits.max_calls_per_connection),
-        # Who connects and says nothing is sent away, after two minutes by default.
+        # Closes connections that send nothing; by default after two minutes.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-        # Clients that ping every few seconds are welcome.
+        # Clients may ping every five seconds, also without calls.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_ping_strikes", 0),
     ]
 
 
 class CoordinatorServer:
-    """Serves a node over gRPC, with health and reflection beside it.
+    """Serves a node over gRPC, with health and reflection.
 
     Args:
         on_malformed, on_heartbeat, on_deleted, tracer: see `Pipeline`.
-        security: TLS, and who may call; None: plain text, and anyone.
+        security: TLS and guard; None: plain text without authentication.
     """
 
     def __init__(
@@ -106,20 +106,18 @@ class CoordinatorServer:
         self._server: grpc.aio.Server | None = None
 
     async def listen(self) -> int:
-        """Bind, and answer that the coordinator is loading.
+        """Bind and start to serve; calls are answered COORDINATOR_LOAD_IN_PROGRESS until `load`.
 
         Returns:
-            The port, which is the system's choice if the settings say 0.
+            The port; chosen by the system if the settings say 0.
         Raises:
             OSError: the address cannot be bound.
         """
         settings = self.node.settings
         before = newest_server()
-        plain = grpc.aio.server(options=server_options(settings.limits))
+        server = self._server = grpc.aio.server(options=server_options(settings.limits))
         self.accept_queue = AcceptQueue(before)
-        plain.add_generic_rpc_handlers([self.accept_queue])
-        groups = GroupService(self.pipeline)
-        server = self._server = CheckedServer(plain, self.pipeline, {HEARTBEAT: groups.beat})
+        server.add_generic_rpc_handlers([self.accept_queue])
         host, port = settings.serving.listen_address
         try:
             self.port = self._bind(server, f"{host}:{port}")
@@ -129,18 +127,18 @@ class CoordinatorServer:
             settings.serving.advertised_host or host,
             settings.serving.advertised_port or self.port,
         )
-        self._add_services(server, groups)
+        self._add_services(server)
         await server.start()
         return self.port
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT by which others reach this node."""
+        """HOST:PORT that this node tells clients and other nodes."""
         host, port = self._advertised
         return f"{host}:{port}"
 
     def overload_stats(self) -> OverloadStats:
-        """How well this node keeps up. Any thread may ask."""
+        """Return queue lengths, ages, drops and lags of the event loop. Thread-safe."""
         probe, turns = self.node.probe, self.pipeline.turns
         backlog = self.accept_queue.backlog
         return OverloadStats(
@@ -154,7 +152,7 @@ class CoordinatorServer:
         )
 
     async def load(self) -> None:
-        """Load every shard, or join the other nodes; healthy once that is done.
+        """Load every shard, or join the cluster; then report healthy.
 
         Raises:
             Damaged, Unavailable, Ambiguous: see `Node.start`.
@@ -164,7 +162,7 @@ class CoordinatorServer:
         self._health.set(serving=True)
 
     async def stop(self) -> None:
-        """Not healthy first, then no new calls, then an answer to every parked one."""
+        """Shut down: report unhealthy, answer every parked call, stop serving."""
         if self._server is None:
             return
         self._health.set(serving=False)
@@ -182,7 +180,9 @@ class CoordinatorServer:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, tls.credentials())
 
-    def _add_services(self, server: CheckedServer, groups: GroupService) -> None:
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        groups = GroupService(self.pipeline)
+        checked = CheckedServer(server, self.pipeline, {HEARTBEAT: groups.beat})
         # Any: services are given a `GrpcCall` where gRPC's types have its context.
         services: list[tuple[Any, Any]] = [
             (group_pb2_grpc.add_GroupCoordinatorServicer_to_server, groups),
@@ -192,8 +192,8 @@ class CoordinatorServer:
             (health_pb2_grpc.add_HealthServicer_to_server, self._health),
         ]
         for add, service in services:
-            add(service, server)
+            add(service, checked)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(names), server
+            reflection.aio.ReflectionServicer(names), checked
         )

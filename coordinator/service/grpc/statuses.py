@@ -1,4 +1,4 @@
-"""The gRPC statuses of calls that are refused, with details that a client can read."""
+"""gRPC statuses of refused calls, with machine-readable details."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coordinator.service.refusals import CallRefused, Exhausted, Malformed
 
 
 async def end(context: Any, error: CallRefused) -> NoReturn:  # Any: the context of any RPC.
-    """End a call."""
+    """End a call with the status of its refusal."""
     code = grpc.StatusCode[error.outcome]
     details = _details(error)
     if details is None:
@@ -26,7 +26,7 @@ async def end(context: Any, error: CallRefused) -> NoReturn:  # Any: the context
 
 
 def _details(error: CallRefused) -> Message | None:
-    """What is wrong with which field (google.rpc.BadRequest), or when to try again (RetryInfo)."""
+    """Details: google.rpc.BadRequest with the field violations, or RetryInfo with the delay."""
     match error:
         case Malformed(violations=[_, *_] as violations):
             bad = error_details_pb2.BadRequest()

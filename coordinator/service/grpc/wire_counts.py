@@ -1,13 +1,13 @@
-"""Counts the items of repeated fields in the bytes of a message, before it is parsed.
+"""Count the items of repeated fields in the bytes of a message, before it is parsed.
 
-Two bytes are enough for an empty item, which parsed takes 80 ns and 50 bytes of memory: a message
-of 4 MiB would take 160 ms and 100 MB to parse, only to be refused. Walking stops at the first item
-too many, so its cost is bounded by the limits and not by the message.
+An empty item is two bytes, but costs 80 ns and 50 bytes of memory once parsed: a message of 4 MiB
+would take 160 ms and 100 MB to parse, only to be refused. The walk stops at the first item too
+many, so its cost is bounded by the limits and not by the size of the message.
 
-What is inside a leaf is skipped: fields there that nobody knows cost the parser 12 ns a byte at
-most, 50 ms for 4 MiB, and leave nothing behind.
+Contents of items without repeated fields are skipped: unknown fields there cost the parser at most
+12 ns a byte, 50 ms for 4 MiB, and no memory.
 
-Source: protobuf's encoding; 1-byte tags and lengths, which nearly all are, have a short way.
+Source: protobuf's encoding. Tags and lengths of one byte, which nearly all are, have a fast path.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from coordinator.service.grpc.message_limits import Plan, Repeated
 from coordinator.service.refusals import Violation
 
 SMALL_BYTES = 65_536
-"""Messages up to it are parsed at once: in 8 ms at most."""
+"""Messages up to this size are parsed without a walk: in 8 ms at most."""
 SINGLE_FIELDS = 64
-"""Fields of a message beside the items of its repeated ones; the contract has at most 11."""
+"""Most fields of a message, not counting repeated ones; the contract has at most 11."""
 PACKED_BYTES = 10
-"""The longest number: so many bytes of packed numbers are one at least."""
+"""Longest varint: so many bytes of packed numbers hold at least one number."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTH = {_FIXED64: 8, _FIXED32: 4}
 
 
 class _Garbage(Exception):
-    """The bytes are no message: the parser will say so."""
+    """The bytes are no protobuf message; the parser reports it."""
 
 
 class _TooMany(Exception):
@@ -38,10 +38,7 @@ class _TooMany(Exception):
 
 
 def excess(data: bytes, plan: Plan) -> Violation | None:
-    """The first field of which the message holds too many items; None if there is none.
-
-    None as well if the bytes are no message at all.
-    """
+    """Find the first field with too many items; None if there is none, or the bytes are garbage."""
     try:
         _Walk(data).message(0, len(data), plan, "")
     except _TooMany as found:
@@ -110,5 +107,5 @@ class _Walk:
 
 
 def _items(each: Repeated, kind: int, size: int) -> int:
-    """How many items one occurrence of a field holds, at least; one without items is one too."""
+    """Least number of items in one occurrence of a field; an empty one counts as an item."""
     return max(1, size // PACKED_BYTES) if each.is_packable and kind == _BYTES else 1

@@ -1,9 +1,9 @@
-"""The bridge between protobuf and the core: the only package that sees both.
+"""Translation between protobuf and the core: the only package that knows both.
 
 commands_of(request, new_call_id, client_host)    one request, one or more commands
 response_of(request, replies)                     their replies, one response
 
-`translation` and `response_work` do the same a slice at a time, where others are waiting.
+`translation` and `response_work` do the same a slice at a time, for a server with other calls.
 """
 
 from coordinator.service.grpc.translate.rebalances import rebalance_message

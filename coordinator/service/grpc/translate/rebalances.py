@@ -1,4 +1,4 @@
-"""A rebalance of the journal as the contract has it, with its explanation."""
+"""Translation of a journaled rebalance to the contract's message, with its explanation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coordinator.v1 import admin_pb2, errors_pb2
 def rebalance_message(
     record: RebalanceRecord, before: Sequence[RebalanceRecord]
 ) -> admin_pb2.Rebalance:
-    """A rebalance with its explanation.
+    """Make the message of a rebalance, with its explanation.
 
     Args:
-        before: the group's earlier ones, newest first.
+        before: the group's earlier rebalances, newest first.
     """
 
     def phase(begin_ms: int, end_ms: int) -> int:
@@ -74,7 +74,7 @@ def rebalance_message(
 
 
 def refused_join_message(refused: RefusedJoin) -> admin_pb2.RefusedJoin:
-    """A client that was turned away, with the reason."""
+    """Make the message of a refused client, with its explanation."""
     return admin_pb2.RefusedJoin(
         client_id=refused.client_id,
         client_host=refused.client_host,

@@ -1,4 +1,4 @@
-"""Requests become commands. Whether they make sense is for the pipeline to say (`bounds`)."""
+"""Translation of requests to commands; the pipeline validates these (`bounds`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NewCallId = Callable[[], CallId]
 DEFAULTS = LimitsConfig()
 
 PART = 50
-"""Items between two chances to let others in."""
+"""Items that are translated before the event loop may run other calls."""
 
 
 def commands_of(
@@ -30,15 +30,15 @@ def commands_of(
     client_host: str,
     config: LimitsConfig = DEFAULTS,
 ) -> Sequence[c.Request]:
-    """The commands that a request of GroupCoordinator or GroupAdmin asks for, checked.
+    """Translate a request of GroupCoordinator or GroupAdmin to commands, and validate them.
 
     Args:
-        new_call_id: gives each command its id.
-        client_host: the peer, as groups are to know it.
-        config: what the request may hold.
+        new_call_id: returns an id for each command.
+        client_host: the peer's address, `/127.0.0.1`.
+        config: limits of the request.
     Raises:
-        Malformed: with the fields that are wrong.
-        KeyError: the message is not such a request.
+        Malformed: with the invalid fields.
+        KeyError: the message is no request of these services.
     """
     if wrong := MessageLimits(config).counts(request):
         raise Malformed(wrong)
@@ -58,10 +58,10 @@ def commands_of(
 def translation(
     request: Message, new_call_id: NewCallId, client_host: str
 ) -> Work[list[c.Request]]:
-    """Translate a request like `commands_of`, unchecked, a slice at a time.
+    """Translate a request like `commands_of`, without validation, a slice at a time.
 
     Raises:
-        Malformed: a field that no command has cannot be right.
+        Malformed: a field is invalid that no command has.
     """
     match request:
         case group_pb2.FindCoordinatorRequest():
@@ -250,7 +250,7 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
 
 
 def _check_names(topics: Sequence[Any]) -> None:
-    """Refuse long names also of topics without partitions, of which no command says anything."""
+    """Refuse long names of topics; commands do not contain topics without partitions."""
     wrong = (TOPIC.violation(f"topics[{n}].name", topic.name) for n, topic in enumerate(topics))
     if found := [violation for violation in wrong if violation is not None]:
         raise Malformed(found)
@@ -261,5 +261,5 @@ def _optional(message: Any, field: str) -> Any:
 
 
 def _flag(message: Any, field: str) -> bool:
-    """An optional flag; unset means the newest behaviour, which is true."""
+    """Return an optional flag; true, the newest behaviour, if it is not set."""
     return getattr(message, field) if message.HasField(field) else True

@@ -1,4 +1,4 @@
-"""Replies become responses. Codes and texts are the core's; nothing is decided here."""
+"""Translation of replies to responses, with the core's error codes and messages."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
 PART = 50
-"""Items between two chances to let others in."""
+"""Items that are translated before the event loop may run other calls."""
 SORTED_AT_ONCE = 2_000
-"""Rows that are sorted in one go, in 2 ms."""
+"""Rows that are sorted in one slice, in 2 ms."""
 
 
 def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
-    """The response to a request, made of the replies to its commands, in their order.
+    """Translate the replies to a request's commands, in their order, to its response.
 
     Raises:
-        KeyError: the message is not a request of GroupCoordinator or GroupAdmin.
+        KeyError: the message is no request of GroupCoordinator or GroupAdmin.
     """
     return at_once(response_work(request, at_once(whole(list(replies)))))
 
 
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
-    """Make a response like `response_of`, a slice at a time."""
+    """Translate replies like `response_of`, a slice at a time."""
     row = _RESPONSES.get(type(request))
     found = _OF_SEVERAL[type(request)](request, replies) if row is None else row(request, *replies)
     return (yield from found) if isinstance(found, Generator) else found
 
 
 def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
-    """The contract's number of a code, which is the code's own."""
+    """Convert an error code to the contract's enum, which has the same numbers."""
     return errors_pb2.ErrorCode.ValueType(error)
 
 
@@ -82,7 +82,7 @@ def _sync_response(_: Message, reply: r.SyncReply) -> Message:
 
 
 def heartbeat_response(reply: r.HeartbeatReply) -> group_pb2.HeartbeatResponse:
-    """The hot path's answer."""
+    """Response to a heartbeat with an error."""
     return group_pb2.HeartbeatResponse(**_error(reply))
 
 
@@ -167,8 +167,7 @@ def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[M
     response = admin_pb2.DescribeGroupsResponse()
     for g in replies:
         group = response.groups.add(
-            error_code=error_code(g.error),
-            error_message=g.message,
+            **_error(g),
             group_id=g.group_id,
             group_state=g.state,
             protocol_type=g.protocol_type,
@@ -195,10 +194,7 @@ def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[M
 def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
     return admin_pb2.DeleteGroupsResponse(
         results=[
-            admin_pb2.DeleteGroupsResponse.Result(
-                group_id=x.group_id, error_code=error_code(x.error), error_message=x.message
-            )
-            for x in replies
+            admin_pb2.DeleteGroupsResponse.Result(group_id=x.group_id, **_error(x)) for x in replies
         ]
     )
 
@@ -270,12 +266,12 @@ def _phase_response(_: Message, reply: r.PhaseReply) -> Work[Message]:
 
 
 def _here(request: group_pb2.FindCoordinatorRequest, _: Sequence[r.Reply]) -> Message:
-    """A coordinator without a network is found where it is."""
+    """Answer FindCoordinator for a coordinator without a network (`coordinator.testing`)."""
     return find_response(found_coordinator(request.group_id, NodeInfo(0, "localhost", 0, "")))
 
 
 def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
-    """Where a group is coordinated."""
+    """Response of FindCoordinator."""
     return group_pb2.FindCoordinatorResponse(
         error_code=error_code(found.error),
         error_message=found.message,
@@ -315,7 +311,7 @@ Values = Callable[[Any], dict[str, Any]]  # Any: a row, and what its message's f
 
 
 def _fill(container: Any, rows: Iterable[Any], values: Values) -> Work[None]:
-    """A message for each row, made in place: messages that are handed over are copied."""
+    """Add a message for each row in place: protobuf would copy messages that are made outside."""
     for number, row in enumerate(rows, 1):
         container.add(**values(row))
         if number % PART == 0:
@@ -323,7 +319,7 @@ def _fill(container: Any, rows: Iterable[Any], values: Values) -> Work[None]:
 
 
 def _fill_topics(topics: Any, rows: Iterable[Any], values: Values) -> Work[None]:
-    """Neighbours of one topic together; the order stays that of the rows."""
+    """Group adjacent rows of one topic; the order of the rows is kept."""
     topic: Any = None
     for number, row in enumerate(rows, 1):
         if topic is None or topic.name != row.topic:
@@ -334,7 +330,7 @@ def _fill_topics(topics: Any, rows: Iterable[Any], values: Values) -> Work[None]
 
 
 def _sorted(rows: Sequence[Any], key: Callable[[Any], Any]) -> Work[Iterator[Any]]:
-    """The rows in order: runs that are sorted one by one, and merged as they are taken."""
+    """Sort rows in slices: runs of `SORTED_AT_ONCE`, merged lazily."""
     runs = []
     for first in range(0, len(rows), SORTED_AT_ONCE):
         runs.append(sorted(rows[first : first + SORTED_AT_ONCE], key=key))
