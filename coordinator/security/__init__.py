@@ -1,5 +1,5 @@
-"""Who is there, and what may they do? Certificates, tokens, rules; knows nothing of groups' rules.
+"""Authentication and authorisation: certificates, tokens, rules.
 
-`loading.load` makes a `Security` of the settings, or says in one line what is wrong. Everything
-in it that comes from files is read again when they change.
+`loading.load` makes a `Security` of the settings, or raises with one line about what is wrong. All
+files are reloaded when they change.
 """

@@ -1,8 +1,8 @@
-"""Who calls: a bearer token, static or JWT, or the certificate of the connection.
+"""Authentication of callers: by a bearer token, static or JWT, or the connection's certificate.
 
-Principals say how they were recognised: `token:grafana`, `jwt:alice`, `cert:billing-worker`.
-A token that was sent counts, whatever the certificate; if it is not valid, the call is refused.
-What was found out about a token is remembered under its hash for five minutes at most.
+Principals have a prefix for the method: `token:grafana`, `jwt:alice`, `cert:billing-worker`. A
+token takes precedence over the certificate; if it is not valid, the call is refused. Identities of
+tokens are cached under the token's hash for at most five minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ LONGEST_TOKEN = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. `until_s`: seconds since the epoch; look again then. `digest`: of the token."""
+    """Authenticated caller.
+
+    until_s: seconds since the epoch at which the token is to be verified again.
+    digest: SHA-256 of the token; None: it came with a certificate.
+    """
 
     principal: str
     until_s: float = math.inf
@@ -36,7 +40,7 @@ class Caller:
 
 
 class Authenticator:
-    """Recognises callers. Its methods may be called from any thread.
+    """Identifies callers by their tokens. Thread-safe.
 
     Args:
         clock: seconds since the epoch.
@@ -55,21 +59,22 @@ class Authenticator:
         self._remembered: dict[bytes, Caller] = {}
 
     def remembered(self, token: str) -> Caller | None:
-        """Whose token it is, if that was found out lately."""
+        """Return the cached caller of a token; None if it has to be verified."""
         caller = self._remembered.get(digest_of(token))
         return caller if caller is not None and caller.until_s > self._clock() else None
 
     def is_current(self, caller: Caller) -> bool:
-        """False if a token has to be looked at again: it has expired, or what is known changed."""
+        """False if the token has to be verified again: it expired, or tokens were reloaded."""
         if caller.digest is None:
             return True
         return self._remembered.get(caller.digest) is caller and caller.until_s > self._clock()
 
     def of_token(self, token: str) -> Caller:
-        """Whose token it is. With keys from a URL it may wait for the network.
+        """Verify a token and return its caller; blocks if it has to fetch keys from a URL.
 
         Raises:
-            Unauthenticated: nobody's. KeysUnavailable: nobody can say.
+            Unauthenticated: the token is unknown or invalid.
+            KeysUnavailable: the keys cannot be fetched.
         """
         digest = digest_of(token)
         caller = self._look_up(token, digest)
@@ -89,12 +94,12 @@ class Authenticator:
 
 
 def bearer_token(header: str | None, *, also_basic: bool = False) -> str | None:
-    """The token in an Authorization header; None if there is no such header.
+    """Return the token in an Authorization header; None if there is no such header.
 
     Args:
-        also_basic: a password is a token too, so that a browser can ask for it.
+        also_basic: accept the password of Basic authentication as a token: browsers ask for one.
     Raises:
-        Unauthenticated: it holds something else.
+        Unauthenticated: the header holds no token.
     """
     if header is None:
         return None
@@ -114,9 +119,9 @@ def bearer_token(header: str | None, *, also_basic: bool = False) -> str | None:
 def principal_of_certificate(
     *, uris: Iterable[str], common_name: str, dns_names: Iterable[str]
 ) -> str | None:
-    """Whose certificate it is: its first URI (SPIFFE), else its common name, else its first host.
+    """Principal of a certificate: its first URI (SPIFFE), else common name, else first DNS name.
 
-    None: it names nobody.
+    None if it has none of them, or it is not printable.
     """
     name = next(iter(uris), "") or common_name or next(iter(dns_names), "")
     return f"cert:{name}" if name and name.isprintable() else None

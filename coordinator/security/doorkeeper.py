@@ -1,7 +1,7 @@
-"""Who may see a page.
+"""Access to pages (console, metrics) over HTTP.
 
-A program sends `Authorization: Bearer TOKEN`; a browser asks its user for a password, which is
-the token, under any name; over TLS a client certificate will do for pages that allow it.
+A program sends `Authorization: Bearer TOKEN`; a browser asks its user for a password, which is the
+token, under any user name; pages may also accept a TLS client certificate.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ Tell = Callable[[Refusal], None]
 
 
 class Doorkeeper:
-    """Who may see a page.
+    """Authenticates and authorises requests for a page.
 
     Args:
-        operations, as the rules have them, on no group in particular; none: whoever is recognised.
-        needs_token: a certificate will not do.
-        tell: is given refusals, from any thread.
+        page: its name in refusals.
+        operations: the caller needs one of them on all groups; empty: authentication is enough.
+        needs_token: do not accept client certificates.
+        tell: called with each refusal, from any thread.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Doorkeeper:
         self._tell = tell
 
     def refusal(self, request: Request) -> Response | None:
-        """The answer to a request that may not be answered; None: it may."""
+        """Return the response that refuses a request; None if it is allowed."""
         try:
             caller = self._caller(request)
         except Unauthenticated as error:
@@ -84,7 +85,7 @@ class Doorkeeper:
 
 
 def behind(handler: Handler, doorkeeper: Doorkeeper) -> Handler:
-    """The handler, which those whom the doorkeeper refuses never reach."""
+    """Wrap a handler: requests that the doorkeeper refuses do not reach it."""
 
     def answer(request: Request) -> Response:
         return doorkeeper.refusal(request) or handler(request)
@@ -93,7 +94,7 @@ def behind(handler: Handler, doorkeeper: Doorkeeper) -> Handler:
 
 
 def unauthorized(words: str) -> Response:
-    """Nobody knows who asks; a browser asks its user for a token."""
+    """Response 401, on which a browser asks its user for a token."""
     challenge = ("WWW-Authenticate", 'Basic realm="coordinator: the password is a token"')
     return text(HTTPStatus.UNAUTHORIZED, words, challenge)
 

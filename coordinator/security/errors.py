@@ -1,16 +1,16 @@
-"""What can be wrong with what secures a node, and with those who call it."""
+"""Errors of security settings and of authentication."""
 
 from __future__ import annotations
 
 
 class CannotSecure(ValueError):
-    """A certificate, key, tokens or rules file is not usable. The message is one line, for the
-    operator, and holds no secret."""
+    """A certificate, key, tokens or rules file is not usable. The message is one line for the
+    operator, and contains no secret."""
 
 
 class Unauthenticated(Exception):
-    """Nobody knows who calls. The message says what to do, and holds nothing of the credential."""
+    """No valid credential. The message says what to do, and contains nothing of the credential."""
 
 
 class KeysUnavailable(Exception):
-    """The keys that a token was signed with cannot be had at present: not the caller's fault."""
+    """The keys that verify tokens cannot be fetched at present; the caller may try again."""

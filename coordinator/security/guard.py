@@ -1,4 +1,4 @@
-"""The answer to "may they?": the caller, the rules, and a log line for each refusal."""
+"""Authorisation of principals by the rules, with a cache of decisions; refusals are reported."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.rules import Decision, Operation, Rules
 
 REMEMBER_MOST = 100_000
-"""Decisions that are remembered,"""
+"""Number of decisions in the cache."""
 REMEMBER_BYTES = 16 * 1024 * 1024
-"""with so many bytes of names, as far as those can be had for nothing: a character is one."""
+"""Size of the cache, with a byte for each character of a name: counting real bytes costs more."""
 ENTRY_BYTES = 200
 LONGEST_GROUP = 4_096
-"""Group ids beyond it are decided about, and not remembered: no group has one."""
+"""Decisions about longer group ids are not cached: no group has one."""
 SHOWN = 100
-"""Characters of a group id, and of a principal, that a refusal shows."""
+"""Characters of a group id or a principal in a refusal; longer ones are cut."""
 UNKNOWN = "unknown"
 DENIED, UNAUTHENTICATED = "denied", "unauthenticated"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Somebody was turned away: one log line. `rule` is the one that decided, in words.
+    """A refused call or request: one log line. `rule`: the rule that decided, or the reason.
 
-    `group` and `principal` are cut, see `shown`.
+    `group` and `principal` are cut by `shown`.
     """
 
     reason: str
@@ -42,15 +42,15 @@ RefusalSink = Callable[[Refusal], None]
 
 
 def shown(name: str) -> str:
-    """A name as refusals show it: whole, or its beginning and how long it is."""
+    """Return a name for a refusal: whole, or its beginning and its length."""
     return name if len(name) <= SHOWN else f"{name[:SHOWN]}… ({len(name)} characters)"
 
 
 class Guard:
-    """Who may do what. Everything but `tell` may be called from any thread.
+    """Decides by the rules what principals may do. All but `tell` is thread-safe.
 
     Args:
-        rules: None: whoever is recognised may do everything.
+        rules: None: every authenticated caller may do everything.
     """
 
     def __init__(self, authenticator: Authenticator, rules: Rules | None) -> None:
@@ -59,29 +59,29 @@ class Guard:
         self._decided: dict[tuple[str, tuple[Operation, ...], str | None], Decision] = {}
         self._decided_bytes = 0
         self.refusals: Counter[str] = Counter()
-        """Those turned away, by reason."""
+        """Number of refusals by reason."""
         self.on_refusal: RefusalSink = lambda _: None
 
     def replace(
         self, *, authenticator: Authenticator | None = None, rules: Rules | None = None
     ) -> None:
-        """Go by others from now on; what was decided before is forgotten."""
+        """Replace the authenticator or the rules, and clear the cache of decisions."""
         if authenticator is not None:
             self.authenticator = authenticator
         if rules is not None:
             self._rules = rules
-        # A new table, not an empty one: another thread may be about to write into the old one.
+        # A new dict, not `clear`: another thread may be about to write into the old one.
         self._decided = {}
         self._decided_bytes = 0
 
     def decide(
         self, principal: str, operations: tuple[Operation, ...], group: str | None
     ) -> Decision:
-        """Whether a principal may do one of the operations.
+        """Decide whether a principal may do one of the operations.
 
         Args:
-            operations: any of them will do; none: being recognised will do.
-            group: None: what concerns no group.
+            operations: one of them is enough; empty: authentication is enough.
+            group: None: nodes, shards, metrics.
         """
         if group is not None and len(group) > LONGEST_GROUP:
             return self._decide(principal, operations, group)

@@ -1,8 +1,8 @@
-"""Bearer tokens that somebody else has signed: JWT, with the signer's keys as a JWKS.
+"""Verification of JSON web tokens (JWT) with an issuer's keys (JWKS), by PyJWT.
 
-PyJWT does the work. Accepted are signatures with a private key only (never HS*, never none),
-for our audience, that end and name a subject. Keys come from a file, or from a URL, which is
-asked again after five minutes and, for a key that is not known yet, at most every 30 s.
+Only asymmetric signatures are accepted (never HS*, never none), for our audience, with an expiry
+and a subject. Keys come from a file, or from a URL, which is fetched again after five minutes and,
+for an unknown key, at most every 30 s.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from coordinator.security.errors import CannotSecure, KeysUnavailable, Unauthent
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
               "EdDSA")  # fmt: skip
 LEEWAY_S = 30
-"""By which clocks may differ."""
+"""Tolerated difference of clocks, in seconds."""
 FETCH_TIMEOUT_S = 5
 
 TIMES = ("exp", "nbf", "iat")
 LATEST_S = 2**53
-"""Up to which every number of seconds is told from the next."""
+"""Largest time accepted: a float distinguishes all whole seconds up to it."""
 UNAVAILABLE = (
     jwt.PyJWKClientConnectionError,
     jwt.PyJWKSetError,
@@ -32,26 +32,28 @@ UNAVAILABLE = (
     OSError,
     http.client.HTTPException,
 )
-"""What fetching keys can end with."""
+"""Errors of fetching keys."""
 
 FindKey = Callable[[str], jwt.PyJWK]
-"""The key that a token says it was signed with; raises jwt.PyJWTError."""
+"""Finds the key that a token names; raises jwt.PyJWTError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Of a token that is sound. `until_s`: seconds since the epoch."""
+    """Claims of a valid token. `until_s`: its expiry, in seconds since the epoch."""
 
     subject: str
     until_s: float
 
 
 class JwtVerifier:
-    """Tells who a token is about.
+    """Verifies tokens.
 
     Args:
-        audience: must be the token's, or among them. issuer: must be the token's; empty: any.
-        claim: the one that names the principal.
+        find_key: finds the key of a token.
+        audience: required in the token's `aud`.
+        issuer: required as the token's `iss`; empty: any.
+        claim: name of the claim that is the principal.
     """
 
     def __init__(self, find_key: FindKey, *, audience: str, issuer: str, claim: str) -> None:
@@ -61,10 +63,11 @@ class JwtVerifier:
         self._claim = claim
 
     def verify(self, token: str) -> Claims:
-        """Who it is about, and until when it holds. May wait for the network.
+        """Return the subject and the expiry of a token. May block to fetch keys.
 
         Raises:
-            Unauthenticated: it is not sound. KeysUnavailable: nobody can say.
+            Unauthenticated: the token is not valid.
+            KeysUnavailable: the keys cannot be fetched.
         """
         key = self._key_of(token)
         try:
@@ -97,13 +100,13 @@ class JwtVerifier:
 
 
 def _unsound(error: Exception) -> Unauthenticated:
-    """Whatever a library makes of a token that anybody can write, it is not let in: numbers that
-    overflow and nests that recurse raise what no list of errors foresees."""
+    """Turn any error of the libraries into a refusal. Tokens are written by anybody: numbers that
+    overflow and deep nesting raise errors that the libraries do not document."""
     return Unauthenticated(f"the token is not valid ({type(error).__name__})")
 
 
 def _is_time(value: object) -> bool:
-    """Source: RFC 7519, section 2, NumericDate: a number of seconds, whole or not."""
+    """True of a NumericDate, whole or fractional seconds. Source: RFC 7519, section 2."""
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -112,15 +115,15 @@ def _is_time(value: object) -> bool:
 
 
 def keys_of_url(url: str) -> FindKey:
-    """Keys that are fetched when they are needed."""
+    """Return a finder that fetches keys from a URL when they are needed."""
     return jwt.PyJWKClient(url, timeout=FETCH_TIMEOUT_S).get_signing_key_from_jwt
 
 
 def keys_of_text(text: str) -> FindKey:
-    """Keys from the text of a JWKS file.
+    """Return a finder of keys in the text of a JWKS file.
 
     Raises:
-        CannotSecure: it holds no usable key.
+        CannotSecure: there is no usable key.
     """
     try:
         keys = jwt.PyJWKSet.from_dict(json.loads(text)).keys

@@ -1,7 +1,8 @@
-"""Makes what secures a node of its settings, and makes it anew when the files change.
+"""Loading of a node's security (TLS, guard) from its settings, and reloading when files change.
 
-A file counts as changed once it has looked the same twice, so that one which is being written
-is left alone. What cannot be used is not taken: the old stays, and somebody is told.
+A file counts as changed once two looks in succession have found the same state, so a file that is
+being written is not read. If a new file is not usable, the old content stays in force and
+`on_failure` is called.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 class Security:
-    """TLS, if there is any, and the guard, if there is one."""
+    """TLS and guard of a node; each is None if the settings do not ask for it."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self._config = config
@@ -38,22 +39,22 @@ class Security:
         self.guard = Guard(_authenticator(config), _rules(config)) if config.is_guarded else None
         self.reload_failures = 0
         self.on_reload: Callable[[str], None] = lambda _: None
-        """Told what was made anew."""
+        """Called with the name of each part that was reloaded."""
         self.on_failure: Callable[[str], None] = lambda _: None
-        """Told why something could not be."""
+        """Called with the reason for which a part could not be reloaded."""
 
     @property
     def not_after_s(self) -> float:
-        """When the certificate expires, in seconds since the epoch; infinite without one."""
+        """Expiry of the certificate, in seconds since the epoch; infinite without one."""
         return NEVER if self.tls is None else self.tls.material.not_after_s
 
     @property
     def refusals(self) -> dict[str, int]:
-        """Those turned away, by reason."""
+        """Number of refusals by reason."""
         return {} if self.guard is None else dict(self.guard.refusals)
 
     def credentials(self) -> Credentials:
-        """What this node shows to others, and to itself."""
+        """Credentials with which this node calls other nodes and itself."""
         config = self._config
         return Credentials(
             tls=self.tls is not None,
@@ -65,7 +66,7 @@ class Security:
         )
 
     def reload(self) -> None:
-        """Make everything anew; what cannot be keeps its old form, and `on_failure` is told."""
+        """Reload all files; a part that cannot be loaded stays, and `on_failure` is called."""
         config, guard, tls = self._config, self.guard, self.tls
         if tls is not None:
             self._try("certificate", tls.reload)
@@ -109,7 +110,7 @@ class Security:
 
 
 def load(config: SecurityConfig, serving: ServingConfig) -> Security:
-    """The security of a node that listens where `serving` says.
+    """Load the security of a node; `serving` has its listen addresses.
 
     Raises:
         CannotSecure: a file is not usable, settings contradict each other, or something would be
@@ -120,7 +121,7 @@ def load(config: SecurityConfig, serving: ServingConfig) -> Security:
 
 
 def exposed(config: SecurityConfig, serving: ServingConfig) -> list[str]:
-    """What `insecure` allows that would be refused without it, in words."""
+    """List, in words, the exposures that are refused unless `insecure` is set."""
     found = []
     for name in ("listen", "metrics_listen", "console_listen"):
         address = getattr(serving, name)

@@ -1,14 +1,14 @@
-"""Rules: which principal may do what with which groups. Pure; deny by default.
+"""Access rules: the operations of principals on groups. Deny by default; no I/O.
 
-The file is TOML, a table a rule:
+The file is TOML, with a table for each rule:
 
     [[rule]]
     principal = "cert:billing-*"      # literal, or a prefix and *
     operations = ["join", "commit"]   # read, join, commit, admin; or ["*"]
     groups = "billing-*"              # literal, or a prefix and *
 
-A rule with `deny = true` wins over all that allow. No operation contains another. What
-concerns no group (nodes, shards, metrics) is allowed by rules whose `groups` is "*" alone.
+A rule with `deny = true` overrides all that allow. No operation contains another. Requests about no
+group (nodes, shards, metrics) need a rule whose `groups` is "*".
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FIELDS = frozenset({"principal", "operations", "groups", "deny"})
 
 
 class Operation(StrEnum):
-    """What can be done. READ: look at groups and offsets. JOIN: be a member. COMMIT: store
-    offsets. ADMIN: delete groups and offsets; with groups "*", command nodes."""
+    """Operation on a group. READ: read groups and offsets. JOIN: be a member. COMMIT: store
+    offsets. ADMIN: delete groups and offsets; with groups "*", command nodes and shards."""
 
     READ = "read"
     JOIN = "join"
@@ -38,7 +38,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A line of the rules; `number` counts from 1."""
+    """A rule; `number` counts from 1."""
 
     number: int
     principal: str
@@ -52,7 +52,7 @@ class Rule:
         return f"rule {self.number}: {self.principal} {verb} {what} on {self.groups}"
 
     def concerns(self, principal: str, operation: Operation, group: str | None) -> bool:
-        """True if the rule says something about it. No group: nodes, shards, metrics."""
+        """True if the rule applies. `group` None: nodes, shards, metrics."""
         return (
             operation in self.operations
             and _matches(self.principal, principal)
@@ -62,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` is the one that decided, in words."""
+    """Result of an authorisation. `rule`: the rule that decided, in words."""
 
     is_allowed: bool
     rule: str
@@ -72,19 +72,19 @@ _DENIED = Decision(False, DENIED_BY_DEFAULT)
 
 
 class Rules:
-    """All rules of a node."""
+    """Rules of a node."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        # Those that deny come first: whichever is found first has decided.
+        # Rules that deny come first, and the first that applies decides.
         self._rules = sorted(rules, key=lambda rule: not rule.deny)
-        # Made once: whoever remembers decisions holds on to these.
+        # Decisions are made once, and shared by all entries of the guard's cache.
         self._decisions = [Decision(not rule.deny, str(rule)) for rule in self._rules]
 
     def decide(self, principal: str, operation: Operation, group: str | None) -> Decision:
-        """Whether a principal may, and by which rule.
+        """Decide whether a principal may do an operation, and by which rule.
 
         Args:
-            group: None: what concerns no group.
+            group: None: nodes, shards, metrics.
         """
         for rule, decision in zip(self._rules, self._decisions, strict=True):
             if rule.concerns(principal, operation, group):
@@ -92,7 +92,7 @@ class Rules:
         return _DENIED
 
     def is_unlimited(self, principal: str, operation: Operation) -> bool:
-        """True if a principal may do it to every group, without exception."""
+        """True if a principal may do an operation on every group, without exception."""
         decided = [
             rule
             for rule in self._rules
@@ -104,10 +104,10 @@ class Rules:
 
 
 def parse(text: str) -> Rules:
-    """Rules from the text of their file.
+    """Parse the text of a rules file.
 
     Raises:
-        CannotSecure: it says where.
+        CannotSecure: a rule is wrong; the message has its number.
     """
     try:
         content = tomllib.loads(text)

@@ -1,8 +1,7 @@
-"""The node's certificate and key: read, checked, and exchanged under live connections.
+"""Certificate and key of a node: loading, checks, and rotation without a restart.
 
-Connections keep what they began with; each new one is given what is valid then. gRPC asks
-`_changed` before every handshake, HTTP takes `context` for every connection. Neither speaks
-anything below TLS 1.2.
+Open connections keep their certificate; new ones get the current one. gRPC calls `_changed` before
+every handshake, HTTP takes `context` for every connection. Both need TLS 1.2 or newer.
 """
 
 from __future__ import annotations
@@ -26,8 +25,11 @@ NEEDS_EXTRA = "TLS needs the extra: consumer-group-coordinator[tls]"
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What was read, as it was checked. `not_after_s`: when the first of the chain expires.
-    `hosts`: the names and addresses that the certificate is for."""
+    """Checked content of the files.
+
+    not_after_s: earliest expiry in the chain, in seconds since the epoch.
+    hosts: names and addresses of the certificate.
+    """
 
     key: bytes
     chain: bytes
@@ -36,7 +38,7 @@ class Material:
     hosts: tuple[str, ...]
 
     def is_for(self, host: str) -> bool:
-        """True if clients that call the node by this name will believe it."""
+        """True if the certificate is valid for a host name or address."""
         host = host.strip("[]").lower()
         anything_in = "*." + host.partition(".")[2]
         return any(name.lower() in (host, anything_in) for name in self.hosts)
@@ -46,10 +48,11 @@ class ServerTls:
     """TLS of one node, for gRPC and for HTTP.
 
     Args:
-        client_ca_file: clients must show a certificate of these authorities; empty: none is asked.
+        client_ca_file: authorities of client certificates, which are then required; empty: clients
+            need none.
         clock: seconds since the epoch.
     Raises:
-        CannotSecure: a file is not what it must be; the message says which, and why.
+        CannotSecure: a file is not usable; the message says which, and why.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class ServerTls:
 
     @property
     def files(self) -> Sequence[str]:
-        """Whose changes matter."""
+        """Files to watch for changes."""
         return [path for path in (self._cert_file, self._key_file, self._client_ca_file) if path]
 
     @property
@@ -76,15 +79,15 @@ class ServerTls:
         return bool(self._client_ca_file)
 
     def reload(self) -> None:
-        """Read everything again. What was there stays if it cannot be used.
+        """Reload the files; if one is not usable, the old content stays in force.
 
         Raises:
-            CannotSecure: see above.
+            CannotSecure: a file is not usable.
         """
         self.material, self.context = self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For one gRPC server, whose new connections follow `reload`."""
+        """Credentials for one gRPC server, whose new connections follow `reload`."""
         self._handed_out = self.material
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self.material),
@@ -93,7 +96,7 @@ class ServerTls:
         )
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """For the next connection; None: as before. Called by gRPC's threads."""
+        """Return the certificate for new connections; None if unchanged. gRPC's threads call it."""
         if self._handed_out is self.material:
             return None
         self._handed_out = self.material

@@ -1,8 +1,8 @@
-"""Static bearer tokens: who has which. The file holds their hashes alone.
+"""Static bearer tokens. The file holds principals and hashes of tokens.
 
-A line is `PRINCIPAL sha256:HEX`; # begins a comment. Tokens are 256 random bits that we make
-ourselves, so a plain SHA-256 is as good as a slow hash: there is nothing to guess. Several
-lines may name one principal, so that a token can be exchanged without a gap.
+A line is `PRINCIPAL sha256:HEX`; # begins a comment. Tokens are 256 random bits that we make, so a
+plain SHA-256 is as good as a slow hash: they cannot be guessed. Several lines may name one
+principal, so that a token can be rotated without a gap.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _LINE = re.compile(r"(\S+)\s+sha256:([0-9a-f]{64})")
 
 
 def new_token() -> str:
-    """A token nobody else has: 256 random bits, fit for a header."""
+    """Make a token: 256 random bits, as text for a header."""
     return "cgc_" + secrets.token_urlsafe(32)
 
 
 def line_for(principal: str, token: str) -> str:
-    """The line of the tokens file.
+    """Return the line of the tokens file for a token.
 
     Raises:
-        CannotSecure: a principal is one word.
+        CannotSecure: the principal is not one word.
     """
     if not re.fullmatch(r"[^\s#]+", principal):
         raise CannotSecure(f"{principal!r} cannot be a principal: it is one word, without #")
@@ -35,18 +35,18 @@ def line_for(principal: str, token: str) -> str:
 
 
 def digest_of(token: str) -> bytes:
-    """What stands for a token wherever it is kept."""
+    """SHA-256 of a token, which is stored instead of it."""
     return hashlib.sha256(token.encode()).digest()
 
 
 class Tokens:
-    """All static tokens of a node, as (principal, digest)."""
+    """Static tokens of a node, as (principal, digest)."""
 
     def __init__(self, entries: Sequence[tuple[str, bytes]]) -> None:
         self._entries = tuple(entries)
 
     def principal_of(self, digest: bytes) -> str | None:
-        """Whose token has this digest; None: nobody's. Takes as long whoever it is."""
+        """Principal of a token's digest; None if it is unknown. Takes constant time."""
         found = None
         for principal, known in self._entries:
             if hmac.compare_digest(known, digest):
@@ -55,10 +55,11 @@ class Tokens:
 
 
 def parse(text: str) -> Tokens:
-    """Tokens from the text of their file.
+    """Parse the text of a tokens file.
 
     Raises:
-        CannotSecure: it says which line, and nothing of its content: it might be a token.
+        CannotSecure: a line is wrong; the message has its number but not its content, which may be
+            a token.
     """
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
