@@ -1,6 +1,6 @@
-"""The console: groups, owners, lag and the timelines of rebalances, on a page of the node's own.
+"""Web console of a node: groups, owners, lag and timelines of rebalances.
 
-It reads what any client may read, by gRPC from the node that serves it, and writes nothing.
+It reads by gRPC from its own node, as any client may, and writes nothing.
 """
 
 from coordinator.console.server import Console

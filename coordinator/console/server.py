@@ -1,4 +1,4 @@
-"""The console's page: three files, and what they ask for."""
+"""HTTP handler of the console: three static files, and the JSON and SVG that they fetch."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PAGES = {
 
 
 class Console:
-    """Answers for the console.
+    """Handler of the console's requests.
 
     Args:
         bootstrap: HOST:PORT of a node.
-        credentials: to reach nodes with. Whoever looks at the page is the one who asks: a node
-            is shown the token that came with the request, and nothing else counts.
-        needs_token: a doorkeeper lets nobody in without one.
+        credentials: TLS settings for nodes. Their token is not used: nodes are sent the token of
+            the console's reader.
+        needs_token: requests have a token, which the doorkeeper has checked.
     """
 
     def __init__(self, bootstrap: str, credentials: Credentials, *, needs_token: bool) -> None:
@@ -42,7 +42,7 @@ class Console:
         self._needs_token = needs_token
 
     def __call__(self, request: Request) -> Response:
-        """A file, or an answer."""
+        """Answer a request for a file or for data."""
         if request.path in PAGES:
             name, kind = PAGES[request.path]
             page = resources.files("coordinator.console") / "page" / name
@@ -67,7 +67,7 @@ class Console:
         return Response(HTTPStatus.OK, kind, body)
 
     def _of_reader(self, request: Request) -> Credentials:
-        """The caller's own: with the node's, the page would show what its reader may not see."""
+        """Return the reader's credentials; with the node's, readers would see what they may not."""
         if not self._needs_token:
             return self._credentials
         token = bearer_token(request.headers.get("authorization"), also_basic=True)

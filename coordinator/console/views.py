@@ -1,4 +1,4 @@
-"""What the page shows, as values for JSON."""
+"""Content of the console's page, as values for JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from coordinator.client.admin import GroupAdmin
 View = dict[str, Any]  # Any: JSON.
 
 GROUPS_MAX = 200
-"""Groups on a page: nobody reads more, and a page asks every two seconds."""
+"""Groups on a page: nobody reads more, and the page is refreshed every two seconds."""
 
 
 def groups(admin: GroupAdmin, contains: str) -> View:
-    """The groups of all nodes with a text in their id: the first, and how many there are."""
+    """Return the first groups of all nodes whose id contains a text, and their total number."""
     found, matching = admin.find_groups(contains, limit=GROUPS_MAX)
     return {
         "groups": [
@@ -32,7 +32,7 @@ def groups(admin: GroupAdmin, contains: str) -> View:
 
 
 def group(admin: GroupAdmin, group_id: str) -> View:
-    """One group: its members, what they own, how far they are, and whom it waits for.
+    """Return a group: its members, partitions with owner, offset and lag, and awaited members.
 
     Raises:
         LookupError: there is no such group.
@@ -79,7 +79,7 @@ def group(admin: GroupAdmin, group_id: str) -> View:
 
 
 def rebalances(admin: GroupAdmin, group_id: str) -> View:
-    """The group's journal, newest first, and who was turned away.
+    """Return the group's journal, newest first, and refused joins.
 
     Raises:
         LookupError: there is no such group.

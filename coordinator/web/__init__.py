@@ -1,1 +1,1 @@
-"""HTTP/1.1 for a node's own pages, on h11: a thread, limits, and handlers that are plain calls."""
+"""HTTP/1.1 server for a node's pages, on h11: own thread, limits, synchronous handlers."""

@@ -1,10 +1,10 @@
-"""One client's connection: its requests, one after the other, and their answers.
+"""HTTP connection of one client: its requests, one after the other, and the responses.
 
-h11 reads and writes HTTP/1.1; what is waited for is here, and all of it has an end. A request must
-be there `timeout_s` after its connection was opened or had its last answer, however it trickles
-in, and an answer must be taken in as long. Of a head that has more than `HEAD_BYTES_MAX`, and of a
-body that has more than `BODY_BYTES_MAX`, no more is read. Whatever is not understood is answered
-once, and the connection is closed: what follows might be read as something else.
+h11 parses and writes HTTP/1.1; the waiting is here, and all of it is bounded. A request must be
+complete `timeout_s` after its connection was opened or had its last response, however slowly it
+comes in, and a response must be read in the same time. No more than `HEAD_BYTES_MAX` of a head and
+`BODY_BYTES_MAX` of a body is read. A request that cannot be parsed is answered once, and the
+connection is closed: what follows might be misread (request smuggling).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import h11
 from coordinator.web.messages import METHODS, Refused, Request, Response, request_of, text
 
 LINGER_S = 1.0
-"""For what a client still sends when it has been refused: else it might not see why."""
+"""Seconds in which a refused client's remaining bytes are read, so that it sees the response."""
 LINGER_BYTES_MAX = 256 * 1024
 HEAD_BYTES_MAX = 32 * 1024
-"""A token of the longest kind, as a password, and as much again."""
+"""Twice the size of the longest token, as a password."""
 BODY_BYTES_MAX = 64 * 1024
 READ_BYTES = 8 * 1024
 
 HEADERS = (
-    # Nothing from anywhere else, and no script but ours: group ids are what clients make them.
+    # Only our own scripts run: group ids, which pages show, are written by clients.
     (
         "Content-Security-Policy",
         "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -38,16 +38,16 @@ HEADERS = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
-"""What every answer says."""
+"""Headers of every response."""
 
 
 class Connection:
-    """Answers until either side has had enough.
+    """Serves one client's requests.
 
     Args:
-        certificate: the client's, as `ssl` tells it; None: none.
-        answer: to a request. It does not raise.
-        set_waiting: told whether there is a request to be answered.
+        certificate: the client's, as `ssl` parses it; None without one.
+        answer: makes the response to a request; never raises.
+        set_waiting: called with True while the connection waits for a request, else with False.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Connection:
         self._is_head = False
 
     async def serve(self) -> None:
-        """Until the connection is closed.
+        """Serve requests until the connection is closed.
 
         Raises:
-            OSError: it broke, or the time was over; `TimeoutError` and `ssl.SSLError` are such.
+            OSError: the connection broke or timed out (`ssl.SSLError`, `TimeoutError`).
         """
         try:
             while await self._serve_one():
@@ -85,10 +85,10 @@ class Connection:
                 async with asyncio.timeout(LINGER_S):
                     self._writer.close()
                     await self._writer.wait_closed()
-            self._writer.transport.abort()  # What has not been taken by now is not waited for.
+            self._writer.transport.abort()  # Bytes that the client has not read are dropped.
 
     async def _serve_one(self) -> bool:
-        """False if there will be no further request."""
+        """Serve a request; False if there will be no further one."""
         self._set_waiting(True)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -106,10 +106,10 @@ class Connection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _read(self) -> Request | None:
-        """The next request, with its body read and forgotten; None: there is none.
+        """Read the next request, and discard its body; None at the end of the connection.
 
         Raises:
-            h11.RemoteProtocolError, Refused: it is not taken.
+            h11.RemoteProtocolError, Refused: the request is refused.
         """
         request = None
         body_bytes = 0
@@ -131,7 +131,7 @@ class Connection:
                 return request
 
     async def _refuse(self, status: HTTPStatus, words: str) -> None:
-        """Say why, and see to it that it is heard."""
+        """Send the reason, and read on for a while so that the client gets it."""
         is_method = status is HTTPStatus.NOT_IMPLEMENTED
         headers = (("Allow", ", ".join(METHODS)),) if is_method else ()
         await self._send(text(status, words, ("Connection", "close"), *headers))
@@ -140,7 +140,7 @@ class Connection:
             if self._writer.can_write_eof():
                 self._writer.write_eof()
             async with asyncio.timeout(LINGER_S):
-                # A connection that is closed over unread bytes takes the answer with it.
+                # Closing with unread bytes sends a reset, and the client would lose the response.
                 while read_bytes < LINGER_BYTES_MAX:
                     piece = await self._reader.read(READ_BYTES)
                     if not piece:
@@ -149,7 +149,7 @@ class Connection:
 
     async def _send(self, response: Response) -> None:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return  # The other side has broken off what it had begun.
+            return  # The client has aborted its request.
         headers = [
             ("Date", formatdate(usegmt=True)),
             *HEADERS,

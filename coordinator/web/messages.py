@@ -1,7 +1,7 @@
-"""Requests and responses of pages, as values. h11 has read the request; nothing here waits.
+"""Requests and responses of pages, as values. No I/O: h11 has parsed the request.
 
-A request is refused here, with the status that says why, for what h11 does not judge: a target or
-a Host that is none, a version that is not spoken, a body whose length is said twice.
+This module refuses what h11 lets through: an invalid target or Host, an unsupported version, a body
+with two lengths.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AUTHORITY = re.compile(
 
 
 class Refused(Exception):
-    """No handler is asked. The message is for the client."""
+    """The request is refused before a handler sees it. The message is for the client."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -32,12 +32,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked.
+    """An HTTP request.
 
-    path: as it was sent, with its percent signs. query: decoded, bytes that are no UTF-8
-    replaced; values in their order. headers: by lower-case name, lines of one name joined.
-    host: whom the client believes to ask, in lower case, without port and final dot; empty: it
-    did not say. peer: HOST:PORT. certificate: the client's, as `ssl` tells it; None: none.
+    path: as it was sent, percent-encoded.
+    query: decoded, with invalid UTF-8 replaced; values in their order.
+    headers: by lower-case name; lines of one name are joined.
+    host: from the target or the Host header, in lower case, without port and final dot; empty
+        without one.
+    peer: HOST:PORT. certificate: the client's, as `ssl` parses it; None without one.
     """
 
     method: str
@@ -49,13 +51,13 @@ class Request:
     certificate: Mapping[str, Any] | None = None  # Any: nested tuples.
 
     def first(self, name: str) -> str:
-        """The first value of a parameter of the query; empty: there is none."""
+        """First value of a query parameter; empty if it is missing."""
         return self.query.get(name, [""])[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. Its length, date and what every page says are added when it is sent."""
+    """An HTTP response. Length, date and common headers are added when it is sent."""
 
     status: HTTPStatus
     content_type: str
@@ -64,19 +66,19 @@ class Response:
 
 
 Handler = Callable[[Request], Response]
-"""Answers a request; may take its time, in a thread of its own."""
+"""Makes the response to a request; may block, for it runs in a thread of its own."""
 
 
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
-    """A line for people."""
+    """Response with a line of plain text."""
     body = f"{words}\n".encode(errors="backslashreplace")
     return Response(status, "text/plain; charset=utf-8", body, headers)
 
 
 def only_for(names: frozenset[str], handler: Handler) -> Handler:
-    """The handler, for clients that ask by an address, as localhost, or by one of the names.
+    """Wrap a handler: serve only requests whose Host is an IP address, localhost, or a known name.
 
-    A page from elsewhere whose name has been made to point here (DNS rebinding) asks by that name.
+    Protects from DNS rebinding: a page of another site whose name points here sends that name.
     """
 
     def answer(request: Request) -> Response:
@@ -97,10 +99,10 @@ def is_address(host: str) -> bool:
 
 
 def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | None) -> Request:
-    """The value of what h11 has read.
+    """Make a `Request` of the head that h11 has parsed.
 
     Raises:
-        Refused: see above.
+        Refused: version, length, method, target or Host are not acceptable.
     """
     if head.http_version not in (b"1.0", b"1.1"):
         raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is spoken here")
@@ -111,7 +113,7 @@ def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | No
     if "transfer-encoding" in headers and (
         "content-length" in headers or head.http_version == b"1.0"
     ):
-        # Two ends of one body: whoever stands between may have believed the other.
+        # The body has two lengths, and a proxy may have used the other (request smuggling).
         raise Refused(HTTPStatus.BAD_REQUEST, "the length of the body is not clear")
     method = head.method.decode("ascii")
     if method not in METHODS:
@@ -129,7 +131,7 @@ def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | No
 
 
 def _parts(target: str) -> tuple[str | None, str, dict[str, list[str]]]:
-    """Authority (None: the Host header has it), path and query of a target.
+    """Return authority (None if only the Host header has it), path and query of a target.
 
     Source: RFC 9112, section 3.2: the forms of origin-form and absolute-form.
     """

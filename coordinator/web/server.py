@@ -1,8 +1,8 @@
-"""Serves one page: a thread with an event loop for its connections, and threads for its handler.
+"""HTTP server of one page: a thread with an event loop for connections, and threads for handlers.
 
-The loop is not the node's: a scrape of many groups, and a client that takes it slowly, cost the
-node no more than the processor's time. Handlers run for `HANDLERS_MAX` connections at a time.
-When `CONNECTIONS_MAX` are open, the one that has been without a request for longest makes way.
+The event loop is not the node's: a scrape of many groups, or a slow client, cost the node no more
+than CPU time. At most `HANDLERS_MAX` handlers run at a time. When `CONNECTIONS_MAX` connections are
+open, a new one closes the one that has been idle for longest.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ HANDSHAKE_S = 10.0
 CONNECTIONS_MAX = 256
 HANDLERS_MAX = 4
 ACCEPT_AGAIN_S = 0.5
-"""After a connection could not be taken: as a rule, for want of descriptors."""
+"""Seconds until the next accept after one failed, usually for lack of file descriptors."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Page:
-    """Serves a handler until it is closed.
+    """HTTP server for a handler; serves until it is closed.
 
     Args:
-        name: of its threads.
-        tls: asked for each connection, so that certificates can be exchanged; None: plain text.
-        timeout_s: for a request to be sent, and for an answer to be taken.
+        name: name of the page, for threads and logs.
+        tls: returns the context for each connection, so that certificates can be rotated; None:
+            plain text.
+        timeout_s: seconds for a request to be received, and for a response to be read.
     Raises:
         OSError: the address cannot be bound.
     """
@@ -60,18 +61,18 @@ class Page:
         scheme = "http" if tls is None else "https"
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{self._listener.getsockname()[1]}/"
-        # asyncio's own loop: a page has few calls, and no need of another one.
+        # asyncio's own event loop, not uvloop: a page has few requests.
         self._loop = asyncio.SelectorEventLoop()
         self._connections: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}
-        """Those without a request, the one that has been so for longest first."""
+        """Idle connections, the one that has been idle for longest first."""
         self._turns = asyncio.Semaphore(HANDLERS_MAX)
         self._thread = threading.Thread(target=self._run, name=f"coordinator-{name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving; answers under way are cut off."""
-        with contextlib.suppress(RuntimeError):  # It has ended by itself.
+        """Stop serving; responses under way are cut off."""
+        with contextlib.suppress(RuntimeError):  # The loop has ended by itself.
             self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
         self._listener.close()
@@ -106,7 +107,7 @@ class Page:
             task.add_done_callback(self._make_way)
 
     def _make_way(self, task: asyncio.Task[None]) -> None:
-        """Ends it, or says that it has ended."""
+        """Close a connection, or remove one that has ended."""
         task.cancel()
         self._connections.discard(task)
         self._waiting.pop(task, None)
@@ -135,7 +136,7 @@ class Page:
                     set_waiting=set_waiting,
                 ).serve()
             except OSError:
-                pass  # It has gone, or has had its time, or a handshake failed.
+                pass  # The client has gone or timed out, or the handshake failed.
             except Exception:  # noqa: BLE001  # The page goes on.
                 _LOG.exception("%s: a connection failed", self._name)
 
@@ -150,7 +151,7 @@ class Page:
             ssl=context,
             ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
         )
-        # Drained is then what the system has taken.
+        # So `drain` waits until the kernel has taken all bytes.
         transport.set_write_buffer_limits(0)
         return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
 
@@ -161,14 +162,14 @@ class Page:
             def answer() -> None:
                 try:
                     response = self._handler(request)
-                except Exception:  # noqa: BLE001  # Whatever it is, somebody waits.
+                except Exception:  # noqa: BLE001  # Whatever it is, the client needs a response.
                     _LOG.exception("%s: a request could not be answered", self._name)
                     words = "the node's log has the reason"
                     response = text(HTTPStatus.INTERNAL_SERVER_ERROR, words)
-                with contextlib.suppress(RuntimeError):  # The page has been closed meanwhile.
+                with contextlib.suppress(RuntimeError):  # The page was closed meanwhile.
                     self._loop.call_soon_threadsafe(_settle, answered, response)
 
-            # A thread that nobody waits for at the end: a handler may ask a node that hangs.
+            # A daemon thread, which `close` does not join: its handler may ask a node that hangs.
             name = f"coordinator-{self._name}-handler"
             threading.Thread(target=answer, name=name, daemon=True).start()
             return await answered
