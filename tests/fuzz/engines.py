@@ -1,4 +1,4 @@
-"""What runs a target: atheris, guided by coverage, or the mutator of `mutate.py`.
+"""Engines that run a target: atheris, guided by coverage, or the mutator of `mutate.py`.
 
 Either runs in a process of its own, since a hostile input may end it.
 """

@@ -119,7 +119,7 @@ def alerts() -> list[str]:
 
 
 def expressions() -> list[str]:
-    """Of the dashboards, as Grafana would send them."""
+    """Expressions of the dashboards, as Grafana would send them."""
     found = []
     for path in DASHBOARDS:
         content = json.loads(path.read_text())
@@ -244,7 +244,7 @@ def test_a_real_prometheus_finds_every_metric_and_sees_the_coordinator_die(tmp_p
 
 @contextlib.contextmanager
 def working_member(server):
-    """Of a group, with an offset committed, and behind the end of its log."""
+    """Run a group's member that has committed an offset, and lags behind the end of its log."""
     key = TopicPartition("t", 0)
     told = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.2}
     with BlockingMember(server.address, "orders", {"t": 1}, **told) as member:
@@ -255,7 +255,7 @@ def working_member(server):
 
 
 class Prometheus:
-    """Of Debian, with our rules. They need not hold for minutes: a test has seconds."""
+    """Debian's Prometheus with our rules, without the minutes for which they have to hold."""
 
     def __init__(self, folder: Path, target: str) -> None:
         for path in (RULES, KAFKA):

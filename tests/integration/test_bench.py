@@ -34,7 +34,7 @@ def bench(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess:
 
 
 def measured(folder: Path, *arguments: str | Path) -> dict:
-    """What a quick run wrote as JSON, by benchmark."""
+    """Figures that a quick run wrote as JSON, by benchmark."""
     file = folder / "figures.json"
     ran = bench(folder, *arguments, "--quick", "--json", file)
     assert ran.returncode == 0, ran.stderr

@@ -82,13 +82,13 @@ def node(variant: str) -> dict:
 
 
 def environment(variant: str) -> dict[str, str]:
-    """As the first pod would have it."""
+    """Environment of the first pod."""
     found = {it["name"]: it.get("value", "1") for it in node(variant)["env"]}
     return {name: value.replace("$(POD_NAME)", "pod-1") for name, value in found.items()}
 
 
 def settings_of(variant: str) -> tuple[Settings, dict[str, str]]:
-    """Of the first pod, and where each comes from; refused if there is no such setting."""
+    """Settings of the first pod, with their sources; refused if there is no such setting."""
     return load(Sources(environment=environment(variant)))
 
 

@@ -36,7 +36,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def missing() -> str | None:
-    """Why nothing can be compiled here; None if it can."""
+    """Reason for which nothing can be compiled here; None if it can."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         return f"no C compiler ({compiler})"

@@ -1,4 +1,4 @@
-"""What was released of the contract is kept: buf compares it with the last release."""
+"""The contract breaks no client of the last release: buf compares the two."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BREACHES = [
 
 
 def breaches(protos: Path) -> str:
-    """What buf finds broken; empty if the contract keeps its promises."""
+    """Breaking changes that buf finds; empty if there are none."""
     done = subprocess.run(
         [BUF, "breaking", str(protos), "--against", str(RELEASED)],
         capture_output=True,

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]
 
-# What an extra is for, in a few lines of Python that run in the folder of the test.
+# Uses of each extra, as a few lines of Python that run in the folder of the test.
 USES = {
     "fast": """
         import asyncio, uvloop

@@ -66,7 +66,7 @@ async def test_watches_of_health_are_streams_and_hear_of_each_change():
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "max_streams" in caught.value.details()
         await node.server.load()
-        first.cancel()  # Whoever goes takes nothing from the others.
+        first.cancel()  # A watcher that goes does not disturb the others.
         assert (await second.read()).status == of.SERVING
         await eventually(lambda: node.server.pipeline.limits.streams == 1)
         unknown = watch("nothing.like.it")

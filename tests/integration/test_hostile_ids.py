@@ -102,7 +102,7 @@ WORDS = {
     "principal": [HARM],
     "action": [],
 }
-"""What is given for positional arguments, by their names."""
+"""Values of positional arguments, by their names."""
 FLAGGED = {
     "groups reset-offsets": ["--to-offset", "3"],
     "groups delete-offsets": ["--topic", TOPIC],

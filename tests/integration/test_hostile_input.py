@@ -40,7 +40,7 @@ METHODS = [
 DRAIN = cluster_pb2.DESCRIPTOR.services_by_name["ClusterAdmin"].methods_by_name["DrainNode"]
 NOT_OURS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
 CALL_S = 0.3
-"""What is parked longer than this is given up, which is one more thing to bear."""
+"""Seconds after which a parked call is cancelled, which the server has to bear, too."""
 GROWTH_MIB = 64
 
 

@@ -31,7 +31,7 @@ def server(tmp_path_factory):
 
 
 def status_of(server: Process, name: bytes, value: bytes) -> bytes:
-    """Of a call with one header more, as its bytes are."""
+    """Status of a call with one more header, given as bytes."""
     client = RawClient(server.address)
     try:
         client.request(BEAT, None)  # So that the library takes what comes for an answer.

@@ -23,7 +23,7 @@ from tests.serving import Process
 
 CLOSED = b""
 ALLOWED_S = HANG_S
-"""For whatever must happen at some time."""
+"""Guard against hangs, in seconds."""
 
 
 @pytest.fixture(scope="module")

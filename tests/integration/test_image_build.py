@@ -1,4 +1,4 @@
-"""What the Dockerfile does, done without a container engine; what compose mounts, judged."""
+"""The Dockerfile's steps, run without a container engine, and checks of compose's mounts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.serving import free_port
 from tests.test_packaging import NO_NETWORK
 
 FOLDERS = ("/src", "/builder", "/app", "/wheels")
-"""Of the build; here they lie in a folder of the test."""
+"""Absolute folders of the build, which are inside a folder of the test here."""
 
 
 def moved(line: str, home: Path) -> str:
@@ -32,7 +32,7 @@ def moved(line: str, home: Path) -> str:
 
 
 def copy(sources: list[str], target: Path) -> None:
-    """As COPY does: a folder's content, and only what the ignore file lets through."""
+    """Copy like COPY: a folder's content, without what the ignore file excludes."""
     for source in sources:
         path = ROOT / source
         for file in [path] if path.is_file() else path.rglob("*"):

@@ -1,4 +1,4 @@
-"""What is too much is refused by a live server, and what is much lets others in."""
+"""Limits of messages at a live server; large requests do not block other callers."""
 
 from __future__ import annotations
 

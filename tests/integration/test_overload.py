@@ -37,7 +37,7 @@ def join(group_id: str) -> pb.JoinGroupRequest:
 
 @contextlib.asynccontextmanager
 async def burst(stub, answered: list, calls: int = BURST):
-    """So many joins at once, each noted when it has its answer."""
+    """Send `calls` joins at once, and note each when it has its answer."""
 
     async def one(number: int) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError):

@@ -1,4 +1,4 @@
-"""What the tables of tests/client play, with real members at a real server."""
+"""The tables of tests/client, with real members at a real server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def member(server, **settings) -> GroupMember:
 
 
 async def polls_until(one: GroupMember, holds) -> list:
-    """What a member hears until something holds."""
+    """Poll until `holds`, and return the events."""
     heard = []
     async with asyncio.timeout(HANG_S):
         while not holds():
@@ -132,7 +132,7 @@ async def test_closing_lets_a_commit_that_is_on_the_way_arrive_and_begins_none()
 
 
 def test_closing_in_one_thread_ends_the_commits_of_others():
-    """Whatever they are waiting for: here a coordinator that does not come back."""
+    """The commits wait for a coordinator that does not come back."""
     with Process("--group-initial-rebalance-delay-ms", "0") as server:
         one = BlockingMember(server.address, "g", {"t": 2}, **QUICK)
         one.start()

@@ -277,7 +277,7 @@ def test_a_port_that_is_taken_is_a_clear_error():
 
 
 async def each_answer(s) -> dict[str, str]:
-    """What every kind of call is told."""
+    """Error of each kind of call, by its name."""
     commit = {"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}
     delete = {"name": "t", "partitions": [{"partition_index": 0}]}
     codes = {}

@@ -43,7 +43,7 @@ def site(tmp_path_factory) -> Path:
 
 
 class Loaded(HTMLParser):
-    """What a browser fetches with a page."""
+    """Resources that a browser fetches with a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def test_progress_is_brought_along_as_the_document_says():
             assert topic == "orders"
             assert admin.offsets("billing")[TopicPartition("orders", 1)] == 4712
         with pytest.raises(AssertionError, match="orders"):
-            exec(here, {})  # What is there is not overwritten.
+            exec(here, {})  # Existing files are not overwritten.
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ ROWS = 400
 
 
 class Killed(Exception):
-    """What Spark does to a task."""
+    """Raised in a task, as Spark kills it."""
 
 
 class Attempt:

@@ -148,7 +148,7 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
 
 
 async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, reader):
-    """With AvailableNow, a plan without partitions would end it."""
+    """A plan without partitions would end a query with AvailableNow."""
     first = await asyncio.to_thread(next_batch, reader)
     await asyncio.to_thread(reader.commit, first)
     machine = reader._member._member._machine.membership

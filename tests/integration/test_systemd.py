@@ -16,7 +16,7 @@ from coordinator.settings.sources import Sources, load
 
 UNIT = Path(__file__).parents[2] / "deploy/systemd/coordinator.service"
 MOST_EXPOSED = 20
-"""In tenths of systemd's measure, from 0 to 100: below 2 is what it calls OK."""
+"""Highest exposure, in tenths of systemd's score of 0 to 10: up to 2 it says OK."""
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,

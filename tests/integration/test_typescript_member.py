@@ -36,7 +36,7 @@ SESSION_MS = 6_000
 
 
 def missing() -> str | None:
-    """Why the example cannot be built here; None if it can."""
+    """Reason for which the example cannot be built here; None if it can."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             return f"{program} is not installed"

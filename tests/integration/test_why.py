@@ -73,7 +73,7 @@ class Client:
         return self.stub.SyncGroup.future(request, timeout=HANG_S)
 
     def state(self) -> str:
-        """Of the group."""
+        """State of the group."""
         asked = admin_pb2.DescribeGroupsRequest(groups=[GROUP])
         return self.admin.DescribeGroups(asked, timeout=HANG_S).groups[0].group_state
 
@@ -127,7 +127,7 @@ def channel(server):
 
 
 def command(server, *words: str) -> str:
-    """What it prints."""
+    """Run a command, and return its output."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main([*words, "--bootstrap", server.address])

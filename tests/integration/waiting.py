@@ -19,7 +19,7 @@ async def until(holds: Callable[[], object], within_s: float = HANG_S) -> None:
 
 
 def wait_until(holds: Callable[[], object], within_s: float = HANG_S) -> None:
-    """In plain code. Raises TimeoutError if it does not come to that."""
+    """Wait for a condition in blocking code. Raises TimeoutError if it never holds."""
     deadline = time.monotonic() + within_s
     while not holds():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What clients show, from the environment or told; and tokens that may not travel in the open."""
+"""Credentials of clients, from the environment or arguments; no token goes over plain text."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""What the guard remembers is bounded, whatever callers name."""
+"""The guard's cache is bounded, whatever callers name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings may leave open, and which of them contradict each other. No file is read."""
+"""Settings that expose a node or contradict each other are refused. No file is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long calls wait in gRPC's queues, estimated from two counts."""
+"""The age of calls in gRPC's queues is estimated from two counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Queue:
         self._begun = self._taken = self.lost = 0
 
     def run(self, seconds: float, *, arrive: float, serve: float) -> None:
-        """So many calls a second come, and so many can be served."""
+        """Let `arrive` calls a second come, of which `serve` can be served."""
         for _ in range(round(seconds / PROBE_S)):
             for n in range(round(arrive * PROBE_S)):
                 self._begun += 1

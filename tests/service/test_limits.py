@@ -1,4 +1,4 @@
-"""What there is no room for is refused before it costs anything; those who are there go on."""
+"""Calls beyond a limit are refused before they cost anything; existing members go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watcher that takes nothing costs: a bounded queue, and a word when it comes back."""
+"""A watcher that does not read costs a bounded queue, and gets an error when it reads."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What may be large is translated in parts, so that others are let in between."""
+"""Large requests and replies are translated in slices, so that other calls run in between."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_what_no_client_would_send_is_malformed_and_names_the_field(request_, fi
 
 
 def test_every_request_that_carries_an_instance_id_refuses_an_empty_one():
-    """By reflection: a request that gets the field later is in the list, or this is red."""
+    """The contract is walked by reflection: a request that gets the field later is found."""
     for name, descriptor in requests().items():
         for path, empty in instance_ids(descriptor):
             with pytest.raises(Malformed) as refused:

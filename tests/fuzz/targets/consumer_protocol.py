@@ -1,4 +1,4 @@
-"""What members send each other, of which the coordinator reads the topics."""
+"""Kafka's consumer protocol: bytes between members, of which the coordinator reads the topics."""
 
 from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import (

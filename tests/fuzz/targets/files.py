@@ -39,7 +39,7 @@ def target(data: bytes) -> None:
         return
     try:
         rows = sum(batch.num_rows for batch in file.read(0, file.rows, file.schema))
-    except (OSError, pa.ArrowException):  # What the library below raises.
+    except (OSError, pa.ArrowException):  # Errors of the library below.
         return
     # In text an offset is a line; Parquet counts rows in several places, which may disagree.
     assert rows == file.rows or name in {"parquet", *TEXT}

@@ -1,4 +1,4 @@
-"""Where rows are, in a line of text, as options and flags give it."""
+"""Locations of rows: the text of an option or a flag."""
 
 from coordinator.sources.location import open_source
 

@@ -90,8 +90,8 @@ async def _talk(data: bytes, handler) -> list[int]:
 
 
 def _statuses(written: bytes, methods: list[str]) -> list[int]:
-    """Of all that was written, which must be answers and nothing else. The last may be a refusal,
-    to which no handler was asked."""
+    """Parse the statuses of all that was written, which must be responses and nothing else. The
+    last may be a refusal, for which no handler was called."""
     found: list[int] = []
     asked = iter(methods)
     while written:

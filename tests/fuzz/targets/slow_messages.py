@@ -1,4 +1,4 @@
-"""Messages that are dear for their size: what one of them costs the event loop at a time.
+"""Messages that are expensive for their size: longest slice of the event loop for one of them.
 
 The first byte chooses the request, the second how often the rest is said again: 0 to 22 times it is
 doubled, up to `BYTES_MAX`, so that few bytes make a message of many small things. Each way of
@@ -41,13 +41,13 @@ from tests.fuzz.targets import requests
 KINDS: list[type[Message]] = requests.KINDS
 BOUNDS = Bounds(LimitsConfig())
 BYTES_MAX = 4 * 1024 * 1024
-"""Of a message, as `max_message_bytes` has it."""
+"""Largest message, the default of `max_message_bytes`."""
 UNITS_MAX = 150
 """Some 100 ms where a unit takes 0.65 ms, as on the machine of the benchmarks."""
 INSTRUMENTED = 6 if "atheris" in sys.modules else 1
-"""What following the coverage makes of the cost of our code, and not of a unit."""
+"""Factor by which coverage slows down our code, but not a unit."""
 UNITS_FREE, UNITS_A_KIB = 30, 2
-"""What any message may cost, and what more for its size: 80 ns a byte parsed, and as much again."""
+"""Cost allowed for any message, and for each KiB: 80 ns a byte parsed, and as much again."""
 
 
 class Worst:
@@ -68,7 +68,7 @@ WORST = Worst()
 
 @cache
 def unit_s() -> float:
-    """What a unit of work takes here: the best of some, so that nobody else's work is in it."""
+    """Seconds of a unit of work on this machine: the best of 20, to exclude other load."""
     return min(_cpu_s(_unit) for _ in range(20))
 
 
@@ -148,7 +148,7 @@ def _longest_s(kind: type[Message], data: bytes) -> float:
 
 
 def _work(kind: type[Message], data: bytes, meter: Meter) -> None:
-    """What a server does with a message, beside gRPC."""
+    """Do with a message what a server does, without gRPC."""
     plan = limits().plan(kind.DESCRIPTOR)
     if meter.once(lambda: wire_counts.excess(data, plan)) is not None:
         return

@@ -1,4 +1,4 @@
-"""What nodes keep in a shared store about themselves and the shards. The first byte chooses."""
+"""Entries about nodes and shards in a shared store. The first byte chooses the kind."""
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeInfo, ShardState
