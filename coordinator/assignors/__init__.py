@@ -1,4 +1,4 @@
-"""Who reads which partition: the four assignors of a consumer group.
+"""The four assignors of a consumer group: they divide partitions among members.
 
 The leader of a group calls one of them with what every member sent in its JoinGroup and
 gets what every member is to receive in its SyncGroup. They are pure functions of their

@@ -1,10 +1,10 @@
-"""What an assignor is given and what it gives back.
+"""Inputs and results of assignors.
 
 Four laws hold for every assignor, whatever else it promises:
 
 1. Every partition of a topic that has a subscriber goes to exactly one subscriber. (The
    cooperative assignor may hold a partition back for one round, see `cooperative.py`.)
-2. Nobody gets a partition of a topic it did not ask for.
+2. No member gets a partition of a topic that it did not subscribe to.
 3. A topic without metadata is skipped; it is no error.
 4. Every member is in the result, possibly with an empty list.
 """
@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 NO_GENERATION = -1
-"""The generation of a member that has none: it is new, or its client is too old to say."""
+"""Generation of a member that has none: it is new, or its client is too old to send one."""
 
 
 class TopicPartition(NamedTuple):
@@ -26,7 +26,7 @@ class TopicPartition(NamedTuple):
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions while the group rebalances. Source: KIP-429."""
+    """Treatment of a member's partitions during a rebalance. Source: KIP-429."""
 
     EAGER = 0
     """Gives all partitions up before it joins."""
@@ -36,22 +36,22 @@ class RebalanceProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member tells the leader about itself.
+    """Subscription of one member, as the leader reads it.
 
     `consumer_protocol` reads and writes it as Kafka's bytes, except for `instance_id`, which
     travels beside those bytes in the JoinGroup response.
     """
 
     topics: tuple[str, ...]
-    """Topics the member wants. Repeats count once; topics nobody knows are ignored."""
+    """Topics the member wants. Repeats count once; unknown topics are ignored."""
     owned_partitions: tuple[TopicPartition, ...] = ()
     """Partitions the member holds while it joins."""
     generation: int = NO_GENERATION
     """The generation in which it was given `owned_partitions`; -1 if it cannot tell."""
     user_data: bytes | None = None
-    """The assignor's own bytes; the sticky assignors keep the past in them."""
+    """The assignor's own bytes; the sticky assignors store the previous assignment in them."""
     rack: str | None = None
-    """Where the member runs, in the words the replicas' racks are named in."""
+    """The member's rack (`client.rack`), named as in `ClusterView.racks`."""
     instance_id: str | None = None
     """`group.instance.id` of a static member (KIP-345)."""
 
@@ -83,13 +83,13 @@ class Assignor(Protocol):
     def assign(
         self, view: ClusterView, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Who gets which partitions.
+        """Assign partitions to members.
 
         Args:
             view: the topics that exist.
             members: member id to subscription.
         Returns:
-            Member id to its partitions, sorted by topic and partition. Every member is there.
+            Member id to its partitions, sorted by topic and partition, for every member.
         """
 
 
@@ -97,7 +97,7 @@ def in_member_order(members: Mapping[str, Subscription]) -> list[str]:
     """Member ids in the order in which assignors serve them.
 
     Static members come first, by instance id, so that a restart under a new member id does
-    not change anybody's turn; dynamic members follow, by member id. Source: KIP-345.
+    not change the order; dynamic members follow, by member id. Source: KIP-345.
     """
 
     def turn(member_id: str) -> tuple[bool, str, str]:

@@ -1,4 +1,4 @@
-"""Who held what before: which of the members' claims an assignor may believe.
+"""Ownership claims of members, and which of them an assignor may believe.
 
 A member says which partitions it holds and since which generation. Members that missed a
 rebalance say things that are no longer true, so:
@@ -27,7 +27,7 @@ from coordinator.assignors.consumer_protocol import (
 
 
 def remembered(subscription: Subscription) -> PreviousAssignment:
-    """The past of a member that gave everything up before it joined (eager).
+    """Previous assignment of a member that gave everything up before it joined (eager).
 
     It is in the user data. If there is none, or it is not a previous assignment (another
     assignor's bytes, a broken client), `owned_partitions` and `generation` count: a member
@@ -40,7 +40,7 @@ def remembered(subscription: Subscription) -> PreviousAssignment:
 
 
 def held(subscription: Subscription) -> PreviousAssignment:
-    """The past of a member that still holds its partitions (cooperative).
+    """Assignment of a member that still holds its partitions (cooperative).
 
     Before version 2 of the subscription, its generation is in the user data.
     """
@@ -52,7 +52,7 @@ def held(subscription: Subscription) -> PreviousAssignment:
 
 
 def believed_owners(pasts: Mapping[str, PreviousAssignment]) -> dict[TopicPartition, str]:
-    """Partition to the one member whose claim to it stands; other partitions are left out."""
+    """Owner of each partition that has exactly one valid claim."""
     newest = max((past.generation for past in pasts.values()), default=NO_GENERATION)
     owners: dict[TopicPartition, str] = {}
     disputed: set[TopicPartition] = set()

@@ -33,10 +33,10 @@ from struct import Struct
 from coordinator.assignors.base import NO_GENERATION, Subscription, TopicPartition
 
 NEWEST_VERSION = 3
-"""The newest version that we write and know all of."""
+"""Newest version whose fields are all known; the one that is written."""
 
 NO_BOUND = 2**31
-"""More than any array can have."""
+"""Larger than the length of any array."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -50,7 +50,7 @@ class ConsumerProtocolError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member receives from the leader."""
+    """Assignment of one member, as its leader sends it."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -58,7 +58,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class PreviousAssignment:
-    """What a member of a sticky group remembers in its user data."""
+    """Previous assignment, which a member of a sticky group sends as user data."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int = NO_GENERATION
@@ -66,7 +66,7 @@ class PreviousAssignment:
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
-    """The `metadata` of a JoinGroup.
+    """Encode the `metadata` of a JoinGroup.
 
     Args:
         subscription: fields that `version` does not have are left out; `instance_id` is in
@@ -93,7 +93,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
 
 def decode_subscription(metadata: bytes) -> Subscription:
-    """The subscription in the `metadata` of a JoinGroup, any version.
+    """Decode the `metadata` of a JoinGroup, any version.
 
     Returns:
         Fields that the version lacks have their default; `instance_id` is always None.
@@ -117,10 +117,10 @@ def decode_subscription(metadata: bytes) -> Subscription:
 def subscribed_topics(metadata: bytes, most: int = NO_BOUND) -> frozenset[str]:
     """The topics in the `metadata` of a JoinGroup, from its version-0 part alone.
 
-    All that the coordinator ever reads of it; what later versions append cannot break it.
+    The coordinator reads nothing else of it, so fields of later versions cannot break it.
 
     Args:
-        most: topics that are read; more are not begun with.
+        most: limit of topics; a longer array is refused before it is read.
     Raises:
         ConsumerProtocolError: the version-0 part is malformed, or names more topics.
     Source: KIP-211; Kafka `GroupMetadata.computeSubscribedTopics`.
@@ -132,7 +132,7 @@ def subscribed_topics(metadata: bytes, most: int = NO_BOUND) -> frozenset[str]:
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
-    """One member's `assignment` in the leader's SyncGroup.
+    """Encode one member's `assignment` in the leader's SyncGroup.
 
     Args:
         version: 0 to 3; they differ in nothing but this number.
@@ -147,10 +147,10 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
 
 
 def decode_assignment(data: bytes, most: int = NO_BOUND) -> Assignment:
-    """The partitions in a SyncGroup response, any version.
+    """Decode the `assignment` of a SyncGroup response, any version.
 
     Args:
-        most: topics, and partitions in all, that are read.
+        most: limit of topics, and of partitions in all.
     Raises:
         ConsumerProtocolError: as for `decode_subscription`. Empty bytes, which a coordinator
             sends to a member that the leader left out, are malformed too: test for them first.
@@ -175,7 +175,7 @@ def encode_previous_assignment(previous: PreviousAssignment) -> bytes:
 
 
 def decode_previous_assignment(user_data: bytes) -> PreviousAssignment:
-    """What a member under `sticky` held, from schema 0 or 1.
+    """Decode the previous assignment of a member under `sticky`, from schema 0 or 1.
 
     The bytes do not name their schema: if any follow the partitions, it is schema 1.
 
@@ -285,7 +285,7 @@ class _Reader:
         return value
 
     def array_length(self, element_size_bytes_min: int) -> int:
-        """A length that the remaining bytes can bear, so that no number allocates much."""
+        """Read an array's length; refused if the remaining bytes cannot hold as many elements."""
         length = self.int32()
         if not 0 <= length <= self.remaining() // element_size_bytes_min:
             raise self._malformed(f"an array of {length} elements")

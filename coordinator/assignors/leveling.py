@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence, Set
 from heapq import heapify, heappop, heappush
 
 Holding = list[dict[int, list[int]]]
-"""For each topic: member to its partitions of the topic that may be moved; never empty."""
+"""Dictionaries by topic: member to its partitions of the topic that may be moved; never empty."""
 
 Move = Callable[[int, int, int], None]
 """Called with topic, giver, taker; moves one partition in the `Holding`."""
@@ -70,10 +70,10 @@ def level(loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: 
 def _hand_over_directly(
     loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: Move
 ) -> None:
-    """From the heaviest to the lightest that wants any of its topics, while that helps.
+    """Hand over from the heaviest to the lightest that wants any of its topics, while that helps.
 
-    A giver that finds nobody is dropped, even if it would find somebody later; the search
-    sees to that. So every step lowers the sum of squares or shortens the heap.
+    A giver that finds no taker is dropped, even if it would find one later; the search
+    handles that. So every step lowers the sum of squares or shortens the heap.
     """
     held: list[set[int]] = [set() for _ in loads]
     for topic, holders in enumerate(holding):

@@ -1,4 +1,4 @@
-"""Puts partitions where a replica is near, without changing how many anybody gets.
+"""Rack-aware placement: puts partitions near a replica without changing any member's count.
 
 The caller has already decided the slots: who takes how many. What is left free is which
 partition goes into which slot, and that is a matching problem. Partitions whose replicas lie
@@ -20,7 +20,7 @@ Class = frozenset[str]
 def place_near(
     near: Sequence[frozenset[str]], slots: Sequence[int], rack_of: Sequence[str | None]
 ) -> list[int]:
-    """Which slot owner takes each item, so that most items are near their owner.
+    """Assign items to slot owners so that as many items as possible are near their owner.
 
     Args:
         near: for each item, the racks in which it is near.
@@ -68,7 +68,7 @@ def _most_near(
     rack_of: Sequence[str | None],
     room: Counter[str],
 ) -> Counter[tuple[Class, str]]:
-    """How many items of each class go to each rack: a maximum flow, from `slots` onwards."""
+    """Number of items of each class in each rack: a maximum flow that starts from `slots`."""
     flow: Counter[tuple[Class, str]] = Counter()
     unplaced = Counter(classes)
     spare = room.copy()

@@ -63,7 +63,7 @@ class RangeAssignor:
 
 
 def _runs(partition_count: int, subscriber_count: int) -> list[int]:
-    """For each partition, the index of the subscriber whose run it lies in."""
+    """Index of the subscriber of each partition, run by run."""
     shorter, longer_runs = divmod(partition_count, subscriber_count)
     takers: list[int] = []
     for subscriber in range(min(subscriber_count, partition_count)):
@@ -74,7 +74,7 @@ def _runs(partition_count: int, subscriber_count: int) -> list[int]:
 def _near(
     view: ClusterView, topics: Sequence[str], count: int, racks: Sequence[str | None]
 ) -> list[frozenset[str]]:
-    """For each partition number, the members' racks where the most of `topics` are near."""
+    """Best racks of each partition number: those of members near the most of `topics`."""
     wanted = sorted({rack for rack in racks if rack is not None})
     near: list[frozenset[str]] = []
     for partition in range(count):

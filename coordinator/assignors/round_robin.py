@@ -31,7 +31,7 @@ from coordinator.assignors.base import (
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinAssignor:
-    """Even shares of everything, if all want the same. Source: Kafka `RoundRobinAssignor`."""
+    """Even shares if subscriptions are equal. Source: Kafka `RoundRobinAssignor`."""
 
     name: str = "roundrobin"
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)

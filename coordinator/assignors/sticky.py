@@ -88,14 +88,14 @@ def assign_stickily(
     members: Mapping[str, Subscription],
     pasts: Mapping[str, PreviousAssignment],
 ) -> dict[str, list[TopicPartition]]:
-    """The rules of this file, for members whose past is known.
+    """Assign by the rules of this file, for members whose previous assignment is known.
 
     Args:
         view: the topics that exist.
         members: member id to subscription; what it says of the past does not count here.
         pasts: member id to what the member held, in which generation; same keys.
     Returns:
-        As `Assignor.assign`.
+        Member id to its partitions, as `Assignor.assign`.
     """
     if not members:
         return {}
@@ -135,7 +135,7 @@ class _Table:
     def _owners_before(
         self, view: ClusterView, pasts: Mapping[str, PreviousAssignment]
     ) -> list[int]:
-        """For each partition the member whose claim stands and who still wants it."""
+        """Owner of each partition: a member with a valid claim that still wants it, or _NOBODY."""
         number_of = {member_id: number for number, member_id in enumerate(self.member_ids)}
         owners = [_NOBODY] * len(self.partitions)
         for (topic, partition), member_id in believed_owners(pasts).items():
@@ -145,12 +145,12 @@ class _Table:
         return owners
 
     def near(self, partitions: Sequence[int]) -> list[frozenset[str]]:
-        """For each of `partitions`, the racks of its replicas."""
+        """Racks of the replicas of each of `partitions`."""
         nowhere: frozenset[str] = frozenset()
         return [self._replicas.get(self.partitions[p], nowhere) for p in partitions]
 
     def is_near(self, partition: int, member: int) -> bool:
-        """Whether the member runs where the partition has a replica."""
+        """True if the partition has a replica in the member's rack."""
         return self.racks[member] in self._replicas.get(self.partitions[partition], ())
 
     def place(self, partitions: Sequence[int], takers: list[int]) -> None:
@@ -161,7 +161,7 @@ class _Table:
             self.holder[partition] = taker
 
     def assignment(self) -> dict[str, list[TopicPartition]]:
-        """What everybody holds, as names."""
+        """Partitions of each member, by name."""
         shares: list[list[TopicPartition]] = [[] for _ in self.member_ids]
         for partition, member in zip(self.partitions, self.holder, strict=True):
             shares[member].append(partition)
@@ -169,7 +169,7 @@ class _Table:
 
 
 def _wanted_topics(view: ClusterView, subscribed: Sequence[tuple[str, ...]]) -> list[Set[str]]:
-    """For each member the topics it wants that have partitions; equal lists share one set."""
+    """Wanted topics of each member that have partitions; equal lists share one set."""
     wanted: list[Set[str]] = []
     before: tuple[str, ...] | None = None
     for topics in subscribed:

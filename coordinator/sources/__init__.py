@@ -1,8 +1,8 @@
-"""Logs of rows, read by offset as Arrow record batches: what the members of a group work on.
+"""Sources: logs of rows that members of a group process, read by offset as Arrow batches.
 
-A source is a topic whose partitions are logs. It is small, travels to workers by pickle, and
-opens files and connections where it is asked. All but `open_source` needs an extra: `files`,
-`kafka` or `sql`.
+A source is a topic whose partitions are logs. It is small, is pickled to workers, and opens files
+and connections in the process that reads. All but `open_source` needs an extra: `files`, `kafka`
+or `sql`.
 """
 
 from coordinator.sources.base import LogChanged, NothingFound, Source, partitions_of, snapshot_of

@@ -1,4 +1,4 @@
-"""What every source offers."""
+"""Interface of sources and of their snapshots."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 
 class LogChanged(ValueError):
-    """What was read before an offset is not what stands there now: the offset means other rows.
+    """The rows before an offset have changed since they were read: the offset means other rows.
 
-    `rows_are_gone`: something that was counted was deleted or became shorter; else something
-    came in between, or was written over.
+    `rows_are_gone`: a counted file was deleted or became shorter; else one was inserted or
+    overwritten.
     """
 
     def __init__(self, message: str, *, rows_are_gone: bool = False) -> None:
@@ -20,7 +20,7 @@ class LogChanged(ValueError):
 
 class NothingFound(LookupError):
     """There is no such topic, table or column, no partition for a group to share, or no row to
-    tell the schema by."""
+    infer the schema from."""
 
 
 class Source(Protocol):
@@ -32,15 +32,15 @@ class Source(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its name in the group."""
+        """Name of the topic in the group."""
         ...
 
     def partitions(self) -> Sequence[int]:
-        """The numbers of the partitions, from 0 on."""
+        """Numbers of the partitions, from 0 on."""
         ...
 
     def begin_offset(self, partition: int) -> int:
-        """The offset of the first row that is still there; where it would be, if there is none."""
+        """Offset of the first row that still exists; where it would be, if there is none."""
         ...
 
     def end_offset(self, partition: int) -> int:
@@ -48,15 +48,15 @@ class Source(Protocol):
         ...
 
     def schema(self) -> Any:
-        """Of the rows, as a pyarrow.Schema.
+        """Schema of the rows, as a pyarrow.Schema.
 
         Raises:
-            LookupError: there are no rows to tell it by, and none was given.
+            LookupError: there are no rows to infer it from, and none was given.
         """
         ...
 
     def with_schema(self, schema: Any) -> Source:
-        """The same source with its rows read as a pyarrow.Schema says."""
+        """The same source, with its rows read by a pyarrow.Schema."""
         ...
 
     def read(self, partition: int, begin: int, end: int) -> Iterable[Any]:
@@ -65,11 +65,11 @@ class Source(Protocol):
 
 
 class Snapshot(Protocol):
-    """One partition as it stood at one moment: read, measured and compared without races.
+    """One partition at one moment: read, measured and compared without races.
 
-    A mark is a short text that says what stands in front of an offset. It travels with a
-    committed offset and with a query's checkpoint, so that another process notices when the
-    offset has come to mean other rows. It is empty where there is nothing to compare.
+    A mark is a short text that identifies the rows before an offset. It is stored with a committed
+    offset and in a query's checkpoint, so that another process notices when the offset has come to
+    mean other rows. It is empty where there is nothing to compare.
     """
 
     def end(self) -> int:
@@ -77,7 +77,7 @@ class Snapshot(Protocol):
         ...
 
     def mark(self, offset: int) -> str:
-        """What stands in front of an offset; at most 2,500 ASCII characters."""
+        """Mark of the rows before an offset; at most 2,500 ASCII characters."""
         ...
 
     def check(self, mark: str) -> None:
@@ -89,12 +89,12 @@ class Snapshot(Protocol):
         ...
 
     def read(self, begin: int, end: int) -> Iterator[Any]:
-        """As `Source.read`."""
+        """Rows at the offsets from `begin` to before `end`, as pyarrow.RecordBatch."""
         ...
 
 
 def snapshot_of(source: Source, partition: int) -> Snapshot:
-    """A partition now. Sources whose offsets keep their meaning (Kafka, SQL) need no marks."""
+    """Snapshot of a partition; without marks where offsets never change meaning (Kafka, SQL)."""
     take = getattr(source, "snapshot", None)
     return _Unmarked(source, partition) if take is None else take(partition)
 
@@ -103,8 +103,8 @@ def partitions_of(source: Source, *, allow_empty: bool = False) -> list[int]:
     """The partitions that a group is to share.
 
     Raises:
-        NothingFound: there is none, and that is not allowed. A member counts partitions when it
-            joins, so it would never read anything.
+        NothingFound: there is none, and `allow_empty` is not set. A member counts partitions when
+            it joins, so it would never read anything.
     """
     found = list(source.partitions())
     if not found and not allow_empty:

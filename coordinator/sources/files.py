@@ -52,10 +52,10 @@ class FileLog:
             raise ValueError(f"no format {self.format!r}; there are {', '.join(FORMATS)}")
 
     def partitions(self) -> list[int]:
-        """From 0 to the highest there is; one that has no folder or file has no rows.
+        """Numbers from 0 to the highest found; one without folder or file has no rows.
 
         Raises:
-            BadLayout: there are rows that would not be read as they are meant.
+            BadLayout: files exist that would be misread or not read at all.
         """
         places = self._places()
         check_layout(self.directory, places, FORMATS[self.format].suffixes, self._is_data)
@@ -63,7 +63,7 @@ class FileLog:
 
     @property
     def expected(self) -> str:
-        """The layout, in words."""
+        """Expected layout, for messages."""
         return EXPECTED.format(suffix=FORMATS[self.format].suffixes[0][1:])
 
     def begin_offset(self, partition: int) -> int:
@@ -156,7 +156,7 @@ class FileSnapshot:
     """`Snapshot` of a partition: its files as they were listed once.
 
     Args:
-        place: the partition's folder or file; None: it has none.
+        place: folder or file of the partition; None: there is none.
     """
 
     log: FileLog
@@ -189,12 +189,12 @@ class FileSnapshot:
                     yield conformed(batch, schema)
 
     def paths(self) -> list[Path]:
-        """Where the files are, in order."""
+        """Paths of the files, in order."""
         folder = self._folder()
         return [folder / segment.name for segment in self.segments]
 
     def _folder(self) -> Path:
-        """Of the partition's files; where a partition is one file, the log's directory."""
+        """Folder of the partition's files; the log's directory, if the partition is one file."""
         if self.place is None or (self.segments and self.place.name == self.segments[0].name):
             return Path(self.log.directory)
         return self.place

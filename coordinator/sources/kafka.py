@@ -1,6 +1,5 @@
-"""A Kafka topic, read with `assign()`: Kafka stores the rows, our group shares them out.
-
-Kafka's own groups take no part. Needs the extra `kafka` (confluent-kafka).
+"""A Kafka topic, read with `assign()`: our group divides its partitions, not a group of Kafka's.
+Needs the extra `kafka` (confluent-kafka).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from coordinator.sources.base import NothingFound, conformed
 
 CALL_S = 30.0
 PATIENCE_S = 60.0
-"""How long a read waits for the next message."""
+"""Time that a read waits for the next message."""
 MESSAGES_A_BATCH = 4_096
 
 _local = threading.local()
@@ -28,8 +27,8 @@ class KafkaTopic:
     """`Source` over a Kafka topic. Offsets are Kafka's own.
 
     Rows: partition, offset, timestamp (milliseconds, UTC; null if the broker has none), key,
-    value, headers (a list of key and value). A transaction's markers and what was compacted away
-    are gaps.
+    value, headers (a list of key and value). Transaction markers and messages that were compacted
+    away are gaps.
 
     Args:
         brokers: HOST:PORT, with commas between. settings: librdkafka's, as pairs.
@@ -98,7 +97,7 @@ class KafkaTopic:
                 if message.error() is None:
                     messages.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
-                    position = end  # What is missing up to the end are gaps.
+                    position = end  # The rest up to the end are gaps.
                 else:
                     raise KafkaException(message.error())
             rows = [message for message in messages if message.offset() < end]
@@ -107,7 +106,7 @@ class KafkaTopic:
             if messages:
                 position = max(position, messages[-1].offset() + 1)
                 quiet_since = time.monotonic()
-            # Behind a gap the consumer knows more than its last message tells.
+            # After a gap the consumer's position is ahead of its last message.
             position = max(position, consumer.position([place])[0].offset)
             if time.monotonic() - quiet_since > PATIENCE_S:
                 raise TimeoutError(f"{self.kafka_topic}-{partition}: no message at {position}")
@@ -122,7 +121,7 @@ class KafkaTopic:
         return low, high
 
     def _consumer(self) -> Any:
-        """One a thread: it can follow one assignment at a time. Not across a fork."""
+        """The consumer of this thread and process: each follows one assignment at a time."""
         from confluent_kafka import Consumer
 
         consumers = _local.__dict__.setdefault("consumers", {})

@@ -1,7 +1,7 @@
-"""Which folder or file is which partition, and layouts that would be misread.
+"""Mapping of folders and files to partitions, and refusal of layouts that would be misread.
 
-A directory is refused, with the layout expected, rather than read in part: whoever starts a
-query over it would find rows missing much later, or never.
+A directory with an unknown layout is refused, with the expected one, rather than read in part:
+missing rows would be noticed much later, or never.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ EXPECTED = (
     "for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on"
 )
 SPARSE_FROM, SPARSE_RATIO = 1_000, 10
-"""Beyond so many partitions, one in ten must be there: else the number is a date or an id."""
+"""Above the first, one partition in ten must exist: else the number is a date or an id."""
 TABLE_LOGS = {"_delta_log": "a Delta table", "_spark_metadata": "output of a streaming query",
               ".hoodie": "a Hudi table"}  # fmt: skip
-"""Folders that say which of the files count: the files alone are not the rows."""
+"""Folders of table formats, whose metadata says which files count: not all of them do."""
 DATA_SUFFIXES = frozenset(
     ".arrow .feather .arrows .parquet .jsonl .ndjson .json .csv .tsv .orc .avro "
     ".gz .bz2 .zst .lz4 .snappy".split()
@@ -33,7 +33,7 @@ class BadLayout(ValueError):
 
 
 def is_visible(name: str) -> bool:
-    """False for names that every tool of this kind passes over."""
+    """False for hidden names, which begin with `.` or `_`."""
     return name[0] not in "._"
 
 
@@ -60,10 +60,10 @@ def check_layout(
     suffixes: tuple[str, ...],
     is_data: Callable[[str], bool],
 ) -> None:
-    """Look for rows that would not be read, or not as they are meant. Costs a walk.
+    """Check that all files of rows belong to partitions. Walks the directory.
 
     Raises:
-        BadLayout: with the name, and the layout that is expected.
+        BadLayout: names the file and the expected layout.
     """
     expected = EXPECTED.format(suffix=suffixes[0][1:])
     taken = set(places.values())
@@ -149,7 +149,7 @@ def _first_data(path: Path, wanted: frozenset[str]) -> Path | None:
     """A file with one of the suffixes: the path itself, or one below it."""
 
     def refuse(error: OSError) -> None:
-        raise error  # What cannot be looked at is not empty.
+        raise error  # An unreadable folder is not an empty one.
 
     if not path.is_dir():
         return path if _suffix(path.name) in wanted else None

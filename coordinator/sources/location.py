@@ -1,4 +1,4 @@
-"""A source in one line of text, as options and flags give it."""
+"""Sources from one line of text, as options and flags give it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator.sources.formats import FORMATS
 
 
 def open_source(location: str, topic: str | None = None) -> Source:
-    """The source at a location.
+    """Open the source at a location.
 
         /logs/flights, arrow:/logs/flights       a directory of Arrow files, a `FileLog`
         parquet:/logs/flights                    the same of Parquet; jsonl:, csv:, segments:
@@ -24,7 +24,7 @@ def open_source(location: str, topic: str | None = None) -> Source:
     Args:
         topic: its name in the group; by default the directory, the Kafka topic or the table.
     Raises:
-        ValueError: the location cannot be understood.
+        ValueError: the location cannot be parsed.
     """
     kind, colon, rest = location.partition(":")
     if not colon or "/" in kind:
@@ -63,7 +63,7 @@ def open_source(location: str, topic: str | None = None) -> Source:
 
 
 def nearest(given: str, known: Collection[str]) -> str:
-    """The name that was probably meant, as the end of a message; empty if none is near."""
+    """Suggestion of a similar name, as the end of a message; empty if none is similar."""
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(given.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""

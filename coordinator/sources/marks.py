@@ -1,4 +1,4 @@
-"""Marks: what stood in front of an offset, in a text short enough to travel with the offset.
+"""Marks: short texts that identify the rows before an offset, and are stored with it.
 
 Offsets in a directory of files are counted in order of name. A file that sorts in front of one
 that was read, or that shrinks, is written over or goes away, moves every offset behind it: rows
@@ -34,7 +34,7 @@ from coordinator.sources.base import LogChanged
 VERSION = 1
 BASE_OFFSET = re.compile(r"\d{20}")
 NEAR, NEAR_CHARACTERS = 8, 1_200
-"""Files in front of the last that a mark names: at most so many, and so long together."""
+"""Limits of the files before the last that a mark names: their number and total length."""
 _SUM_BITS = 48
 
 
@@ -53,7 +53,7 @@ class Segment:
 
 
 def make_mark(segments: Sequence[Segment], offset: int) -> str:
-    """The mark of an offset; empty where no row stands in front of it."""
+    """Mark of an offset; empty if there is no row before it."""
     counted = [s for s in segments if s.rows and s.start < offset]
     if not counted:
         return ""
@@ -84,7 +84,7 @@ def check_mark(
 
     Args:
         folder: where they are, for messages.
-        digest_of: of the first so many bytes of a file.
+        digest_of: returns the digest of the first bytes of a file, by name and size.
     Raises:
         LogChanged: see `Snapshot`. A mark that cannot be read, such as a later version's, is
             taken as none.
@@ -120,7 +120,7 @@ def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: Path)
     reach = "" if names_all else min(near, default=content["file"])
     window = {s.name: s for s in front if s.name >= reach}
     for name, segment in reversed(window.items()):
-        # What is put back in front of a log whose names say offsets moves nothing.
+        # In a log whose names are offsets, a file put back at the front moves nothing.
         if name not in near and not (segment.has_base and name < min(near, default=name + "~")):
             raise _came(folder / name, content["file"])
     for name, hashed in reversed(near.items()):
@@ -132,7 +132,7 @@ def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: Path)
 
 
 def _check_far(content: dict[str, Any], front: Sequence[Segment], folder: Path) -> None:
-    """Compare the sums, over more and more files; between two of them is what changed."""
+    """Compare the sums over growing numbers of files; a change lies between two of them."""
     old_count = content["files"] - 1
     now = dict(_sums(front, [k for k, _ in content["far"]]))
     same = len(content["near"])
@@ -155,7 +155,7 @@ def _check_far(content: dict[str, Any], front: Sequence[Segment], folder: Path) 
 
 
 def _was_cut_off(name: str, left: Sequence[Segment]) -> bool:
-    """Deleted from the front of a log whose names say offsets, as old files may be."""
+    """True if a file was deleted from the front of a log whose names are offsets, which may be."""
     return bool(BASE_OFFSET.fullmatch(Path(name).stem)) and all(
         s.has_base and s.name > name for s in left
     )
@@ -172,7 +172,7 @@ def _hash(segment: Segment) -> int:
 
 
 def _steps(near: int, files: int) -> list[int]:
-    """Over how many files there is a sum: powers of two, and all."""
+    """Numbers of files that sums are taken over: powers of two, and all."""
     if files <= near:
         return []
     powers = [1 << bit for bit in range(files.bit_length()) if near < 1 << bit < files]

@@ -24,8 +24,8 @@ class SqlTable:
     Args:
         url: SQLAlchemy's, such as postgresql://host/database.
         table: its name, or SCHEMA.TABLE. key: the column.
-        partition_by: a column with whole numbers from 0 on, which are the partitions.
-        spread: without such a column, so many partitions, by the key's remainder.
+        partition_by: a column with the number of each row's partition, from 0 on.
+        spread: without such a column, the number of partitions: each is a remainder of the key.
         name: the topic's name in the group; by default the table's.
     Raises:
         ValueError: `spread` is not positive.
@@ -59,11 +59,11 @@ class SqlTable:
 
     @property
     def expected(self) -> str:
-        """Why there may be no partition: an empty table has them with `spread`, and not so."""
+        """Reason for having no partition, for messages: the table is empty and has no `spread`."""
         return f"the table {self.table} has no row to tell partitions by, as partition_by asks"
 
     def begin_offset(self, partition: int) -> int:
-        """0: that a key is missing does not mean that a row is."""
+        """Always 0: missing keys are gaps, not deleted rows."""
         return 0
 
     def end_offset(self, partition: int) -> int:
@@ -141,7 +141,7 @@ class SqlTable:
 
 @functools.cache
 def _engine(pid: int, url: str) -> Any:
-    """One a process: connections do not survive a fork."""
+    """One engine for each process: connections do not survive a fork."""
     import sqlalchemy as sa
 
     return sa.create_engine(url)
@@ -162,7 +162,7 @@ def _arrow_schema(table: Any) -> Any:
 
 
 def _arrow_type(kind: Any) -> Any:
-    """Arrow's type for SQLAlchemy's; what has none is text."""
+    """Arrow type of a SQLAlchemy type; text if there is none."""
     import pyarrow as pa
     import sqlalchemy as sa
 
@@ -183,7 +183,7 @@ def _arrow_type(kind: Any) -> Any:
 
 
 def _selected(column: Any) -> Any:
-    """A column as it is read: as text, if that is all that can be made of it."""
+    """Column expression to select; cast to text if Arrow has no type for it."""
     import pyarrow as pa
     import sqlalchemy as sa
 

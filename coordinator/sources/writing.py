@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from coordinator.sources.files import FileLog
@@ -23,14 +22,13 @@ def write_log(directory: Path, partition: int, table: Any, *, rows_per_batch: in
 
 
 class SegmentWriter:
-    """Appends to one partition in the format `segments`. One writer a partition.
+    """Appends to one partition in the format `segments`. A partition must have one writer only.
 
-    A new writer begins a new segment, behind what is whole of the last one. Use it as a context
-    manager.
+    A new writer begins a new segment, after the last complete row. Use it as a context manager.
 
     Args:
         schema: pyarrow.Schema without dictionaries.
-        bytes_per_segment: after so many the next file begins.
+        bytes_per_segment: size from which on the next file begins.
     """
 
     def __init__(
@@ -48,13 +46,13 @@ class SegmentWriter:
         self._file: Any = None
         self._stream: Any = None
         self.end_offset = FileLog(str(directory), "", "segments").end_offset(partition)
-        """Where the next row goes."""
+        """Offset of the next row."""
 
     def append(self, rows: Any) -> int:
-        """Append a pyarrow.RecordBatch or Table; the offset behind it, once the disk has it.
+        """Append a pyarrow.RecordBatch or Table; returns the end offset once it is on disk.
 
         Raises:
-            OSError: the disk refuses. Close the writer; a new one goes on behind what is whole.
+            OSError: the write failed. Close the writer; a new one goes on after the last whole row.
         """
         if self._file is None:
             self._begin()
@@ -67,7 +65,7 @@ class SegmentWriter:
         return self.end_offset
 
     def close(self) -> None:
-        """Close the segment. The next `append` would begin another."""
+        """Close the segment. The next `append` begins another."""
         if self._file is not None:
             self._stream.close()
             self._file.close()
@@ -77,7 +75,7 @@ class SegmentWriter:
         import pyarrow as pa
 
         path = self._folder / f"{self.end_offset:020}.arrows"
-        # If there is one, no row of it is whole. It is not written over: somebody may look at it.
+        # An existing file has no complete row. It is replaced, not overwritten: it may be open.
         path.unlink(missing_ok=True)
         self._file = path.open("xb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
@@ -85,10 +83,5 @@ class SegmentWriter:
     def __enter__(self) -> SegmentWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()

@@ -1,6 +1,6 @@
-"""One file of rows: how many there are, and how to get at some of them.
+"""File formats, and a cache of the row indexes of files.
 
-What was learned of a file is kept, and learned further when the file has only grown.
+The index of a file that has only grown is extended, not made anew.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FORMATS: dict[str, type[RowFile]] = {
     "csv": CsvFile,
 }
 REMEMBERED = 4_096
-"""Indexes of files; one is a few hundred bytes, a Parquet file's some kilobytes."""
+"""Indexes that are cached; one takes a few hundred bytes, a Parquet file's some kilobytes."""
 REMEMBERED_FACTS = 131_072
-"""Files whose rows are known; some 400 bytes each."""
+"""Files whose facts are cached; some 400 bytes each."""
 EDGE = 4_096
 """Bytes at either end of a file that its digest covers."""
 
@@ -37,7 +37,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the offsets of a log depend on. `size`: the bytes that the rows take up."""
+    """Facts of a file that offsets depend on. `size`: the bytes that the rows take up."""
 
     rows: int
     size: int
@@ -51,21 +51,21 @@ _lock = threading.Lock()
 
 
 def opened(path: Path, format: str) -> RowFile:
-    """A file as it is now.
+    """Open a file as it is now.
 
     Raises:
-        FileNotFoundError, PermissionError: it is gone, or not for us.
-        ValueError: it is not of this format, not whole, or damaged.
+        FileNotFoundError, PermissionError: it is gone, or may not be read.
+        ValueError: it is not of this format, incomplete, or damaged.
     """
     with _lock:
         return _index(str(path), format, path.stat())
 
 
 def facts(path: str, format: str, status: os.stat_result) -> FileFacts:
-    """What there is to know of a file without reading it again.
+    """Facts of a file, from the cache if it has not changed.
 
     Raises:
-        As `opened`.
+        OSError, ValueError: as `opened`.
     """
     key = (format, path)
     with _lock:
@@ -78,7 +78,7 @@ def facts(path: str, format: str, status: os.stat_result) -> FileFacts:
 
 
 def digest_of(path: str, size: int) -> str:
-    """A digest of the first bytes of a file: of their number, and of those at either end."""
+    """Digest of the first `size` bytes of a file: of their number, and of both ends."""
     with open(path, "rb", buffering=0) as file:  # Twice as fast, for 10,000 files.
         edges = os.pread(file.fileno(), min(size, EDGE), 0)
         if size > EDGE:
@@ -91,7 +91,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _index(path: str, format: str, status: os.stat_result) -> RowFile:
-    """The index of a file, from what is known where it still holds. Holds the lock."""
+    """Index of a file, cached or extended if it is still valid. Call with the lock held."""
     key, stamp = (format, path), _stamp(status)
     earlier_stamp, earlier = _files.get(key, (None, None))
     if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
@@ -100,14 +100,14 @@ def _index(path: str, format: str, status: os.stat_result) -> RowFile:
             and earlier_stamp is not None
             and stamp[0] == earlier_stamp[0]
             and stamp[1] >= earlier_stamp[1]
-            # Written over in place, it may be longer too.
+            # A file that was overwritten in place may be longer too.
             and _digest_known(key) == digest_of(path, earlier.size)
         )
         try:
             earlier = FORMATS[format](Path(path), status.st_size, earlier if has_grown else None)
         except (ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # It is gone, or not for us.
+                raise  # It is gone, or may not be read.
             raise ValueError(
                 f"{path} is not a whole file of the format {format} ({error}): write files under "
                 "a name that begins with . or _, and rename them when they are whole"

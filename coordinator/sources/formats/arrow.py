@@ -38,7 +38,7 @@ class ArrowFile(RowFile):
 
 
 class ArrowStream(RowFile):
-    """Batches one after the other; one that is not whole yet does not count."""
+    """Batches one after the other; an incomplete one at the end does not count yet."""
 
     suffixes: ClassVar = (".arrows",)
     grows: ClassVar = True
@@ -85,7 +85,7 @@ class ArrowStream(RowFile):
 
 
 def _next_message(file: Any) -> Any:
-    """None at the end, and where the rest of a message is not there yet."""
+    """Read the next message; None at the end, and if the message is incomplete."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""What every format offers."""
+"""Interface of file formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ class RowFile(ABC):
     """A file as it was when its size was `size`. Frozen once made, so any thread may read.
 
     Args:
-        earlier: of the same file when it was shorter; what it knows still holds, if the format
-            is one that grows.
+        earlier: index of the same file when it was shorter, to be extended by formats that grow.
     Raises:
         ValueError, OSError, pyarrow.ArrowException: it is not of this format, or damaged.
     """
@@ -24,9 +23,9 @@ class RowFile(ABC):
     """True if more may be appended to a file that was read."""
     rows: int
     size: int
-    """The bytes that the rows take up; behind them may stand something that is not whole yet."""
+    """Bytes that the rows take up; an incomplete row may follow them."""
     schema: Any
-    """pyarrow.Schema; None if there are no rows to tell it by."""
+    """pyarrow.Schema; None if there are no rows to infer it from."""
 
     @abstractmethod
     def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None: ...
@@ -36,16 +35,16 @@ class RowFile(ABC):
         """Rows `first` to before `last`, as pyarrow.RecordBatch.
 
         Args:
-            schema: what is wanted. A file that has types of its own may answer with those.
+            schema: wanted pyarrow.Schema. A file with types of its own may return those.
         """
         ...
 
 
 def pieces(starts: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Which rows of which pieces are the rows `first` to before `last`.
+    """Slices of consecutive pieces that hold the rows `first` to before `last`.
 
     Args:
-        starts: the first row of each piece, and behind them the number of rows.
+        starts: first row of each piece, then the total number of rows.
     Yields:
         (piece, first row in it, rows).
     """

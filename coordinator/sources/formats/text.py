@@ -60,14 +60,14 @@ class TextFile(RowFile):
 
     @abstractmethod
     def _parse(self, text: bytes, schema: Any) -> Any:
-        """A pyarrow.Table of whole lines; a schema of None has it guess."""
+        """Parse whole lines into a pyarrow.Table; the schema is guessed if None."""
         ...
 
     def _guess(self, text: bytes) -> Any:
         return self._parse(text, None).schema if text.strip() else None
 
     def _count(self, file: Any, size: int) -> None:
-        """Go on counting lines from where the file stands."""
+        """Count lines from the current position of the file."""
         begin = self._end
         while begin < size and (block := file.read(min(BLOCK, size - begin))):
             at = 0
@@ -80,7 +80,7 @@ class TextFile(RowFile):
             begin += len(block)
 
     def _bytes(self, first: int, last: int) -> bytes:
-        """The text of some rows."""
+        """Bytes of the rows `first` to before `last`."""
         first, last = first + self.has_header, last + self.has_header
         mark = first // STRIDE
         upto = -(-last // STRIDE)
