@@ -1,4 +1,4 @@
-"""Exactly once for stateless queries: files and offsets become true in one commit.
+"""Exactly-once for stateless queries: files and offsets are committed together.
 
     query = (
         flights.writeStream
@@ -8,15 +8,16 @@
     )
     read_exactly_once(spark, directory, "127.0.0.1:7400", "delays")
 
-A batch is written to files of its own, which nobody looks at. A manifest names them, up to a
-hundred batches before them, and the manifest before those. Then one atomic commit to the group
-does three things or none: it moves every partition from where the batch began to where it ended
-(compare-and-set), counts the manifests up, and names this one as the newest. If the group's
-offsets are not where the batch began, somebody else has done that work: this one is a zombie's,
-and its files are dropped. If only the count is another, somebody has committed other partitions:
-the manifest is written anew, after theirs. All queries of a group write so, or none.
+A batch is written to files of its own, which readers ignore at first. A manifest names them, up to
+a hundred batches before them, and the previous manifest. Then one atomic commit to the group does
+three things or none: it moves every partition from the begin of the batch to its end
+(compare-and-set), increments the count of manifests, and names this manifest as the newest. If the
+group's offsets are not those at the begin of the batch, another query has done the work: this one
+is a zombie, and its files are dropped. If only the count differs, another query has committed other
+partitions: the manifest is written again, after theirs. All queries of a group must use this sink,
+or none.
 
-Whatever a query does besides (other sinks, state, side effects of the batch function) stays
+Everything else that a query does (other sinks, state, side effects of the batch function) stays
 at-least-once.
 """
 
@@ -41,19 +42,19 @@ from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges, ran
 LOGGER = logging.getLogger(__name__)
 DATA, MANIFEST_FOLDER = "data", "manifests"
 BLOCK = 100
-"""Batches that a manifest names itself, before it refers to the one before them."""
+"""Batches that a manifest names itself; earlier ones are in the manifest before it."""
 GIVE_UP_S, PAUSE_S = 60.0, 0.2
 MISMATCH = "OFFSET_MISMATCH"
 
 
 class ExactlyOnceSink:
-    """For `foreachBatch` of a query whose only source is `consumer_group`.
+    """Sink for `foreachBatch` of a query whose only source is `consumer_group`.
 
     Args:
         directory: of the results; on storage that driver and executors share.
-        checkpoint: the query's checkpointLocation, as the driver sees it.
-        coordinator, group, topic: as given to the source.
-        credentials: whom to trust, and who one is; None: as the environment says.
+        checkpoint: the query's checkpointLocation, as a path on the driver.
+        coordinator, group, topic: the options of the source.
+        credentials: TLS and token; None: from environment variables.
     """
 
     def __init__(
@@ -73,17 +74,17 @@ class ExactlyOnceSink:
         self._group = group
         self._topic = topic
         self._admin: GroupAdmin | None = None
-        # The manifest and the count that this sink has committed last.
+        # Manifest and count of this sink's last commit.
         self._newest: tuple[str, int] | None = None
         self.refused = 0
-        """Batches that somebody else had done."""
+        """Number of batches that another query had done."""
 
     def __call__(self, rows: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
-        """Write a batch, and make it count if it does.
+        """Write a batch and commit it; a batch that another query has done is dropped.
 
         Raises:
-            grpc.RpcError: the coordinator did not answer for a minute. Nobody knows whether the
-                batch counts; when Spark runs it again, it is found out.
+            grpc.RpcError: the coordinator did not answer for a minute, so the outcome is unknown.
+                When Spark runs the batch again, it is looked up.
         """
         batch = ranges_of_batch(self._checkpoint, batch_id)
         if not batch.ranges:
@@ -97,7 +98,7 @@ class ExactlyOnceSink:
     # --- Inside ---
 
     def _commit(self, batch: BatchRanges, name: str) -> bool:
-        """False if somebody else has done the batch."""
+        """Commit a batch; False if another query has done it."""
         give_up_at = time.monotonic() + GIVE_UP_S
         while True:
             try:
@@ -107,7 +108,7 @@ class ExactlyOnceSink:
                     )
                 return self._try_to_commit(self._admin, batch, name)
             except (grpc.RpcError, LookupError):
-                # It may have arrived: the next attempt looks.
+                # It may have been stored: the next attempt looks it up.
                 self._newest = None
                 if self._admin is not None:
                     self._admin.close()
@@ -121,11 +122,11 @@ class ExactlyOnceSink:
             if self._newest is None:
                 stored, newest = admin.stored(self._group)
                 if not self._is_due(batch, stored):
-                    # Done already: by an attempt of ours that was not heard, or by somebody else.
+                    # Done already: by our attempt whose answer was lost, or by another query.
                     return name in data_of(self._directory, newest.decode())
                 self._newest = (newest.decode(), stored.get(MANIFESTS, NOTHING_STORED))
             before, count = self._newest
-            self._newest = None  # It is looked up again unless this commit is known to be next.
+            self._newest = None  # Looked up again, unless this commit succeeds.
             manifest = self._write_manifest(name, before)
             refusals = admin.commit(
                 self._group,
@@ -154,7 +155,7 @@ class ExactlyOnceSink:
         )
 
     def _write_manifest(self, name: str, before: str) -> str:
-        """Write the manifest that follows `before` and adds a batch; its name."""
+        """Write the manifest that follows `before` and adds a batch; returns its name."""
         batches: list[str] = []
         last = before
         if before:
@@ -170,7 +171,7 @@ class ExactlyOnceSink:
 
 
 def data_of(directory: Path, newest: str) -> list[str]:
-    """The batches that count, in order, from the manifest that the group names."""
+    """Names of the committed batches, in order, from the newest manifest."""
     blocks: list[list[str]] = []
     while newest:
         manifest = _read_manifest(directory, newest)
@@ -192,10 +193,10 @@ def read_exactly_once(
     *,
     credentials: Credentials | None = None,
 ) -> Any:
-    """The rows that count, as a DataFrame; None if there are none yet.
+    """Read the committed rows, as a DataFrame; None if there are none yet.
 
     Args:
-        credentials: whom to trust, and who one is; None: as the environment says.
+        credentials: TLS and token; None: from environment variables.
     """
     with GroupAdmin(coordinator, credentials=credentials) as admin:
         _, newest = admin.stored(group)

@@ -1,9 +1,8 @@
-"""Members in Spark executors: one task a member, for as long as there is work.
+"""Members in Spark executors: each task is one member, as long as there is work.
 
 A task's Python worker holds the member. Spark may retry the task, on another executor
-or the same one; the new attempt simply joins again. A cancelled task dies after two
-seconds with no cleanup whatever, and a killed executor at once: the session timeout is
-what notices, not any farewell.
+or the same one; the new attempt joins again. A cancelled task is killed after two seconds without
+any cleanup, and so is a killed executor at once: the session timeout notices, not a LeaveGroup.
 
 gRPC runs in these forked workers as long as GRPC_ENABLE_FORK_SUPPORT is not set.
 """
@@ -34,7 +33,7 @@ from coordinator.spark.refusals import told_plainly
 LOGGER = logging.getLogger(__name__)
 FENCED = "FENCED_INSTANCE_ID"
 LOOK_S = 1.0
-"""How often one that stands by looks whether its place is free."""
+"""Seconds between two checks of a waiting attempt whether its place is free."""
 
 
 def run_members(
@@ -52,12 +51,12 @@ def run_members(
     """Run a job of `members` tasks, each a member of the group, until the source is done.
 
     Args:
-        members: how many; more than the cluster has slots for would wait for one.
+        members: their number; those beyond the cluster's slots wait for one.
         make_work: called in the worker with the member's client id. It is pickled.
         member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
-        static: members are static, under the numbers of their slots.
+        static: members are static; their instance ids are the numbers of their slots.
     Returns:
-        What each surviving attempt did.
+        Summary of each attempt that survived.
     Raises:
         py4j's error: a task failed as often as Spark retries.
     """
@@ -96,21 +95,21 @@ def consume(
     member_settings: dict[str, Any] | None = None,
     **consume_settings: Any,
 ) -> list[Summary]:
-    """Have executors work on what the group gives them: a job of `members` tasks, at least once.
+    """Process a group's partitions in executors: a job of `members` tasks, at least once.
 
     Each task is a static member under its slot's number. When Spark runs a slot again (its
-    worker or executor died, or was slow), the new attempt takes the member's place and
-    partitions over without a rebalance, and the old one, if it lives, is fenced off and stands by.
+    worker or executor died, or was slow), the new attempt takes the member's place and partitions
+    over without a rebalance, and the old one, if it still runs, is fenced and waits.
 
     Args:
-        members: how many; more than the cluster has slots for would wait for one.
+        members: their number; those beyond the cluster's slots wait for one.
         handle: called in the worker with a partition and an Arrow record batch of it. It is
-            pickled. What it has returned from is committed after `rows_per_commit` rows; a
-            sudden death has the rows since then handled again.
+            pickled. Offsets of handled rows are committed every `rows_per_commit` rows; after a
+            crash the rows since the last commit are handled again.
         forever: partitions grow; else the job ends when all are committed to their ends.
         member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
     Returns:
-        What each surviving attempt did.
+        Summary of each attempt that survived.
     Raises:
         py4j's error: a task failed as often as Spark retries.
     """
@@ -136,11 +135,11 @@ def run_slot(
     settings: dict[str, Any],
     **consume_settings: Any,
 ) -> Summary:
-    """Be a slot's member until the source is done, or for ever.
+    """Run the member of a slot until the source is done, or for ever.
 
-    Spark may run a slot twice at once (speculation, or an executor it has lost sight of). The
-    later attempt has the place; the earlier one stands by, and takes the place when it is free
-    again. Failing instead, it would be run again, and take the place from the one that works.
+    Spark may run a slot twice at once (speculation, or an executor that it has lost). The later
+    attempt has the place; the earlier one waits, and takes the place when it is free again. If it
+    failed instead, Spark would run it again, and it would fence the attempt that works.
 
     Args:
         settings: for `BlockingMember`. consume_settings: for `client.consume`.
@@ -170,13 +169,13 @@ def _wait_until_free(
             with GroupAdmin(bootstrap, credentials=credentials) as admin:
                 members = admin.describe_group(group_id).members
         except (grpc.RpcError, LookupError):
-            continue  # Whoever cannot be asked has not said that it is free.
+            continue  # Unknown: do not take the place.
         if all(member.group_instance_id != instance_id for member in members):
             return
 
 
 class _Handling:
-    """`Work` that keeps nothing: what was handled is handled."""
+    """`Work` without results to store: it only calls the handler."""
 
     def __init__(self, handle: Callable[[int, Any], None]) -> None:
         self._handle = handle
@@ -192,9 +191,9 @@ class _Handling:
 
 
 def executor_id() -> str:
-    """The executor this Python worker belongs to, as Spark names it; elsewhere host and pid.
+    """Spark's id of the executor that this Python worker belongs to; elsewhere host and pid.
 
-    Spark does not tell its Python workers. They are forked by a daemon whose parent is
+    Spark does not pass it to Python workers. They are forked by a daemon whose parent is
     the executor's JVM, and that was started with `--executor-id`.
     """
     try:

@@ -1,4 +1,4 @@
-"""The values of options, from Spark's strings. What cannot be is refused with what can."""
+"""Parsing of option values from Spark's strings; a refusal says what is expected."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def whole_number(
 def whole_number(
     given: Mapping[str, str], name: str, default: int | None, *, most: int = _INT32_MAX
 ) -> int | None:
-    """An option that counts something, from 1 on.
+    """Parse an option that is a whole number from 1 on.
 
     Raises:
-        ValueError: it is no such number.
+        ValueError: it is not.
     """
     text = given.get(name.lower())
     if text is None:
@@ -38,7 +38,7 @@ def whole_number(
 
 
 def truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """An option that is true or false.
+    """Parse an option that is true or false.
 
     Raises:
         ValueError: it is neither.
@@ -55,7 +55,7 @@ def truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def starting_offsets(text: str) -> str | dict[int, int]:
-    """earliest, latest, or offsets by partition.
+    """Parse startingOffsets: earliest, latest, or offsets by partition.
 
     Raises:
         ValueError: it is none of them.

@@ -49,9 +49,9 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a query was told.
+    """Options of a query.
 
-    coordinator: HOST:PORT, or several with commas between. group: its id. source: see
+    coordinator: HOST:PORT, or several separated by commas. group: its id. source: see
     `open_source`. topic: its name in the group, if it is not the source's own. instance: a
     static member's id, so that a query that is restarted takes its place back without a
     rebalance. maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest
@@ -80,10 +80,10 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        """From Spark's strings.
+        """Parse options from Spark's strings.
 
         Raises:
-            BadOption: one is missing, unknown, or has a value that it does not take.
+            BadOption: one is missing, unknown, or has an invalid value.
         """
         try:
             return cls._parse(options)
@@ -120,11 +120,11 @@ class StreamOptions:
         )
 
     def key(self, partition: int) -> TopicPartition:
-        """A partition as the group knows it."""
+        """A partition under the name of its topic in the group."""
         return TopicPartition(self.source.topic, partition)
 
     def member_settings(self) -> dict[str, Any]:  # Any: the settings of GroupMember.
-        """Of the query's member."""
+        """Settings of the query's member."""
         return {
             "assignors": ("cooperative-sticky",),
             "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
@@ -138,11 +138,11 @@ class StreamOptions:
         }
 
     def partitions(self) -> list[int]:
-        """The source's.
+        """Partitions of the source.
 
         Raises:
             NothingFound: there is none, and allowEmpty is not set.
-            BadOption: startingOffsets names one that is not there.
+            BadOption: startingOffsets names one that does not exist.
         """
         found = partitions_of(self.source, allow_empty=self.allow_empty)
         if not isinstance(self.starting_offsets, str) and found:
@@ -155,7 +155,7 @@ class StreamOptions:
         return found
 
     def stored_commits(self) -> dict[int, OffsetAndMetadata]:
-        """The group's offsets, for one who is no member."""
+        """Committed offsets of the group, fetched without being a member."""
         with GroupAdmin(self.coordinator, credentials=self.credentials) as admin:
             commits = admin.offsets_with_metadata(self.group)
         return {p.partition: c for p, c in commits.items() if p.topic == self.source.topic}
@@ -163,12 +163,12 @@ class StreamOptions:
     def begin(
         self, partition: int, commit: OffsetAndMetadata, snapshot: Snapshot
     ) -> tuple[Range, str]:
-        """Where to begin in a partition, and the mark of what is in front of that.
+        """Begin of a partition, and the mark of the rows before it.
 
         Args:
-            commit: what the group has stored.
+            commit: committed offset and metadata.
         Raises:
-            LogChanged: what was read is not there any more as it was.
+            LogChanged: rows that were read have changed or are gone.
             DataLost: see `position`.
         """
         mark = parsed(commit.metadata).mark
@@ -177,7 +177,7 @@ class StreamOptions:
         return position, mark if mark and is_same else snapshot.mark(position.begin)
 
     def check(self, snapshot: Snapshot, mark: str) -> bool:
-        """Compare what is there with what was read; False if rows are gone, and may be.
+        """Compare a partition with a mark; False if rows are gone and failOnDataLoss is not set.
 
         Raises:
             LogChanged: rows are gone, or offsets would mean other rows.
@@ -192,10 +192,10 @@ class StreamOptions:
         return True
 
     def position(self, partition: int, stored: Mapping[int, int]) -> Range:
-        """Where to begin in a partition; `end` is the same.
+        """Begin of a partition, as an empty range.
 
         Raises:
-            DataLost: rows that were not read yet have gone.
+            DataLost: rows that were not read yet are gone.
         """
         offset = stored.get(partition, NOTHING_STORED)
         first, end = self.source.begin_offset(partition), self.source.end_offset(partition)

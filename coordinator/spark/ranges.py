@@ -1,9 +1,8 @@
-"""What a micro-batch covers: a range of rows in each partition, said in full.
+"""Ranges of a micro-batch: the rows of each partition that it covers.
 
-Spark keeps these in its checkpoint and hands them back after a restart. Each stands for
-itself: it does not continue the one before, for between two batches partitions may have been
-worked on by others. Where a batch begins is what the group has stored, not what Spark
-remembers.
+Spark keeps these in its checkpoint and hands them back after a restart. Each is complete: it does
+not continue the one before, since other members may have processed the partitions between two
+batches. A batch begins at the offsets that the group has stored, not at those that Spark remembers.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from coordinator.client.offsets import OffsetAndMetadata
 
 NOTHING_STORED = -1
 MANIFESTS = TopicPartition("__manifests", 0)
-"""Its offset counts the manifests of a group whose queries write exactly once."""
+"""Pseudo-partition whose offset counts the manifests of a group with exactly-once queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Rows `begin` to before `end`. `stored` is the group's offset when the range was made."""
+    """Rows `begin` to before `end`. `stored`: the committed offset when the range was made."""
 
     begin: int
     end: int
@@ -36,9 +35,9 @@ class Range:
 class BatchRanges:
     """One micro-batch; `number` counts those that had rows.
 
-    id: of the commit that stores it, whoever makes it. marks: what is in front of the ends, as
-    `sources.base.Snapshot` has it. stored: fingerprints of the metadata that stood beside the
-    offsets `Range.stored`. Checkpoints of versions before these have none of them.
+    id: of the commit that stores it, whichever process makes it. marks: of the rows before the
+    ends, see `sources.base.Snapshot`. stored: fingerprints of the metadata committed with the
+    offsets `Range.stored`. Checkpoints of earlier versions have none of these.
     """
 
     number: int
@@ -47,8 +46,8 @@ class BatchRanges:
     marks: Mapping[int, str] = field(default_factory=dict)
     stored: Mapping[int, str] = field(default_factory=dict)
 
-    def to_offset(self) -> dict[str, Any]:  # Any: what Spark takes for an offset.
-        """As Spark keeps it. Versions before leave out what they do not know."""
+    def to_offset(self) -> dict[str, Any]:  # Any: JSON, as Spark's offsets are.
+        """The batch as Spark's offset. Earlier versions ignore fields that they do not know."""
         return {
             "number": self.number,
             "ranges": {
@@ -61,19 +60,19 @@ class BatchRanges:
         }
 
     def commits(self, topic: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group is to store when the batch is done."""
+        """Offsets to commit when the batch is done."""
         return {
             TopicPartition(topic, p): OffsetAndMetadata(r.end, self.metadata(p))
             for p, r in self.ranges.items()
         }
 
     def metadata(self, partition: int) -> str:
-        """What is stored beside the offset at the end of a partition's range."""
+        """Metadata to commit with the offset at the end of a partition's range."""
         return of_reader(self.marks.get(partition, ""), self.id) if self.id else ""
 
     @classmethod
     def from_offset(cls, offset: Mapping[str, Any]) -> BatchRanges:
-        """What `to_offset` made."""
+        """Decode an offset that `to_offset` made."""
         ranges = {int(partition): Range(**r) for partition, r in offset["ranges"].items()}
         return cls(
             offset["number"],
@@ -90,12 +89,12 @@ NO_BATCH = BatchRanges(0, {})
 def plan(
     positions: Mapping[int, Range], ends: Mapping[int, int], most_rows: int | None
 ) -> dict[int, Range]:
-    """The next range of each partition that has rows.
+    """Plan the next range of each partition that has rows.
 
     Args:
-        positions: where each begins; their `end` does not count.
-        ends: where each partition ends now.
-        most_rows: of all together; those with little get it all, the others share the rest.
+        positions: begin of each partition; their `end` is ignored.
+        ends: current end of each partition.
+        most_rows: limit over all partitions; those with few rows get all, others share the rest.
     """
     waiting = {p: ends[p] - r.begin for p, r in positions.items() if ends[p] > r.begin}
     left = sum(waiting.values()) if most_rows is None else most_rows
@@ -111,13 +110,13 @@ def plan(
 
 
 def ranges_of_batch(checkpoint: Path, batch_id: int) -> BatchRanges:
-    """What Spark noted of a batch before it ran it, for a query with this one source.
+    """Ranges of a batch, from the checkpoint of a query with this one source.
 
     Raises:
         FileNotFoundError: there is no such batch. ValueError: the query has several sources.
     """
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-    offsets = lines[2:]  # Behind the version and the query's metadata.
+    offsets = lines[2:]  # After the version and the query's metadata.
     if len(offsets) != 1:
         raise ValueError(f"the query has {len(offsets)} sources; exactly-once needs one")
     return BatchRanges.from_offset(json.loads(offsets[0]))

@@ -1,7 +1,7 @@
-"""Refusals as the query's own error: the sentence, without the trace of a Python worker.
+"""Refusals as the query's error: the message, without the traceback of a Python worker.
 
-Spark makes its error of what a worker of its writes down, which is a trace of some thirty lines
-with the sentence at its end. A refusal is about options and files, so the trace says nothing.
+Spark makes its error from the output of its worker, a traceback of some thirty lines with the
+message at its end. A refusal is about options and files, so the traceback does not help.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from coordinator.sources.layout import BadLayout
 
 
 class DataLost(Exception):
-    """The stored offset is not between the ends of the partition: rows have gone."""
+    """The committed offset is outside of the partition's range: rows are gone."""
 
 
 class BadOption(ValueError):
-    """An option of `consumer_group` is missing, unknown, or has a value that it does not take."""
+    """An option of `consumer_group` is missing, unknown, or has an invalid value."""
 
 
 _REFUSALS = (LogChanged, NothingFound, BadLayout, DataLost, BadOption)
 _OF_WORKERS = "PYTHON_WORKER_FACTORY_"
-"""What the environment of every Python worker of Spark has, and no driver's."""
+"""Prefix of variables in the environment of Spark's Python workers, but not of drivers."""
 
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """Have Spark show a refusal's sentence only. Elsewhere than in its workers it does nothing."""
+    """Have Spark show only the message of a refusal. No effect outside of its workers."""
     try:
         yield
     except (*_REFUSALS, OSError) as error:
         is_refusal = isinstance(error, _REFUSALS) or error.filename is not None
         if is_refusal and any(name.startswith(_OF_WORKERS) for name in os.environ):
-            # The worker writes the error down and exits, so nobody else's is cut.
+            # The worker reports this error and exits, so no other error is affected.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise

@@ -2,11 +2,11 @@
 
 The member lives in the query's source process, on the driver. Several queries, on one
 cluster or many, divide the partitions of a group among them, with plain workers if there are
-any. Between two batches partitions come and go; a batch that is under way keeps its own
-until it is done or the hand-over deadline (the rebalance timeout) is over.
+any. Partitions are reassigned between two batches; a batch that is under way keeps its own
+until it is done or the hand-over deadline (the rebalance timeout) has passed.
 
-Delivery is at least once: a partition that changes hands in the middle of a batch, after
-the deadline or because a session ended, is read from the stored offset again, at most one
+Delivery is at least once: a partition that is reassigned in the middle of a batch, after
+the deadline or because a session expired, is read from the committed offset again, at most one
 batch of it. `exactly_once.py` makes it exactly once.
 """
 
@@ -59,7 +59,7 @@ from coordinator.spark.refusals import told_plainly
 LOGGER = logging.getLogger(__name__)
 NOTHING = OffsetAndMetadata(NOTHING_STORED)
 JOIN_PATIENCE_S = 120.0
-"""How long a batch waits for the group."""
+"""Time that a batch waits for an assignment."""
 LOOK_S = 0.05
 
 
@@ -92,7 +92,7 @@ class ConsumerGroupSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads. `mark`: what stands in front of the end, as the driver saw it."""
+    """Rows that one task reads. `mark`: of the rows before the end, made by the driver."""
 
     def __init__(self, partition: int, begin: int, end: int, mark: str = "") -> None:
         super().__init__((partition, begin, end))
@@ -100,7 +100,7 @@ class RangePartition(InputPartition):
 
 
 class GroupReader(DataSourceReader):
-    """Batch: everything after the group's stored offsets, by somebody who only looks on."""
+    """Batch reader of all rows after the committed offsets; it does not join the group."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
@@ -123,20 +123,20 @@ class GroupReader(DataSourceReader):
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The batch that was planned last in this process, and the holdings that it counts for."""
+    """The last batch that was planned in this process, and its holdings."""
 
     id: str | None = None
     held: Mapping[TopicPartition, Holding] = field(default_factory=dict)
 
 
 class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Made twice for a query, and pickled into every task: it joins when it is first asked."""
+    """Stream reader. Spark makes two for a query and pickles them: it joins on first use."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._member: BlockingMember | None = None
         self._positions: dict[int, Range] = {}
-        # Of each position: what stands in front of it, and what the group has beside its offset.
+        # Marks of the rows before the positions, and fingerprints of the metadata committed there.
         self._marks: dict[int, str] = {}
         self._stored: dict[int, str] = {}
         self._planned = _Planned()
@@ -144,7 +144,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._knows_its_own = False
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
-    def __getstate__(self) -> dict[str, Any]:  # Any: whatever a task needs of it.
+    def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
         return {**self.__dict__, "_member": None, "_planned": _Planned()}
 
     # --- What Spark asks, in the source process ---
@@ -163,7 +163,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # The batch that ends at `start` is done; the last one is never told otherwise.
+        # The batch that ends at `start` is done; of the last one Spark says so in no other way.
         self._finish(start)
         member = self._joined()
         held = _held(member)
@@ -217,11 +217,11 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside ---
 
     def _finish(self, offset: dict[str, Any]) -> None:
-        """Store how far a batch has come, unless somebody else has been there.
+        """Commit the end of a batch, unless another member has processed its partitions.
 
-        All of it or nothing: an exactly-once sink that was refused for one partition has dropped
-        the rows of all of them, which are then read again. Where the sink is a plain one, the
-        rows of the others are there, and are stored.
+        Atomic at first: an exactly-once sink that was refused for one partition has dropped the
+        rows of all of them, which are then read again. With a plain sink, the other partitions
+        are committed afterwards.
         """
         batch = BatchRanges.from_offset(offset)
         if batch.number <= self._finished or not batch.ranges:
@@ -236,21 +236,21 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned_for(
         self, batch: BatchRanges
     ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]] | None:
-        """The member, and the holdings that a batch was planned for; None: it is a checkpoint's.
+        """The member and the holdings of a batch; None: it was planned before a restart.
 
-        The member is not polled before its batch is stored, for that would give back what is
-        being revoked. As long as a holding lasts the member has not left the group, so nobody can
-        have reset its offset.
+        The member is not polled before its batch is committed, since that would give back revoked
+        partitions. As long as a holding lasts the member has not left the group, so its offset
+        cannot have been reset.
         """
         if self._member is not None and self._planned.id == batch.id:
             return self._member, self._planned.held
         return None
 
     def _finish_from_before(self, batch: BatchRanges) -> None:
-        """After a restart a batch counts for what the member has been given now.
+        """Commit a batch from before a restart, for the partitions that the member has now.
 
-        Where it begins next is looked up afterwards: what was read counts, whatever has become of
-        the files since.
+        The next positions are looked up afterwards: rows that were read count, even if their files
+        have changed since.
         """
         member = self._joined()
         held = _held(member)
@@ -290,7 +290,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._positions.clear()
                 self._finish_what_is_left(batch, member, held, self._found(member, batch))
             elif is_from_before:
-                self._positions.clear()  # Stored, and by whom is not known: look again.
+                self._positions.clear()  # Stored, by this query or another: look again.
             else:
                 self._go_on_behind(batch)  # An exactly-once sink has stored it before us.
         except StaleMember as error:
@@ -312,7 +312,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _found(
         self, member: BlockingMember, batch: BatchRanges
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has of the batch's partitions now, and of `MANIFESTS`."""
+        """Committed offsets of the batch's partitions and of `MANIFESTS`."""
         keys = [self._options.key(p) for p in batch.ranges]
         return member.committed_with_metadata([*keys, MANIFESTS])
 
@@ -321,8 +321,8 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The batch's partitions whose offsets were set after it was planned.
 
-        The offset alone does not tell: `reset-offsets` may go back to just where the batch began,
-        and storing its end would undo that.
+        The offset alone is not enough: `reset-offsets` may go back to the begin of the batch, and
+        committing its end would undo that.
         """
         since = {}
         for number, r in batch.ranges.items():
@@ -362,7 +362,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held: Mapping[TopicPartition, Holding],
         found: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        """Somebody else has done or set some of the batch's partitions, or has them now."""
+        """Commit those partitions of a batch that are still held, and neither done nor reset."""
         commits = batch.commits(self._options.source.topic)
         expected = {p: batch.ranges[p.partition].stored for p in commits}
         set_since = self._set_by_others(batch, found)
@@ -389,17 +389,17 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
 
     def _begin_new(self, member: BlockingMember, held: Mapping[TopicPartition, Holding]) -> None:
-        """Give each partition held its position, where it has none yet.
+        """Look up the positions of newly assigned partitions.
 
         Raises:
-            LogChanged, DataLost: what the group has read of one is not there any more.
+            LogChanged, DataLost: rows that the group has read of one have changed or are gone.
         """
         owned = {p.partition for p in held}
         self._positions = {p: r for p, r in self._positions.items() if p in owned}
         new = [p for p in held if p.partition not in self._positions]
         if not new:
             return
-        # In order, so that of several troubles the same one is told each time.
+        # Sorted, so that the same one of several errors is raised each time.
         for key, commit in sorted(member.committed_with_metadata(new).items()):
             p = key.partition
             snapshot = snapshot_of(self._options.source, p)
@@ -407,10 +407,10 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._stored[p] = fingerprint(commit.metadata)
 
     def _snapshot(self, partition: int) -> Snapshot:
-        """An owned partition as it is now.
+        """Snapshot of an owned partition.
 
         Raises:
-            LogChanged: what was read of it is not there any more.
+            LogChanged: rows that were read of it have changed or are gone.
         """
         snapshot = snapshot_of(self._options.source, partition)
         if not self._options.check(snapshot, self._marks[partition]):
@@ -420,22 +420,22 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return snapshot
 
     def _joined(self) -> BlockingMember:
-        """The member, which has its place in the group.
+        """The member, once it has an assignment.
 
         Raises:
-            TimeoutError: the group has not come to rest in two minutes.
+            TimeoutError: there was no assignment within two minutes.
         """
         if self._member is None:
             self._member = self._join()
         member = self._member
         until = time.monotonic() + JOIN_PATIENCE_S
         while True:
-            # Nothing is under way: what is to be given up is given up here.
+            # No batch is under way, so polling may give revoked partitions back.
             while events := member.poll(timeout=0.0):
                 self._knows_its_own |= any(isinstance(event, Assigned) for event in events)
                 for partition in handed_out_or_lost(events):
                     self._positions.pop(partition.partition, None)
-            # One that has lost all and is joining again would look as if it had nothing to read.
+            # A member that lost all and joins again has no assignment yet, not an empty one.
             is_known = bool(member.assignment) or not member.is_between_assignments
             if member.generation >= 0 and self._knows_its_own and is_known:
                 return member
@@ -453,7 +453,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         member.start()
         if threading.current_thread() is threading.main_thread():
-            # Spark ends this process so, and may do it while it calls `stop`.
+            # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
             signal.signal(signal.SIGTERM, self._terminated)
         return member
 
@@ -464,7 +464,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
-    """The partitions that the query has now, as they were handed out."""
+    """Holdings of the query's current partitions."""
     return {p: member.holding(p) for p in member.assignment}
 
 
