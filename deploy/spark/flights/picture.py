@@ -1,4 +1,4 @@
-"""Who owned which partition over time, as an SVG: a lane a partition, a colour a member."""
+"""SVG of partition owners over time: one lane for each partition, one colour for each member."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ LEFT, TOP, WIDTH, LANE, GAP = 110, 70, 900, 20, 4
 
 
 def draw(path: Path, views: list[View], happenings: list[Happening], partitions: int) -> None:
-    """Write the picture. Gaps in a lane are times without an
-    assignment in force: the group was rebalancing."""
+    """Write the SVG. Gaps in a lane are rebalances, when the partition had no owner."""
     end_s = max(views[-1].at_s, 0.001)
     members = list(dict.fromkeys(owner for view in views for owner in view.owners.values()))
     colour = {member: COLOURS[i % len(COLOURS)] for i, member in enumerate(members)}
@@ -74,7 +73,7 @@ def draw(path: Path, views: list[View], happenings: list[Happening], partitions:
 
 
 def _stretches(views: list[View], partition: int) -> list[tuple[float, float, str]]:
-    """(from, to, owner) for each time in which one member owned the partition."""
+    """Intervals in which one member owned the partition, as (from, to, owner)."""
     stretches: list[tuple[float, float, str]] = []
     for view, following in zip(views, [*views[1:], views[-1]], strict=True):
         owner = view.owners.get(partition)

@@ -1,4 +1,4 @@
-"""Processes of the demo: a coordinator, our own programs, and how each of them ends."""
+"""Processes of the demo: start, check, stop and kill a coordinator and our own programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOP_PATIENCE_S = 15
 
 
 def start_coordinator(folder: Path, stack: contextlib.ExitStack, **more: object) -> tuple[str, str]:
-    """A coordinator on SQLite in `folder`; the addresses of its service and of its metrics.
+    """Start a coordinator on SQLite in `folder`; returns the addresses of service and metrics.
 
     Args:
         more: settings, by name.
@@ -47,10 +47,10 @@ def start_program(
     log: Path,
     stack: contextlib.ExitStack,
 ) -> subprocess.Popen[bytes]:
-    """A Python module as a process, which is stopped when `stack` is left.
+    """Start a Python module as a process, which is stopped when `stack` is closed.
 
     Args:
-        settings: flags and their values. log: where all it says is added.
+        settings: flags and their values. log: file that its output is appended to.
     """
     flags = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     with log.open("a") as output:
@@ -58,7 +58,7 @@ def start_program(
             [sys.executable, "-m", module, *arguments, *flags],
             stdout=output,
             stderr=output,
-            # With a process group of its own it can be killed with all that it has started.
+            # Its own process group, so that it can be killed with its children.
             process_group=0,
         )
     stack.callback(stop, process)
@@ -66,13 +66,13 @@ def start_program(
 
 
 def check(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Raises SystemExit if it has failed; who was killed or asked to end has not."""
+    """Raise SystemExit if the process has failed; being killed or terminated is no failure."""
     if (process.poll() or 0) > 0:
         raise SystemExit(f"a process has failed with {process.returncode}: see {log}")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end; kill it if it does not."""
+    """Terminate a process; kill it if it does not end in time."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -83,6 +83,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End it by SIGKILL, with the processes of its group: nobody says goodbye."""
+    """Kill a process and its group by SIGKILL, so that none of them cleans up."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,8 +1,8 @@
-"""The first part of the main job, from an empty folder to a verdict.
+"""First part of the main job, from an empty folder to a verdict.
 
 Two Spark executors and one plain Python worker count the flights of 2013 as members of
-one group. In mid-run one worker is killed. The result must be the one that a direct
-computation gives, to the last flight. Exit status: 0 if it is, 1 if not.
+one group. In mid-run one worker is killed. The result must equal that of a direct computation.
+Exit status: 0 if it does, 1 if not.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _make_spark(folder: Path):
 
 
 def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> str | None:
-    """Look until all is counted, and kill a Spark worker on the way. Who was killed?"""
+    """Watch until all is counted, and kill a Spark worker meanwhile; returns its client id."""
     ends = {partition: source.end_offset(partition) for partition in source.partitions()}
     killed = None
     with Screen(ends, "counted") as screen:

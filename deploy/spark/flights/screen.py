@@ -1,4 +1,4 @@
-"""The live view: members, owners, progress, what happened. Without a terminal: plain lines."""
+"""Live view of members, owners, progress and events; plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Screen:
     """Shows views as they come. Use it as a context manager.
 
     Args:
-        ends: how many rows each partition has when all is done.
-        done: what is done with them, in a word.
+        ends: number of rows of each partition when all is done.
+        done: past participle for the progress line, such as "counted".
     """
 
     def __init__(self, ends: dict[int, int], done: str) -> None:
@@ -51,7 +51,7 @@ class Screen:
             self._last_percent = percent
 
     def progress(self, view: View) -> float:
-        """The share of all rows that is committed."""
+        """Fraction of all rows that is committed."""
         return sum(view.offsets.values()) / sum(self._ends.values())
 
     def _picture(self, view: View, happenings: list[Happening]) -> Group:

@@ -10,13 +10,13 @@ from typing import Any
 
 
 def start_spark(master: str, name: str, scratch: Path, settings: Mapping[str, str]) -> Any:
-    """A SparkSession.
+    """Start a SparkSession.
 
     Args:
-        scratch: where Spark keeps what it needs while it runs.
-        settings: more of Spark's own.
+        scratch: folder for Spark's temporary files.
+        settings: further settings of Spark.
     """
-    # Executors would take the first python3 of the PATH, which has none of our packages.
+    # The default is the first python3 of the PATH, which lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def start_spark(master: str, name: str, scratch: Path, settings: Mapping[str, st
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
-        # It lives for a minute: what the second compiler costs does not come back.
+        # The JVM runs for a minute only, so the optimising compiler does not pay off.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for key, value in {**ours, **settings}.items():

@@ -1,4 +1,4 @@
-"""The end of a run: what was checked, and the exit status."""
+"""Verdict of a run: its checks, and the exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def tell(checks: Sequence[tuple[str, bool]], details: Iterable[str] = ()) -> int:
-    """Print each check, then details of what is wrong. 0 if all hold, else 1."""
+    """Print each check, then details of failures; returns 0 if all hold, else 1."""
     print()
     for text, holds in checks:
         print(f"{'ok ' if holds else 'NOT'}  {text}")

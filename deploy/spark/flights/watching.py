@@ -1,4 +1,4 @@
-"""Looking at the group from outside, as anyone can: who owns what, how far it is, what happened."""
+"""Observation of the group from outside: owners, committed offsets, events of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.client.admin import GroupAdmin
 
 @dataclass
 class View:
-    """One look at the group. `owners` maps partitions to client ids."""
+    """State of the group at one moment. `owners` maps partitions to client ids."""
 
     at_s: float
     state: str
@@ -26,7 +26,7 @@ class View:
 
 @dataclass
 class Happening:
-    """Something worth showing, from the coordinator's log."""
+    """An event to show, from the coordinator's log."""
 
     at_s: float
     text: str
@@ -35,7 +35,7 @@ class Happening:
 
 @dataclass
 class Watcher:
-    """Collects views and happenings from the start on; times are seconds since then."""
+    """Collects views and happenings; times are seconds since its start."""
 
     admin: GroupAdmin
     group: str
@@ -47,7 +47,7 @@ class Watcher:
     _read_to: int = 0
 
     def look(self) -> View:
-        """Ask the coordinator, and read what it has logged since the last look."""
+        """Describe the group, and read new lines of the coordinator's log."""
         described = self.admin.describe_group(self.group)
         owners: dict[int, str] = {}
         for member in described.members:
@@ -72,7 +72,7 @@ class Watcher:
         return {key.partition: n for key, n in stored.items() if key.topic == self.topic}
 
     def note(self, text: str, kind: str) -> None:
-        """Add what the demo itself did."""
+        """Add an event of the demo itself."""
         self.happenings.append(Happening(time.monotonic() - self.started, text, kind))
 
     def _new_happenings(self, at_s: float) -> Iterator[Happening]:

@@ -1,1 +1,1 @@
-"""The second part of the main job: what delays a flight, as a stream that two queries share."""
+"""Second part of the main job: causes of delays, as a stream that two queries share."""

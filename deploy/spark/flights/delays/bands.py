@@ -1,4 +1,4 @@
-"""Bands: a number such as a wind speed becomes one of a few classes with a name.
+"""Bands: named classes of a number such as a wind speed.
 
 A band's definition is data, and both sides read it: the query's statistics through Spark
 (`in_spark`) and the check through pandas (`in_pandas`).
@@ -19,7 +19,7 @@ class Band:
     """Class `labels[i]` begins at `edges[i]` and ends before `edges[i + 1]`; the last is open.
 
     Args:
-        column: the number. unit: what it is counted in, for people.
+        column: of the number. unit: of the number, for axis labels.
     """
 
     column: str
@@ -33,7 +33,7 @@ class Band:
 
     @property
     def name(self) -> str:
-        """Of the column with the classes."""
+        """Name of the column with the classes."""
         return f"{self.column}_band"
 
 
@@ -54,7 +54,7 @@ BANDS = (WIND, VISIBILITY, PRECIPITATION, PLANE_AGE)
 
 
 def in_spark(band: Band) -> Any:
-    """The class as a column of Spark; below the first edge, or without number: unknown."""
+    """Class of each row as a Spark column; unknown if null or below the first edge."""
     from pyspark.sql import functions as f
 
     number = f.col(band.column)
@@ -65,6 +65,6 @@ def in_spark(band: Band) -> Any:
 
 
 def in_pandas(band: Band, numbers: pd.Series) -> pd.Series:
-    """The same in pandas."""
+    """Class of each number in pandas; unknown as in `in_spark`."""
     classes = pd.cut(numbers, [*band.edges, float("inf")], right=False, labels=list(band.labels))
     return classes.astype("object").fillna(UNKNOWN).rename(band.name)

@@ -1,7 +1,7 @@
-"""Four charts of the statistics, as SVG. A title says what the numbers say, nothing else.
+"""Four charts of the statistics, as SVG. Titles are computed from the numbers.
 
-Two runs that find the same write the same bytes. The colours are Okabe and Ito's, which all
-eyes can tell apart, and no chart needs colour to be read.
+Equal statistics give equal bytes. The colours are Okabe and Ito's, which colour-blind readers can
+tell apart, and no chart needs colour to be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flights.delays.groupings import LATE_MINUTES
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#999999"
 ENOUGH = 1_000
-"""A group with fewer flights is drawn in grey or not at all, and no title speaks of it."""
+"""Flights below which a group is drawn in grey or not at all, and named in no title."""
 
 LATE = f"flights that left more than\n{LATE_MINUTES} minutes late, %"
 STYLE = {
@@ -35,7 +35,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def draw(tables: Tables, folder: Path) -> dict[str, str]:
-    """Write the charts into a folder; the title of each by its name."""
+    """Write the charts into a folder; returns their titles by name."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -143,14 +143,14 @@ CHARTS: dict[str, Callable[[Tables, Path], str]] = {
 
 
 def _extremes(groups: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Of the groups with enough flights: who is late most often, and who least."""
+    """The latest and the most punctual of the groups with enough flights."""
     enough = groups[groups["flights"] >= ENOUGH]
     enough = groups if enough.empty else enough
     return enough.loc[enough["late_share"].idxmax()], enough.loc[enough["late_share"].idxmin()]
 
 
 def _in_order(groups: pd.DataFrame, band: Band) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The classes of a band in its order, and what is unknown."""
+    """Groups of known class in the order of the band, and groups of unknown class."""
     place = {label: number for number, label in enumerate(band.labels)}
     known = groups[groups[band.name] != UNKNOWN]
     known = known.sort_values(band.name, key=lambda labels: labels.map(place))

@@ -1,4 +1,4 @@
-"""What must hold at the end of a run: each check has its text, and whether it holds."""
+"""Checks at the end of a run: each is a text and whether it holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Check = tuple[str, bool]
 
 
 def check_flights(statistics: Path) -> Check:
-    """No flight is missing, and none is there twice."""
+    """Check that no flight is missing, and that none is there twice."""
     summary = json.loads((statistics / SUMMARY).read_text())
     found, different = summary["flights"], summary["different_flights"]
     text = f"{found:,} rows, {different:,} different, of {dataset.FLIGHTS:,}"
@@ -29,7 +29,7 @@ def check_flights(statistics: Path) -> Check:
 def check_statistics(
     tables: dict[str, pd.DataFrame], flights: pd.DataFrame
 ) -> tuple[Check, list[str]]:
-    """The statistics are those of the direct computation; with what is not, a line each."""
+    """Compare the statistics with the direct computation; returns the differences too."""
     true = truth.compute_directly(flights, read_tables())
     wrong = [
         f"{name}: {line}"
@@ -43,7 +43,7 @@ def check_statistics(
 def check_kill(
     victim: str, killed_at: float, views: Sequence[View], happenings: Sequence[Happening]
 ) -> Check:
-    """The group has removed the member that was killed, and later it owned partitions again."""
+    """Check that the killed member was removed, and owned partitions again later."""
     removed = [h.at_s for h in happenings if h.kind == "evicted" and victim in h.text]
     came_back = bool(removed) and any(
         view.at_s > removed[0] and victim in view.owners.values() for view in views

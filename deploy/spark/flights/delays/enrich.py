@@ -1,7 +1,7 @@
-"""Flights with what was known when they left: airline, destination, aircraft, weather.
+"""Joins flights with airline, destination, aircraft and weather at departure.
 
-Pure: DataFrames in, a DataFrame out, streaming or not. All joins are left joins on a unique
-key, so no flight is lost or doubled, and their right sides are small enough to be broadcast:
+Pure functions of DataFrames, streaming or not. All joins are left joins on a unique
+key, so no flight is lost or duplicated, and their right sides are small enough to be broadcast:
 there is no shuffle, and the query stays stateless.
 """
 
@@ -20,7 +20,7 @@ YEAR = 2013
 
 @dataclass(frozen=True)
 class Lookups:
-    """The tables as DataFrames of Spark."""
+    """The joined tables as Spark DataFrames."""
 
     airlines: Any
     airports: Any
@@ -29,10 +29,10 @@ class Lookups:
 
     @classmethod
     def load(cls, spark: Any, tables: Tables) -> Lookups:
-        """Make them once a session."""
+        """Load the tables; once for each Spark session."""
 
         def frame(rows: pd.DataFrame) -> Any:
-            # By way of Arrow, a missing number is null in Spark, not NaN.
+            # Through Arrow, since a missing number then becomes null in Spark, not NaN.
             return spark.createDataFrame(pa.Table.from_pandas(rows, preserve_index=False))
 
         return cls(
@@ -44,7 +44,7 @@ class Lookups:
 
 
 def enrich(flights: Any, lookups: Lookups) -> Any:
-    """Each flight once, with more columns; they are null where nothing is known."""
+    """Add the joined columns to each flight; null where there is no match."""
     from pyspark.sql import functions as f
 
     return (

@@ -1,9 +1,9 @@
-"""The feed: flights go into the log in departure order, a day at a time, as if they happened.
+"""The feed: appends flights to the log in departure order, one day at a time.
 
     python -m flights.delays.feed --log FOLDER --pause SECONDS
 
-A row's offset in its partition is its place in departure order. So a feed that is started
-again needs no memory of its own: it goes on behind what the log holds.
+A row's offset in its partition is its place in departure order. So a feed that is restarted needs
+no state of its own: it continues after the end of the log.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def main() -> None:
     began = time.monotonic()
     for day, rows in enumerate(feed(options.log, read_flights()), start=1):
         print(f"day {day}: {rows} flights", flush=True)
-        # Against the clock, so that a slow disk does not make the year longer.
+        # Relative to the start, so that a slow disk does not prolong the run.
         time.sleep(max(0.0, began + day * options.pause - time.monotonic()))
 
 
 def make_log(directory: Path) -> None:
-    """An empty log, so that queries may start before the first flight does."""
+    """Make an empty log, so that queries can start before the feed."""
     for number in range(dataset.PARTITIONS):
         (directory / str(number)).mkdir(parents=True, exist_ok=True)
 
 
 def feed(directory: Path, flights: pd.DataFrame) -> Iterator[int]:
-    """Append day after day, as it is asked for; each time, how many flights were new."""
+    """Append one day at each step; yields the number of flights appended."""
     days = flights.groupby(["month", "day"], sort=True).size().index
     with contextlib.ExitStack() as stack:
         partitions = [
@@ -56,7 +56,7 @@ def feed(directory: Path, flights: pd.DataFrame) -> Iterator[int]:
 
 
 class _Partition:
-    """All that is going to be in a partition, and the writer that puts it there."""
+    """All future rows of a partition, and its writer."""
 
     def __init__(self, writer: SegmentWriter, rows: pd.DataFrame, days: pd.MultiIndex) -> None:
         self._writer = writer
@@ -65,7 +65,7 @@ class _Partition:
         self._ends = list(itertools.accumulate(sizes))
 
     def append_until(self, day: int) -> int:
-        """Append what is missing up to the end of a day; how much that was."""
+        """Append the missing rows up to the end of a day; returns their number."""
         begin = self._writer.end_offset
         missing = max(0, self._ends[day] - begin)
         if missing:

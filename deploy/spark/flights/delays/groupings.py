@@ -1,4 +1,4 @@
-"""Which statistics there are: by what flights are grouped, and what is said of each group."""
+"""Definitions of the statistics: groupings of flights, and measures of each group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ GROUPINGS: dict[str, list[str]] = {
     "precipitation": [PRECIPITATION.name],
     "plane_age": [PLANE_AGE.name],
 }
-"""Each is a table; its key columns."""
+"""Key columns of each table, by its name."""
 
 COUNTS = ["flights", "cancelled"]
 PERCENTILES = {"p50_delay": 0.5, "p90_delay": 0.9, "p99_delay": 0.99}
 MEASURES = ["mean_delay", *PERCENTILES, "late_share"]
-"""Delays at departure in minutes, of the flights that left; nothing if none did."""
+"""Delays at departure in minutes, of the flights that left; null if none did."""
 
 LATE_MINUTES = 15
-"""A flight is late that leaves more than so many minutes behind its time."""
+"""Minutes of delay above which a flight counts as late."""

@@ -85,13 +85,13 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
 
 
 def note_batch(path: Path, batch_id: int, *, counts: bool) -> None:
-    """Note whether a batch counts, or was refused because somebody else had done it."""
+    """Record whether a batch was committed, or refused because another query had done it."""
     with path.open("a") as file:
         file.write(json.dumps({"batch": batch_id, "counts": counts}) + "\n")
 
 
 def noted_batches(path: Path) -> tuple[int, int]:
-    """How many batches counted, and how many were refused."""
+    """Numbers of committed and of refused batches."""
     notes = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     counting = sum(note["counts"] for note in notes)
     return counting, len(notes) - counting

@@ -1,6 +1,6 @@
-"""The second part of the main job, from an empty folder to a verdict.
+"""Second part of the main job, from an empty folder to a verdict.
 
-A feed lets the flights of 2013 happen again. Two streaming queries, each with a Spark driver
+A feed replays the flights of 2013. Two streaming queries, each with a Spark driver
 of its own, share them as members of one group; one is killed in mid-run and started again.
 The statistics of the result must be those that pandas computes from the raw tables. Exit
 status: 0 if they are, 1 if not.
@@ -33,11 +33,11 @@ from flights.watching import View, Watcher
 
 GROUP = "delays"
 PAUSE_S = 0.08
-"""From one day of 2013 to the next: the year takes about 29 seconds."""
+"""Pause between two days of 2013: the year takes about 29 seconds."""
 KILL_AT = 0.1
-"""Early, for a driver needs many seconds to start again, and shall find work left."""
+"""Progress at the kill: early, since a driver takes many seconds to restart."""
 INITIAL_DELAY_MS = 1_000
-"""How long the group waits for a second member: both drivers start at once."""
+"""Initial rebalance delay of the group, so that both drivers join its first generation."""
 DEADLINE_S = 400
 DIFFERENCES_SHOWN = 10
 
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 class Driver:
-    """A process with a query; `start` goes on where it was when it ended."""
+    """A process with a query; `start` resumes from its checkpoint."""
 
     def __init__(self, name: str, address: str, folder: Path, stack: contextlib.ExitStack) -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Driver:
         return self.process
 
     def batches(self) -> tuple[int, int]:
-        """How many of its batches count, and how many were refused."""
+        """Numbers of its committed and of its refused batches."""
         return noted_batches(self._batches)
 
 
@@ -120,10 +120,10 @@ def stream_all(
     folder: Path,
     stack: contextlib.ExitStack,
 ) -> float:
-    """Until every flight is committed: start the feed, kill a driver, start it again.
+    """Start the feed, kill a driver, start it again, and wait until every flight is committed.
 
     Returns:
-        How much was done when the driver was killed, from 0 to 1.
+        Progress when the driver was killed, from 0 to 1.
     """
     ends = flights["tailnum"].map(dataset.partition_of).value_counts().sort_index().to_dict()
     _, victim = drivers
@@ -158,7 +158,7 @@ def stream_all(
 
 
 def make_statistics(address: str, folder: Path, stack: contextlib.ExitStack) -> None:
-    """In a process of its own, so that Spark's noise goes to a log."""
+    """Compute the statistics in a process of its own, so that Spark's output goes to a log."""
     settings = {
         "coordinator": address,
         "group": GROUP,

@@ -1,4 +1,4 @@
-"""The statistics, from the rows that count: a table a grouping, as Parquet.
+"""Statistics of the committed rows: one Parquet table for each grouping.
 
     python -m flights.delays.statistics --coordinator ADDRESS --group GROUP --results FOLDER \
         --tables FOLDER
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def needed_columns() -> list[str]:
-    """Of the enriched flights."""
+    """Columns of the enriched flights that the statistics need."""
     banded = {band.name: band.column for band in BANDS}
     keys = [banded.get(key, key) for keys in GROUPINGS.values() for key in keys]
     return list(dict.fromkeys([*FLIGHT_KEY, *keys, "dep_delay"]))

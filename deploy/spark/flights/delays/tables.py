@@ -1,4 +1,4 @@
-"""The tables of the data set: flights as they go into the log, and what they are joined with."""
+"""Tables of the data set: flights as written to the log, and the tables joined to them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FLIGHTS_SCHEMA = pa.schema(
         ("distance", pa.int32()),
     ]
 )
-"""Of the log. Delays are in minutes; a flight without `dep_time` was cancelled."""
+"""Schema of the log. Delays are in minutes; a flight without `dep_time` was cancelled."""
 
 FLIGHT_KEY = ["time_hour", "carrier", "flight", "origin"]
-"""What tells a flight from all others."""
+"""Columns that identify a flight."""
 
 FASTEST_WIND_MPH = 250.0
-"""No wind on the ground has been measured above it; the data set has one of 1048."""
+"""Highest plausible wind at the ground; the data set has an outlier of 1048."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What flights are joined with: each has one row a key, and clear names."""
+    """Tables joined to flights, each with one row for each key, and renamed columns."""
 
     airlines: pd.DataFrame
     airports: pd.DataFrame
@@ -47,12 +47,12 @@ class Tables:
 
 
 def read_flights() -> pd.DataFrame:
-    """All flights with the columns of the log."""
+    """Read all flights with the columns of the log."""
     return dataset.read(FLIGHTS_SCHEMA.names)
 
 
 def read_tables() -> Tables:
-    """All four, clean."""
+    """Read and clean all four tables."""
     airlines = dataset.read_table("airlines.csv", ["carrier", "name"])
     airports = dataset.read_table("airports.csv", ["faa", "name"])
     planes = dataset.read_table("planes.csv", ["tailnum", "year", "manufacturer", "seats"])
@@ -68,10 +68,10 @@ def read_tables() -> Tables:
 
 
 def one_each(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """The rows, if each key has one.
+    """Check that keys are unique; returns the rows.
 
     Raises:
-        ValueError: a join with them would double flights.
+        ValueError: they are not, so a join would duplicate flights.
     """
     doubled = rows[rows.duplicated(key)]
     if len(doubled):
@@ -80,10 +80,10 @@ def one_each(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def clean_weather(weather: pd.DataFrame) -> pd.DataFrame:
-    """One observation for each airport and hour, without winds that cannot be.
+    """Keep one observation for each airport and hour, and drop implausible winds.
 
-    An hour that is there twice (releases of the data set differ: clocks are put back in
-    November) has its last observation.
+    Of an hour that occurs twice (releases of the data set differ: clocks are put back in
+    November) the last observation is kept.
     """
     weather = weather.drop_duplicates(["origin", "time_hour"], keep="last")
     possible = weather["wind_speed"] <= FASTEST_WIND_MPH

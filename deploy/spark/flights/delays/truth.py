@@ -1,6 +1,6 @@
-"""The truth: the same statistics from the raw tables, in pandas, and what differs from it.
+"""Reference statistics, computed from the raw tables in pandas, and comparison with them.
 
-It shares definitions with the queries (bands, groupings), and no computation.
+Definitions (bands, groupings) are shared with the queries, computation is not.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from flights.delays.groupings import COUNTS, GROUPINGS, LATE_MINUTES, MEASURES, 
 from flights.delays.tables import Tables
 
 TOLERANCE = 1e-9
-"""Of means, percentiles and shares: both sides add whole minutes, so only rounding differs."""
+"""Tolerance of means, percentiles and shares: only rounding differs, for minutes are whole."""
 
 
 def enrich_directly(flights: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """What the queries make, by joins in pandas."""
+    """Enrich flights as the queries do, by joins in pandas."""
     rows = (
         flights.merge(tables.airlines, on="carrier", how="left")
         .merge(tables.planes, on="tailnum", how="left")
@@ -28,7 +28,7 @@ def enrich_directly(flights: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def compute_directly(flights: pd.DataFrame, tables: Tables) -> dict[str, pd.DataFrame]:
-    """All statistics, by name."""
+    """Compute all statistics, by name."""
     rows = enrich_directly(flights, tables)
     return {name: _summarise(rows, keys) for name, keys in GROUPINGS.items()}
 
@@ -49,7 +49,7 @@ def _summarise(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def differences(found: pd.DataFrame, truth: pd.DataFrame, keys: list[str]) -> list[str]:
-    """What is not as it should be, a line each: groups, counts, and measures beyond tolerance."""
+    """Differences of groups, of counts, and of measures beyond the tolerance, a line each."""
     pairs = truth.merge(found, on=keys, how="outer", suffixes=("", "_found"), indicator="side")
     wrong = []
     for _, pair in pairs.iterrows():
@@ -61,7 +61,7 @@ def differences(found: pd.DataFrame, truth: pd.DataFrame, keys: list[str]) -> li
             true, other = pair[column], pair[f"{column}_found"]
             tolerance = TOLERANCE if column in MEASURES else 0
             both_nothing = pd.isna(true) and pd.isna(other)
-            # Turned this way round, a measure that is missing on one side is a difference.
+            # Negated, since comparisons with NaN are false: a missing measure is a difference.
             if not both_nothing and not abs(true - other) <= tolerance:
                 wrong.append(f"{group}: {column} is {other}, and should be {true}")
     return wrong
