@@ -1,4 +1,4 @@
-"""What every assignor owes, and groups to try it on."""
+"""Laws that every assignor must obey, and groups to check them on."""
 
 import itertools
 import random
@@ -52,7 +52,7 @@ def wanted_partitions(
 def check_nothing_wrong(
     view: ClusterView, members: Mapping[str, Subscription], assignment: Assignment
 ) -> None:
-    """Nobody missing, nothing twice, nothing unsubscribed, nothing that does not exist."""
+    """Every member is there; each partition exists, is subscribed to and is assigned once."""
     assert assignment.keys() == members.keys()
     taken = Counter(itertools.chain.from_iterable(assignment.values()))
     assert all(count == 1 for count in taken.values())
@@ -75,7 +75,7 @@ def check_valid(
 
 
 def check_balanced(members: Mapping[str, Subscription], assignment: Assignment) -> None:
-    """Nobody has 2 more than another who could take one of its partitions."""
+    """No member has 2 more than another that could take one of its partitions."""
     for giver, taker in itertools.permutations(members, 2):
         if len(assignment[giver]) >= len(assignment[taker]) + 2:
             held = {topic for topic, _ in assignment[giver]}
@@ -83,7 +83,7 @@ def check_balanced(members: Mapping[str, Subscription], assignment: Assignment) 
 
 
 def sizes(assignment: Assignment) -> list[int]:
-    """How much everybody has, sorted."""
+    """Numbers of partitions of all members, sorted."""
     return sorted(len(partitions) for partitions in assignment.values())
 
 

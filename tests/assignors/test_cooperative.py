@@ -89,7 +89,7 @@ TABLE = [
         {"a": wanting("u", owned=tps("t:0"), generation=1), "b": wanting("t", generation=1)},
         {"a": tps("u:0"), "b": ()},
     ),
-    # What nobody holds is handed out at once.
+    # Partitions without an owner are assigned at once.
     (
         {"t": 3},
         {"a": wanting("t", owned=tps("t:1"), generation=1)},

@@ -235,7 +235,7 @@ def test_what_has_to_move_moves_near() -> None:
 def check_no_swap_brings_a_partition_home(
     members: dict[str, Subscription], assignment: Assignment
 ) -> None:
-    """Whoever lost a partition of a topic did not get another of the same topic for it."""
+    """No member lost a partition of a topic and got another of the same topic for it."""
     owner = {tp: m for m, member in members.items() for tp in member.owned_partitions}
     for host, partitions in assignment.items():
         for partition in partitions:

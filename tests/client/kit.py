@@ -40,7 +40,7 @@ from coordinator.v1.errors_pb2 import ErrorCode
 GROUP = "g"
 STEP_MS = 10
 TURNS_MAX = 1_000
-HALF = 0.5  # For machines that are not to draw pauses of different lengths.
+HALF = 0.5  # Random number of all machines, so that equal pauses have equal lengths.
 
 
 def t(*numbers: int) -> frozenset[TopicPartition]:
@@ -105,14 +105,14 @@ class Player:
     # --- Its owner ---
 
     def poll(self) -> list:
-        """The events, as `GroupMember.poll(timeout=0)` gives them: no message comes meanwhile."""
+        """Events, as `GroupMember.poll(timeout=0)` returns them: no message arrives meanwhile."""
         now_ms = self.world.now_ms
         self.machine.poll_begins(now_ms)
         self.machine.poll_ends(now_ms)
         return self.machine.hand_out(now_ms)
 
     def stand_in_poll(self, ms: int) -> list:
-        """The events, as `poll(timeout=...)` gives them: as soon as there are some."""
+        """Events, as `poll(timeout=...)` returns them: as soon as there are some."""
         self.machine.poll_begins(self.world.now_ms)
         until_ms = self.world.now_ms + ms
         while not self.machine.events and self.world.now_ms < until_ms:
@@ -148,13 +148,13 @@ class Player:
         return len(self.world.commits_sent) - before
 
     def leave(self) -> None:
-        """As `close`."""
+        """Close the member and leave the group."""
         self.machine.close("closed", self.world.now_ms)
         self.turn()
         assert self.machine.is_closed
 
     def kill(self) -> None:
-        """Nothing is heard of it again."""
+        """Stop for ever without leaving, as by SIGKILL."""
         self.paused = True
         for letter in self.letters:
             if letter.at_coordinator is not None:
@@ -172,11 +172,11 @@ class Player:
         self._held_answers |= set(kinds)
 
     def deliver(self, *kinds: type) -> None:
-        """Hold requests of these kinds no more."""
+        """Stop holding requests of these kinds."""
         self._held -= set(kinds)
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Stop holding requests and answers."""
         self._held.clear()
         self._held_answers.clear()
         self.turn()
@@ -191,7 +191,7 @@ class Player:
         self.machine.handle(Answer(letter.call, result), self.world.now_ms)
 
     def turn(self, *, resumed: bool = False) -> bool:
-        """Everything that can happen now; False: there was nothing.
+        """Do everything that can happen now; False: there was nothing.
 
         Args:
             resumed: its owner works, though it is paused: commits travel.
@@ -202,7 +202,7 @@ class Player:
         raise AssertionError("it never stops talking")
 
     def next_ms(self) -> int | None:
-        """When it has something to do without an input, or gives up on an answer."""
+        """Time at which it acts without an input, or a call times out."""
         if self.paused:
             return None
         ends = [letter.sent_at_ms + letter.call.timeout_ms for letter in self.letters]
@@ -287,7 +287,7 @@ class World:
         return player
 
     def settle(self) -> None:
-        """Everybody says what there is to say at this moment."""
+        """Exchange messages until no member has anything to do at this time."""
         for _ in range(TURNS_MAX):
             if sum(player.turn() for player in self.players) == 0:
                 return
@@ -305,7 +305,7 @@ class World:
             self.settle()
 
     def until(self, condition, *, polling: tuple[Player, ...] = ()) -> None:
-        """Let time pass until something is so."""
+        """Let time pass until a condition holds."""
         for _ in range(TURNS_MAX):
             if condition():
                 return

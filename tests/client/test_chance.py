@@ -103,7 +103,7 @@ class Chance:
             self.act_on_time()
 
     def calm(self, player: Player) -> None:
-        """For a while messages travel as they should."""
+        """Deliver all messages for a while."""
         for one in self.players:
             one.release()
         for _ in range(6):

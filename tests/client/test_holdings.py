@@ -200,7 +200,7 @@ def test_assigned_lists_what_is_new_and_the_assignment_is_all():
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_what_its_owner_was_never_told_of_is_given_back_at_once(assignor):
-    """Nobody works on it, so there is nothing to wait for, and nothing to tell."""
+    """Partitions that no poll has handed out are given back without asking the owner."""
     world = World(assignor)
     asleep = world.member()
     world.advance(100)

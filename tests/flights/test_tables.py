@@ -1,4 +1,4 @@
-"""What flights are joined with has one row a key, and no weather that cannot be."""
+"""Joined tables have one row for each key, and no implausible weather."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def lay_out(folder: Path, *names: str) -> FileLog:
 @pytest.mark.parametrize(
     ("names", "named"),
     [
-        # What Spark writes.
+        # Layouts that Spark writes.
         ([PART, "_SUCCESS"], PART),
         ([PART, "_temporary/0/task_1/" + PART], PART),
         ([PART, "_delta_log/00000000000000000000.json"], "_delta_log: this is a Delta table"),
@@ -46,7 +46,7 @@ def lay_out(folder: Path, *names: str) -> FileLog:
         (["a=1/b=2/" + PART], "b=2/" + PART),
         (["a=0/x.parquet", "a=0/b=2/" + PART], "b=2/" + PART),
         (["0/out.parquet/" + PART], "out.parquet/" + PART),
-        # What people write.
+        # Layouts that people write.
         (["0.parquet", "rows.parquet"], "rows.parquet belongs to no partition"),
         (["new/0.parquet"], "new/0.parquet belongs to no partition"),
         (["0/a.PARQUET"], "a.PARQUET: the suffix is to be .parquet"),
@@ -119,7 +119,7 @@ def test_what_may_not_be_looked_at_is_not_empty(tmp_path, monkeypatch, folder):
     monkeypatch.setattr(os, "scandir", scandir)
     monkeypatch.setattr(
         os, "listdir", lambda path=".": scandir(path).close() or listdir(path)
-    )  # What pathlib lists with.
+    )  # pathlib lists with one of these.
     with pytest.raises(PermissionError, match="Permission denied"):
         partitions_of(log, allow_empty=True)
 

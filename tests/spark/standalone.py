@@ -21,7 +21,7 @@ WORKERS, CORES = 2, 3
 
 
 def pack(folder: Path) -> tuple[Path, Path]:
-    """What `deploy/spark/pack` makes: the archive, and a folder with what is in it."""
+    """Run `deploy/spark/pack`; returns the archive, and a folder with its content."""
     archive, unpacked = folder / "coordinator.tar.gz", folder / "unpacked"
     command = [str(ROOT / "deploy/spark/pack"), str(archive)]
     done = subprocess.run(

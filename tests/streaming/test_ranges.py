@@ -1,4 +1,4 @@
-"""What a micro-batch covers: planned fairly, kept by Spark, read back from its checkpoint."""
+"""Ranges of micro-batches: planned fairly, kept by Spark, read back from its checkpoint."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_version_before_marks_reads_a_checkpoint_of_now_and_the_other_way_roun
 
 
 class Log:
-    """From 5 to 100, whatever the partition."""
+    """A source whose partitions all begin at 5 and end at 100."""
 
     def begin_offset(self, partition):
         return 5
