@@ -1,4 +1,4 @@
-"""Bugs of ours that a shard has met: how long it is left alone, and what is told of them."""
+"""Back-off after internal errors of a shard, and the log lines about them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from coordinator.shard.effects import Trouble
 
 BACKOFF_MS = 1_000
 BACKOFF_MS_MAX = 60_000
-"""Also: a shard that has served for so long since its last bug is as good as new."""
+"""Longest back-off. A shard that has served for this long starts again at the shortest one."""
 
 
 class Bugs:
-    """In a row, with no long time of service in between."""
+    """Counter of consecutive internal errors; a long time of service resets it."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._told: set[tuple[object, ...]] = set()  # By where they were: once each.
+        self._told: set[tuple[object, ...]] = (
+            set()
+        )  # Type and stack of each error already reported.
 
     def forgive(self, served_ms: int) -> None:
-        """Begin to count anew, if the shard has served for long."""
+        """Reset the counter if the shard has served for `BACKOFF_MS_MAX`."""
         if served_ms >= BACKOFF_MS_MAX:
             self._count = 0
             self._told.clear()
 
     def add(self, error: Exception) -> Trouble:
-        """Count one more. Its traceback is told once, however often it comes back."""
+        """Count an error; the result carries its traceback the first time that stack is seen."""
         self._count += 1
         place = (type(error), *_places(error.__traceback__))
         if place not in self._told:
@@ -38,7 +40,7 @@ class Bugs:
         )
 
     def backoff_ms(self) -> int:
-        """Before the next load; it grows with the bugs in a row."""
+        """Return the delay before the next load: doubled with each error in a row."""
         return min(BACKOFF_MS << min(max(0, self._count - 1), 10), BACKOFF_MS_MAX)
 
 

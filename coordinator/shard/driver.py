@@ -1,18 +1,18 @@
-"""A shard's life from grant to release, without waiting: everything around its steps, once.
+"""The life cycle of a shard from grant to release: loading, appends, snapshots and failures.
 
     ShardDriver.handle(input, now_ms) -> Effects
 
 Inputs are what happens outside: requests, deadlines, and how the effects of earlier inputs went.
 Effects are what the host has to do. The host may be an event loop, a coordinator on virtual time
-or a benchmark: none of them decides anything.
+or a benchmark; all decisions are made here.
 
     Start ─► TakeOver ─► Load ─► Build ─► restore: it serves ─► WriteEntry, WriteSnapshot …
                ▲                                │
                └── after a back-off ◄───────────┴── a bug, or the log has refused this node
 
-A shard serves when its load is whole, and not before. All steps run inside `handle`, behind one
-guard: a bug anywhere, of the shard, of the driver or (`Broken`) of whoever carries an effect out,
-ends the shard. Everybody who waits is answered, and it is loaded again from the log.
+A shard serves once it is loaded completely. All steps run inside `handle`, behind one `except`:
+an internal error of the shard, of the driver or (`Broken`) of the host ends the shard. All waiting
+calls are answered, and the shard is loaded again from the log.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a driver waits before it tries again.
+    """Delays before retries, and whether a failed shard is loaded again.
 
     Args:
         ambiguous_ms: times the number of the attempt, before an entry is written again.
@@ -83,7 +83,7 @@ class Patience:
 
 
 class Phase(Enum):
-    """How far a shard's life here has come."""
+    """Stage of a shard's life on this node."""
 
     NEW = "new"
     STARTING = "starting"
@@ -97,34 +97,34 @@ class Phase(Enum):
 class ShardDriver:
     """Drives one shard.
 
-    `shard` is the one that serves; None: there is none now.
+    `shard` is the one that serves; None while it is loading, or after its end.
     """
 
     def __init__(self, shard_id: ShardId, patience: Patience = Patience()) -> None:
         self.shard_id = shard_id
         self.shard: Shard | None = None
         self.leader_epoch = 0
-        """In which the shard was granted."""
+        """Leader epoch in which the shard was granted."""
         self.damage: Exception | None = None
-        """Why the first load was given up, if what the log holds is damaged."""
+        """Error that ended the first load, if the log is damaged."""
         self._patience = patience
         self._phase = Phase.NEW
         self._now_ms = 0
         self._effects = Effects()
-        self._requests: dict[CallId, Request] = {}  # Of clients that wait for an answer.
+        self._requests: dict[CallId, Request] = {}  # Clients' requests without an answer yet.
         self._fetches: dict[CallId, FetchEntries] = {}
         self._fence: Fence = None
-        self._job: Job | None = None  # Of the load; or the entry under way.
+        self._job: Job | None = None  # Step of the load, or append in flight.
         self._snapshot: WriteSnapshot | None = None
-        self._later: tuple[int, Job] | None = None  # When to begin which job.
-        self._deadline_ms: int | None = None  # The shard's next one.
+        self._later: tuple[int, Job] | None = None  # A job to begin later, and when.
+        self._deadline_ms: int | None = None  # Next deadline of the shard.
         self._standby: StandbyShard | None = None
         self._policy = SnapshotPolicy(0, 0, 0)
         self._followers: tuple[int, ...] | None = None
         self._serves_since_ms = 0
-        self._trouble = ""  # What is wrong with the log, in its own words.
+        self._trouble = ""  # Last problem of the log that was reported.
         self._bugs = Bugs()
-        # Whatever is neither here nor a request is for the shard alone.
+        # All other inputs go to the shard unchanged.
         self._handlers: dict[type, Callable[[Any], None]] = {
             Tick: self._tick,
             FollowersChanged: self._new_followers,
@@ -139,7 +139,7 @@ class ShardDriver:
         }
 
     def handle(self, event: DriverInput, now_ms: int) -> Effects:
-        """Take one input, and say what follows. It never raises.
+        """Handle one input and return its effects. It never raises.
 
         Args:
             now_ms: epoch milliseconds; the clock never goes back.
@@ -148,18 +148,18 @@ class ShardDriver:
         effects = self._effects = Effects()
         try:
             self._handle(event)
-        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is.
+        except Exception as error:  # noqa: BLE001  # Any internal error.
             self._break(error)
         effects.wake_at_ms = self._next_wake_ms()
         return effects
 
     @property
     def is_starting(self) -> bool:
-        """True while the first load is under way: it has neither ended nor been given up."""
+        """True while the first load is in progress."""
         return self._phase is Phase.STARTING
 
     def is_wanted(self, job: Job) -> bool:
-        """False if nothing follows from its result any more: it may as well not be done."""
+        """False if the result of `job` would be ignored, so that the host may skip it."""
         return job is self._job or job is self._snapshot
 
     # --- Inputs ---
@@ -222,7 +222,7 @@ class ShardDriver:
             self._snapshot = None
             self._policy.end(result)
         if job is not self._job:
-            return  # The shard was given up meanwhile, and those who waited have been told.
+            return  # Late: the shard was given up meanwhile, and its callers have been answered.
         self._job = None
         match job:
             case TakeOver():
@@ -247,14 +247,14 @@ class ShardDriver:
             case WriteEntry():
                 self._append_failed(job.append, failed)
             case TakeOver() if is_fenced:
-                # Whoever granted it has granted it to somebody else meanwhile.
+                # The controller has granted the shard to another node meanwhile.
                 self._report(f"shard {self.shard_id} is led elsewhere: {failed.words}")
                 self._phase = Phase.ENDED
             case TakeOver():
                 self._report(f"the log cannot be written: {failed.words}")
                 self._take_over(BACKOFF_MS)
             case _ if is_fenced:
-                self._take_over()  # An earlier attempt of this node came later, or see above.
+                self._take_over()  # By an earlier attempt of this node, or as above.
             case _:
                 self._report(f"the log cannot be read: {failed.words}")
                 self._take_over(BACKOFF_MS)
@@ -264,7 +264,7 @@ class ShardDriver:
             return
         self._job = None
         if isinstance(found.job, Build) and found.job.standby is not None:
-            # What a standby was told is no matter: the log itself says what is durable.
+            # The log is authoritative: the standby's copy is discarded.
             self._report(f"shard {self.shard_id} is read anew: {found.error}")
             self._standby = None
             self._take_over()
@@ -277,7 +277,9 @@ class ShardDriver:
     def _broken(self, broken: Broken) -> None:
         job, error = broken.job, broken.error
         if job is not None and job is self._snapshot:
-            self._no_snapshot(Trouble("no snapshot was taken", error))  # The entries are all there.
+            self._no_snapshot(
+                Trouble("no snapshot was taken", error)
+            )  # The log still has all entries.
         elif job is None or job is self._job:
             self._break(error)
 
@@ -339,7 +341,7 @@ class ShardDriver:
         if self._policy.is_due() and self.shard is not None:
             self._policy.begin()
             next_offset = append.base_offset + len(encoded)
-            # What is durable now is noted, which is cheap; the host encodes it later.
+            # Listing the durable records is cheap; the host encodes them later.
             self._snapshot = WriteSnapshot(
                 self._fence, append.sequence, next_offset, self.shard.records()
             )
@@ -356,7 +358,6 @@ class ShardDriver:
             ]
 
     def _no_snapshot(self, trouble: Trouble) -> None:
-        """The next one comes in its time."""
         self._snapshot = None
         self._policy.end(0)
         self._tell(trouble)
@@ -383,7 +384,7 @@ class ShardDriver:
         return request.refusal(Refused(error))
 
     def _break(self, error: Exception) -> None:
-        """A broken shard answers nobody from its broken state: it starts again from the log."""
+        """Drop the shard after an internal error and load it again from the log."""
         if self.shard is not None:
             self._bugs.forgive(self._now_ms - self._serves_since_ms)
         self._tell(self._bugs.add(error))
@@ -399,7 +400,7 @@ class ShardDriver:
         self._load_again()
 
     def _let_go(self, error: ErrorCode) -> None:
-        """Nothing comes of the shard any more: answer every call that it would have answered."""
+        """Drop the shard, and refuse every call that waits for it."""
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
         effects, refused = self._effects, Refused(error)
         loading = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -428,7 +429,6 @@ class ShardDriver:
         self._effects.told = _joined(self._effects.told, [told])
 
     def _report(self, trouble: str) -> None:
-        """Once, however often it happens."""
         if trouble != self._trouble:
             self._trouble = trouble
             self._tell(Trouble(trouble))

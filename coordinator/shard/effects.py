@@ -1,4 +1,4 @@
-"""What a driver asks of its host, and what the host tells it of how that went.
+"""Effects that a driver returns to its host, and inputs by which the host reports their results.
 
 A job takes time: the host carries it out and tells the driver once that it is done, was refused
 by the log, found damage, or broke. Everything else in `Effects` is carried out at once.
@@ -20,13 +20,13 @@ from coordinator.shard.outbox import Append, AppendFailure, Input
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 
-Fence = Any  # The log's own token of the right to append; the driver only hands it on.
-Loaded = Any  # What the log has read, as the log has it.
+Fence = Any  # The log's fencing token; opaque to the driver.
+Loaded = Any  # The result of a read of the log; opaque to the driver.
 
 
 @dataclass(slots=True)
 class StandbyShard:
-    """A shard with everything up to an entry applied, not stepped yet."""
+    """A shard with all entries up to `sequence` applied, which has not been stepped yet."""
 
     shard: Shard
     sequence: int
@@ -34,12 +34,12 @@ class StandbyShard:
     policy: SnapshotPolicy
 
 
-# --- Jobs: compared by identity, so that the result of an earlier one is known to be late. ---
+# --- Jobs: compared by identity, so that late results of earlier jobs are recognised ---
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakeOver:
-    """Fence the shard in the log, in the leader epoch that was granted. Result: the fence."""
+    """Fence the shard in the log under the granted leader epoch. Result: the fencing token."""
 
     shard_id: ShardId
     leader_epoch: int
@@ -47,7 +47,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Read the log after entry number `after`. Result: what was read."""
+    """Read the log after entry number `after`. Result: `Loaded`."""
 
     fence: Fence
     after: int
@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Build:
-    """Apply what was read to `standby`, or (None) to an empty shard. Result: a `StandbyShard`."""
+    """Apply `loaded` to `standby`, or to an empty shard if None. Result: a `StandbyShard`."""
 
     loaded: Loaded
     standby: StandbyShard | None
@@ -63,7 +63,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteEntry:
-    """Encode an entry and write it. Result: its records as the log has them."""
+    """Encode an entry and append it to the log. Result: its encoded records."""
 
     fence: Fence
     append: Append
@@ -71,9 +71,9 @@ class WriteEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteSnapshot:
-    """Encode a snapshot and write it beside the service. Result: its size in bytes.
+    """Encode a snapshot and write it in the background. Result: its size in bytes.
 
-    `sequence` is of the last entry that it covers, `next_offset` that of the record after it.
+    `sequence` numbers the last entry that it covers; `next_offset` is the offset after it.
     """
 
     fence: Fence
@@ -93,8 +93,8 @@ class Start:
     """The shard has been granted: take it over, load it, serve.
 
     Args:
-        leader_epoch: in which it was granted; without a controller it is always 0.
-        standby: what a standby has gathered; only what is missing is read.
+        leader_epoch: the epoch of the grant; always 0 without a controller.
+        standby: a warm copy of the shard; only later entries are read.
     """
 
     leader_epoch: int = 0
@@ -103,14 +103,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The shard is given up for good: every parked call is answered with `error`."""
+    """Release the shard: every parked call is answered with `error`, and it is not loaded again."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A job has ended well. `result`: see the job."""
+    """A job has succeeded. Each job says what its `result` is."""
 
     job: Job
     result: Any  # Any: each job's own.
@@ -118,9 +118,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class LogFailed:
-    """The log has refused a job, in one of its four ways.
+    """The log has refused a job.
 
-    `is_lasting`: waiting does not change it. `words`: the log's own.
+    `is_lasting`: retrying does not help. `words`: the log's error message.
     """
 
     job: Job
@@ -131,7 +131,7 @@ class LogFailed:
 
 @dataclass(frozen=True, slots=True)
 class FoundDamage:
-    """What the log holds is not what was written."""
+    """The content of the log is damaged (checksum, format or order)."""
 
     job: Job
     error: Exception
@@ -139,7 +139,7 @@ class FoundDamage:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Our bug: a job, or the execution of another effect, which is None, has raised."""
+    """Internal error: `job`, or (None) the execution of another effect, has raised."""
 
     error: Exception
     job: Job | None = None
@@ -153,7 +153,7 @@ DriverInput = Input | Start | Stop | Done | LogFailed | FoundDamage | Broken
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What does not work, in words, with the exception behind it if it is a bug."""
+    """Log line about a failure; with the exception if it is an internal error."""
 
     words: str
     error: Exception | None = None
@@ -161,20 +161,20 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What works again, in words."""
+    """Log line about the end of a failure."""
 
     words: str
 
 
 @dataclass(slots=True)
 class Effects:
-    """What follows from one input, to be carried out in this order.
+    """Actions that follow from one input, to be carried out in this order.
 
     1. `jobs` are begun. 2. `replies` go to their callers, each call once, and 3. `fetched` to
-    followers. 4. Who is `in_sync` is told to the controller; 5. `events`, and 6. `told`, go to
-    those who watch. 7. The driver is given a Tick at `wake_at_ms` (None: there is nothing to wake
-    for). 8. If it `has_dormant_groups`, it is given Activate again and again, in between everything
-    else, until its shard is active.
+    followers. 4. The set of nodes `in_sync` goes to the controller; 5. `events` go to watchers,
+    6. `told` to the log. 7. The driver is given a Tick at `wake_at_ms` (None: no deadline).
+    8. If it `has_dormant_groups`, the driver is given Activate repeatedly, with lower priority than
+    other inputs, until all groups are active.
     """
 
     jobs: Sequence[Job] = ()

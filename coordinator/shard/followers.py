@@ -1,9 +1,9 @@
-"""Who follows a shard, how far behind they are, and what they have not got yet.
+"""Followers of a shard: their lag, the in-sync set, and the tail of the log that is kept for them.
 
-A follower's fetch says how far its log reaches: up to the offset it asks from. Whoever has
-been at the end within the lag that is allowed is in sync. Nothing is safer for it: the store
-has every entry. It decides who takes over without a load, and, with acks=all, how far the
-high watermark may go.
+A follower's fetch says how far its log reaches: up to the offset it asks from. A follower that
+has reached the end within `lag_time_max_ms` is in sync. The store has every entry in any case; the
+in-sync set decides which node can take over without a load, and, with acks=all, how far the high
+watermark may advance.
 
 Source: Kafka `Partition` (maybeExpandIsr, maybeShrinkIsr), `Replica.updateFetchState`.
 """
@@ -18,14 +18,14 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import CallId
 
 TAIL_BYTES = 4 * 1024 * 1024
-"""So much of a log's end is kept for followers; who lacks more reads the store."""
+"""Size of the tail kept for followers; a follower that is further behind reads the store."""
 ANYBODY = -1
-"""The follower's number of one who only looks on."""
+"""Node number of an observer, which never is in sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class TailEntry:
-    """An entry as the store has it. What is in its records is not looked into."""
+    """An entry with its encoded records."""
 
     sequence: int
     base_offset: int
@@ -33,21 +33,21 @@ class TailEntry:
 
     @property
     def next_offset(self) -> int:
-        """Of the record after it."""
+        """Offset of the record after this entry."""
         return self.base_offset + len(self.records)
 
     @property
     def size_bytes(self) -> int:
-        """Of its records."""
+        """Total size of its records."""
         return sum(map(len, self.records))
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedEntries:
-    """Entries from the offset on that was asked for.
+    """Answer to `FetchEntries`: entries from the requested offset on.
 
-    `is_gone`: they are not in memory any more, read the store. `end_offset` is where the
-    leader's log ends.
+    `is_gone`: they are no longer in memory, read the store. `end_offset`: the leader's log end
+    offset.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -59,9 +59,9 @@ class FetchedEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchEntries:
-    """A follower asks for what comes after its own end, which is `offset`.
+    """A follower's request for entries from `offset` on, its own log end offset.
 
-    Answered as soon as `min_bytes` are there, or after `max_wait_ms`.
+    Answered as soon as `min_bytes` are available, or after `max_wait_ms`.
     Source: Kafka `FetchRequest`, `DelayedFetch`.
     """
 
@@ -79,8 +79,8 @@ class FetchEntries:
 class FollowersChanged:
     """These nodes may follow the shard: those of its replicas that the cluster knows to be live.
 
-    Nobody waits for another one any longer, however lately it asked. Until this is first told,
-    whoever asks may follow.
+    Other followers leave the in-sync set at once. Until the first such input, every node that
+    fetches may follow.
     """
 
     nodes: tuple[int, ...]
@@ -88,10 +88,10 @@ class FollowersChanged:
 
 @dataclass(frozen=True, slots=True)
 class AckPolicy:
-    """When a write counts as done.
+    """Condition under which a write is acknowledged.
 
-    `all_in_sync`: when those in sync have it too, not only the store (acks=all). `min_in_sync`
-    counts the leader.
+    `all_in_sync`: wait until all nodes in sync have it, not only the store (acks=all).
+    `min_in_sync` counts the leader.
     """
 
     node: int = 0
@@ -114,11 +114,11 @@ class Tail:
         self._end = 0
 
     def start_at(self, offset: int) -> None:
-        """Nothing that lies before is here."""
+        """Begin at `offset`: earlier entries are in the store only."""
         self._end = offset
 
     def add(self, entry: TailEntry) -> None:
-        """The entry that follows."""
+        """Append the next entry; drop the oldest ones beyond `max_bytes`."""
         self._end = entry.next_offset
         if not self._max_bytes:
             return
@@ -128,12 +128,12 @@ class Tail:
             self._bytes -= self._entries.popleft().size_bytes
 
     def has(self, offset: int) -> bool:
-        """True if everything from there on is here, be it nothing."""
+        """True if all entries from `offset` to the end are in memory."""
         begin = self._entries[0].base_offset if self._entries else self._end
         return begin <= offset <= self._end
 
     def entries_from(self, offset: int) -> tuple[TailEntry, ...]:
-        """Oldest first."""
+        """Return the entries from `offset` on, oldest first."""
         found = []
         for entry in reversed(self._entries):
             if entry.next_offset <= offset:
@@ -142,11 +142,11 @@ class Tail:
         return tuple(reversed(found))
 
     def bytes_from(self, offset: int) -> int:
-        """How much there is from an offset on."""
+        """Total size of the entries from `offset` on."""
         return sum(entry.size_bytes for entry in self.entries_from(offset))
 
     def need_not_wait(self, offset: int, min_bytes: int) -> bool:
-        """True if so many bytes are there, or if what follows the offset is in the store alone."""
+        """True if `min_bytes` are available, or if the entries are in the store only."""
         return not self.has(offset) or self.bytes_from(offset) >= min_bytes
 
 
@@ -156,35 +156,35 @@ class _Follower:
     caught_up_ms: int
     asked_ms: int
     end_when_asked: int
-    """Where the leader's log ended then: to have come so far by the next time is to keep up."""
+    """Log end offset at the last fetch: a follower that reaches it by its next fetch keeps up."""
 
 
 class Followers:
     """The followers of one shard, as its leader knows them.
 
     Args:
-        tail_bytes: of the log's end that is kept for them; 0: there can be none.
+        tail_bytes: size of the tail kept for them; 0: no followers.
     """
 
     def __init__(self, policy: AckPolicy, tail_bytes: int = TAIL_BYTES) -> None:
         self.policy = policy
         self.tail = Tail(tail_bytes)
         self.in_sync: frozenset[int] = frozenset({policy.node})
-        """The leader among them."""
+        """Nodes in sync, the leader included."""
         self._followers: dict[int, _Follower] = {}
-        self._expected: frozenset[int] | None = None  # None: anybody.
+        self._expected: frozenset[int] | None = None  # None: any node.
 
     def expect(self, nodes: Iterable[int]) -> None:
-        """Have nobody but these nodes follow. Settle with `look` who is in sync then."""
+        """Restrict the followers to these nodes; call `look` afterwards."""
         self._expected = frozenset(nodes)
         for node in self._followers.keys() - self._expected:
             del self._followers[node]
 
     def fetched(self, follower: int, offset: int, end_offset: int, now_ms: int) -> None:
-        """A follower has everything before `offset`.
+        """Note that a follower has everything before `offset`.
 
         Args:
-            end_offset: where the leader's log ends now.
+            end_offset: the leader's log end offset.
         """
         if follower == ANYBODY or (self._expected is not None and follower not in self._expected):
             return
@@ -198,9 +198,9 @@ class Followers:
         known.end_offset, known.asked_ms, known.end_when_asked = offset, now_ms, end_offset
 
     def look(self, high_watermark: int, now_ms: int) -> bool:
-        """Settle who is in sync; True if that has changed.
+        """Update the in-sync set; True if it has changed.
 
-        Who is not yet comes in when it has all that was acknowledged.
+        A node joins the set once it has everything up to the high watermark.
         """
         lag_ms = self.policy.lag_time_max_ms
         in_sync = {self.policy.node}
@@ -213,7 +213,7 @@ class Followers:
         return changed
 
     def high_watermark(self, end_offset: int) -> int:
-        """How far writes count as done, given where the log ends."""
+        """Highest offset that the in-sync set allows, given the log end offset."""
         if not self.policy.all_in_sync:
             return end_offset
         followers = self.in_sync - {self.policy.node}
@@ -221,11 +221,11 @@ class Followers:
 
     @property
     def are_enough(self) -> bool:
-        """True if so many are in sync that writes are taken."""
+        """True if enough nodes are in sync for writes to be accepted."""
         return not self.policy.all_in_sync or len(self.in_sync) >= self.policy.min_in_sync
 
     def lags(self, end_offset: int) -> Sequence[tuple[int, int]]:
-        """Records that each follower lacks."""
+        """Return (node, records it lacks), by node."""
         return [
             (node, max(0, end_offset - follower.end_offset))
             for node, follower in sorted(self._followers.items())

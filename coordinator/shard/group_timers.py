@@ -1,4 +1,4 @@
-"""The delayed operations of a shard's groups: ends of join and sync phases, and of sessions."""
+"""Purgatories of a shard's groups: join phases, sync phases and sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupTimers:
     ) -> None:
         self.joins: Purgatory[JoinKey] = Purgatory(timer)
         self.syncs: Purgatory[SyncKey] = Purgatory(timer)
-        # By member id, which no other member has: with it alone a heartbeat is looked up fastest.
+        # Keyed by member id alone, which is unique: the fastest look-up for a heartbeat.
         self.sessions: Purgatory[str] = Purgatory(timer)
         self._timer = timer
         self._context = context
@@ -45,7 +45,7 @@ class GroupTimers:
         self._sync_waits = sync_waits
 
     def defer(self, defer: Defer) -> None:
-        """Arm an operation; a member's session is moved if it has one."""
+        """Arm an operation. A member has one session: its deadline is moved."""
         match defer:
             case DeferHeartbeat():
                 self._defer_heartbeat(defer)
@@ -69,7 +69,7 @@ class GroupTimers:
                 )
 
     def check(self, key: WatchKey) -> None:
-        """Ask the operations that are watched under a key again."""
+        """Try to complete the operations watched under `key`."""
         match key:
             case JoinKey():
                 self.joins.check_and_complete(key)

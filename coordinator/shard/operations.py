@@ -1,8 +1,8 @@
 """The delayed operations of a shard.
 
-None of them acts. Each asks the core whether its condition is true, and when it
-completes it posts a command, which the same step handles before anything else comes
-in from outside. So nothing is ever re-entered.
+Operations change nothing themselves. Each asks the core whether its condition is true, and posts
+a command when it completes; the same step handles that command before the next input, so nothing
+is re-entered.
 
 Source: Kafka `DelayedJoin`, `InitialDelayedJoin`, `DelayedSync`, `DelayedHeartbeat`,
 `DelayedProduce`, `DelayedFetch`.
@@ -33,7 +33,7 @@ from timer.operation import DelayedOperation
 
 
 class OperationContext:
-    """What the operations of a shard have in common: whom they ask, and whom they tell.
+    """The machine that operations ask, and the queue that they post to.
 
     Args:
         post: puts a command on the shard's inner queue.
@@ -47,7 +47,7 @@ class OperationContext:
 
 
 class DelayedJoin(Wait):
-    """Ends an ordinary join phase when all have joined, or when its time is over."""
+    """End of an ordinary join phase: all members have joined, or its time-out."""
 
     __slots__ = ("_context", "_defer")
 
@@ -74,7 +74,7 @@ class DelayedJoin(Wait):
 
 
 class InitialDelayedJoin(DelayedOperation):
-    """Ends a slice of the initial delay: by time alone, never early, so nobody counts its wait."""
+    """End of a slice of the initial delay: by time only, so its wait is not counted."""
 
     __slots__ = ("_context", "_defer")
 
@@ -96,7 +96,7 @@ class InitialDelayedJoin(DelayedOperation):
 
 
 class DelayedSync(Wait):
-    """Ends silently when everyone has synced; else its expiry removes those who have not."""
+    """End of a sync phase: silent if all have synced; on expiry the other members are removed."""
 
     __slots__ = ("_context", "_defer")
 
@@ -112,7 +112,7 @@ class DelayedSync(Wait):
         return False
 
     def on_complete(self) -> None:
-        pass  # All are served: nothing follows.
+        pass  # All members have synced: nothing follows.
 
     def on_expiration(self) -> None:
         super().on_expiration()
@@ -120,10 +120,10 @@ class DelayedSync(Wait):
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """A member's deadline. A member has one, and signs of life move it.
+    """Session deadline of a member; heartbeats move it.
 
-    Moving it to a later time is the hot path: the timer only stores the new deadline. There
-    is one for every member, so it holds as little as can be.
+    Moving it to a later time is the hot path: the timer only stores the new deadline. There is one
+    for every member, so it has few fields.
     """
 
     __slots__ = ("_context", "_group_id", "_member_id")
@@ -135,7 +135,7 @@ class DelayedHeartbeat(DelayedOperation):
         self._context = context
 
     def try_complete(self) -> bool:
-        """Asked when the member may have gone; being heard of moves the deadline instead."""
+        """Checked when a member may have left; heartbeats move the deadline instead."""
         group = self._context.machine.groups.get(self._group_id)
         member_id = self._member_id
         if group is None or not (
@@ -145,7 +145,7 @@ class DelayedHeartbeat(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        pass  # It has gone: nothing follows.
+        pass  # The member has left: nothing follows.
 
     def on_expiration(self) -> None:
         self._context.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
@@ -155,8 +155,8 @@ class DelayedProduce(Wait):
     """Holds a follow-up back until the records before it are durable, or refused.
 
     `required_offset` is the end of the entry that carries them, once it is formed.
-    Running out of time says only that nobody knows yet: the records stay on their way, unless
-    `on_time_out` takes them back.
+    A time-out does not decide whether the records are written: their append goes on, unless
+    `on_time_out` removes them from the queue.
     """
 
     __slots__ = (
@@ -187,7 +187,7 @@ class DelayedProduce(Wait):
         self.required_offset: int | None = None
         self._then = write.then
         self._settled = write.settled
-        # What a time-out says; replaced when the log has spoken.
+        # Error on a time-out; replaced by the result of the append.
         self.error = (
             ErrorCode.NOT_COORDINATOR
             if isinstance(write.then, Resume)
@@ -200,7 +200,7 @@ class DelayedProduce(Wait):
 
     @property
     def _only_waits(self) -> bool:
-        """True if it asks whether the log has spoken, and not what it said."""
+        """True if it waits for the end of earlier appends, whatever their results."""
         return isinstance(self._then, Resume | ReplacementOverdue)
 
     def try_complete(self) -> bool:
@@ -209,28 +209,30 @@ class DelayedProduce(Wait):
         if self.required_offset > self._high_watermark():
             return False
         if self._are_enough() or self._only_waits:
-            self.error = ErrorCode.NONE  # Else it is stored, with fewer copies than asked for.
+            self.error = ErrorCode.NONE  # Else it is stored, on fewer nodes than `min_in_sync`.
         return self.force_complete()
 
     def fail(self, error: ErrorCode, *, is_final: bool = False) -> None:
-        """The log has refused the records; no effect after a time-out.
+        """Complete with `error`, because the append failed; no effect after a time-out.
 
         Args:
-            is_final: nothing is handled here any more, whatever the log has said.
+            is_final: the shard is given up, so that `error` also goes to operations that only wait.
         """
         if not self.is_completed:
             self.error = ErrorCode.NONE if self._only_waits and not is_final else error
             self.force_complete()
 
     def settle(self, error: ErrorCode) -> None:
-        """The log has spoken of the records: NONE, they are durable. It may come after a time-out,
-        and before those in sync have them."""
+        """Post the `settled` follow-up with the result of the append.
+
+        With NONE the records are durable. It may come after a time-out, and before the nodes in
+        sync have the records.
+        """
         settled, self._settled = self._settled, None
         if settled is not None:
             self._post(replace(settled, error=error))
 
     def run(self) -> None:
-        """Its time is over."""
         if not self.is_completed:
             self._on_time_out(self)
         super().run()
@@ -240,11 +242,11 @@ class DelayedProduce(Wait):
 
 
 class DelayedFetch(Wait):
-    """Holds a follower's fetch until there is enough for it, or its time is over.
+    """A parked fetch of a follower: waits for `min_bytes` or the end of its time.
 
     Args:
-        need_not_wait: True if there are so many bytes from an offset on; see `Tail`.
-        answer: puts the fetch among those to be answered in this step.
+        need_not_wait: `Tail.need_not_wait`.
+        answer: queues the fetch for an answer in this step.
     """
 
     __slots__ = ("_answer", "_need_not_wait", "fetch")

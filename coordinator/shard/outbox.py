@@ -1,4 +1,4 @@
-"""What goes into a shard's step besides commands, and what comes out of it."""
+"""Inputs of a shard's step besides commands, and its result, the `Outbox`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersC
 
 
 class AppendFailure(Enum):
-    """The four ways in which the log can fail, and no fifth."""
+    """The four kinds of failure of an append."""
 
     FENCED = "fenced"
-    """Another owner has the shard: stop at once."""
+    """Another owner has taken the shard over: stop at once."""
     AMBIGUOUS = "ambiguous"
-    """Written or not, nobody knows: the same sequence number is tried again."""
+    """Unknown whether it was written: retry under the same sequence number."""
     UNAVAILABLE = "unavailable"
-    """Not written: try again after a back-off, for as long as the writes' own time-out."""
+    """Not written: retry after a back-off until the time-out of the writes."""
     TOO_LARGE = "too_large"
-    """Not written, and never will be in this size."""
+    """Not written: too large for the store; retrying does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has come to a deadline.
+    """A deadline has been reached.
 
-    pauses: times in which the node did not hear its members, in order.
+    `pauses`: intervals in which the node did not process its members' calls, in order.
     """
 
     pauses: tuple[Pause, ...] = ()
@@ -40,7 +40,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The log has acknowledged the entry, whose records are `encoded` as it has them."""
+    """The log has acknowledged an entry; `encoded` are its records as written."""
 
     sequence: int
     encoded: tuple[bytes, ...] = ()
@@ -48,8 +48,11 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendFailed:
-    """`is_lasting`: UNAVAILABLE for a reason that waiting does not change, such as a full disk:
-    the writes are refused at once."""
+    """The log has refused an entry.
+
+    `is_lasting`: UNAVAILABLE for a reason that retrying does not change, such as a full disk; the
+    writes are refused at once.
+    """
 
     sequence: int
     failure: AppendFailure
@@ -58,12 +61,12 @@ class AppendFailed:
 
 @dataclass(frozen=True, slots=True)
 class Activate:
-    """Bring some more of the groups that were loaded to life: some milliseconds of work."""
+    """Activate some more of the loaded groups: some milliseconds of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Give the shard up: answer every parked call with `error` and accept no more."""
+    """Give the shard up: answer every parked call with `error` and refuse later ones."""
 
     error: ErrorCode = ErrorCode.NOT_COORDINATOR
 
@@ -75,10 +78,10 @@ Input = (
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """The next entry of the log. At most one is under way for each shard.
+    """The next entry of the log. At most one append per shard is in flight.
 
     `attempt` counts from 1; a higher one repeats the same entry after AMBIGUOUS. After
-    UNAVAILABLE, when nothing was written, the number is used again, for whatever then waits.
+    UNAVAILABLE, when nothing was written, `sequence` is used again for the next entry.
     """
 
     sequence: int
@@ -89,20 +92,18 @@ class Append:
 
 @dataclass(slots=True)
 class Outbox:
-    """Everything one step asks of the world outside, in the order of handling.
+    """Result of one step, in the order of handling.
 
     1. `append` goes to the log. 2. `replies` go to their callers, each call once, and 3. `fetched`
-    to followers. 4. Who is `in_sync` is told to the controller, and 5. `events` go to those who
-    watch. 6. If it has `unloaded`, the shard is not stepped again. 7. Else come back with Tick at
-    `next_deadline_ms` (None: no deadline is known).
+    to followers. 4. The new set of nodes `in_sync` (None: unchanged) goes to the controller, and
+    5. `events` to watchers. 6. If it has `unloaded`, the shard is not stepped again. 7. Else the
+    next Tick is due at `next_deadline_ms` (None: no deadline).
     """
 
     append: Append | None = None
     replies: list[tuple[CallId, Reply]] = field(default_factory=list)
     fetched: list[tuple[CallId, FetchedEntries]] = field(default_factory=list)
-    """The answers to followers."""
     in_sync: frozenset[int] | None = None
-    """Who is in sync, if that has changed."""
     events: list[Event] = field(default_factory=list)
     unloaded: bool = False
     next_deadline_ms: int | None = None

@@ -1,4 +1,4 @@
-"""A timer that comes round."""
+"""A periodic timer task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from timer.timer import Timer
 
 
 class Recurring(TimerTask):
-    """Runs an action every interval. It is armed anew at the end of the step in which it ran."""
+    """Periodic action. The shard arms it again at the end of the step in which it ran."""
 
     __slots__ = ("_action", "_interval_ms", "_timer", "has_run")
 
@@ -21,11 +21,10 @@ class Recurring(TimerTask):
         self.has_run = False
 
     def arm(self, now_ms: int) -> None:
-        """Run one interval from now."""
+        """Schedule the next run, one interval from now."""
         self.has_run = False
         self._timer.add(self, now_ms + self._interval_ms)
 
     def run(self) -> None:
-        """See `TimerTask`."""
         self.has_run = True
         self._action()

@@ -1,7 +1,6 @@
-"""What a shard's leader does for its followers: answers their fetches, settles who is in sync, and
-lets the high watermark go as far as they allow.
+"""The leader's side of replication: fetches of followers, the in-sync set, the high watermark.
 
-`followers` knows who keeps up, and keeps the end of the log; here is when it is asked.
+`followers` holds the state; this file calls it at the right moments.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from timer.timer import Timer
 
 
 class Replication:
-    """Fetches of followers, parked until there is something for them.
+    """Parked fetches of followers, and updates of the in-sync set.
 
     Args:
         now_ms: the time of the step.
@@ -53,7 +52,7 @@ class Replication:
         self._in_sync_changed = False
 
     def appended(self, event: Appended) -> None:
-        """The log has acknowledged an entry."""
+        """Handle the acknowledgement of an entry."""
         base_offset = self._writes.end_offset
         self._writes.appended(event.sequence)
         if event.encoded:
@@ -62,7 +61,7 @@ class Replication:
         self.fetches.check_and_complete(SHARD_KEY)
 
     def fetch(self, fetch: FetchEntries) -> None:
-        """Answer a follower with the step, or park its fetch."""
+        """Answer a follower in this step, or park its fetch."""
         now_ms, followers = self._now_ms(), self._followers
         followers.fetched(fetch.follower, fetch.offset, self._writes.end_offset, now_ms)
         self.look()
@@ -78,18 +77,18 @@ class Replication:
         self.fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 
     def expect(self, event: FollowersChanged) -> None:
-        """Others may follow from now on."""
+        """Handle a change of the nodes that may follow."""
         self._followers.expect(event.nodes)
         self.look()
 
     def look(self) -> None:
-        """Settle who is in sync, and what counts as done by that."""
+        """Update the in-sync set, and then the high watermark."""
         if self._followers.look(self._writes.high_watermark, self._now_ms()):
             self._in_sync_changed = True
         self._advance()
 
     def finish(self, outbox: Outbox) -> None:
-        """Put what followers and the controller are told into the outbox of the step."""
+        """Add the answers to followers and a changed in-sync set to the outbox of the step."""
         while self._fetched:
             fetch = self._fetched.popleft()
             outbox.fetched.append((fetch.call_id, self._found(fetch.offset)))

@@ -1,9 +1,9 @@
-"""A shard: some groups, their timers and their way to the log, behind one function.
+"""A shard: its groups, their timers and their writes, behind one deterministic function.
 
     Shard.step(input, now_ms) -> Outbox
 
-It is deterministic and waits for nothing. One step handles one input and then every
-follow-up that came of it, so that from outside they are the same instant:
+It never waits. One step handles one input and then every follow-up that came of it, so that from
+outside they are the same instant:
 
     input ─► GroupMachine.handle ─► Outcome ─► defers ─► checks ─► writes
                   ▲                               │         │         │
@@ -12,8 +12,8 @@ follow-up that came of it, so that from outside they are the same instant:
 When several things fall due in the same millisecond, sessions end before phases do:
 a join phase must not list a member whose time was up when it ended.
 
-When very many fall due at once, a step handles some of them and asks to be ticked again
-at once, so that other inputs have their turn. No phase ends before all are handled.
+When very many fall due at once, a step handles some of them and asks for another tick at once,
+so that other inputs are handled in between. No phase ends before all are handled.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from timer.purgatory import Purgatory
 from timer.timer import Timer
 
 ACTIVATE_SLICE = 50
-"""Loaded groups brought to life in one step: a millisecond or two, in which heartbeats wait."""
+"""Loaded groups activated in one step: a millisecond or two, in which heartbeats wait."""
 
 ADVANCE_SLICE = 200
 """Timers that run or come down a level in one step. A session that ends costs some 11 us with
-what follows from it, so that a hundred thousand leave gaps every 2 to 3 ms."""
+its consequences, so that with a hundred thousand other inputs are handled every 2 to 3 ms."""
 
 PHASE_ENDS = (CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired)
 
@@ -71,10 +71,10 @@ class Shard:
 
     Args:
         ids: makes member ids.
-        payloads: reads what consumers say.
+        payloads: parses the metadata and assignments of consumers.
         now_ms: epoch milliseconds; the clock never goes back.
-        acks: when writes count as done.
-        tail_bytes: of the log's end that is kept for followers; 0: there can be none.
+        acks: when writes are acknowledged.
+        tail_bytes: size of the tail kept for followers; 0: no followers.
         wheel_size: slots a level of the timing wheel has. 512 keeps the worst stall of a
             million timers ten times smaller than the classic 20.
     """
@@ -94,7 +94,7 @@ class Shard:
         self._now_ms = now_ms
         self.timer = Timer(now_ms, wheel_size=wheel_size)
         self._inner: deque[Command] = deque()
-        self._held: list[Command] = []  # Ends of phases, until the timer is no longer behind.
+        self._held: list[Command] = []  # Ends of phases, held back while the timer is behind.
         self.followers = Followers(acks, tail_bytes)
         self._waits = {
             name: Waits(lambda: self._now_ms) for name in ("join", "sync", "produce", "fetch")
@@ -133,16 +133,16 @@ class Shard:
         self._offset_check.arm(now_ms)
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
-        """Load, first half: apply what the log holds, in its order. Nothing serves yet."""
+        """First half of a load: apply the records of the log, in order."""
         for record in records:
             self.machine.apply(record, now_ms)
 
     def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        """Load, second half: serve. Groups are activated when they are asked for, or by `Activate`,
-        with full session time-outs from then.
+        """Second half of a load: serve. Groups are activated when they are first used, or by
+        `Activate`, with full session time-outs from then.
 
         Args:
-            sequence: of the last entry that was read; appends go on after it.
+            sequence: number of the last entry that was read; appends continue after it.
             next_offset: the offset of the first record that will be appended.
         """
         self._now_ms = now_ms
@@ -155,18 +155,18 @@ class Shard:
 
     @property
     def is_active(self) -> bool:
-        """True if all groups that were loaded have come to life."""
+        """True if all loaded groups have been activated."""
         return not self.machine.dormant_groups
 
     def records(self) -> list[Record]:
-        """What is durable, as the records that bring it back; for a snapshot.
+        """Return the records of all durable facts, for a snapshot.
 
         They cover exactly the entries that have been acknowledged.
         """
         return self.machine.records()
 
     def step(self, event: Input, now_ms: int) -> Outbox:
-        """Handle one input, and everything that follows from it inside."""
+        """Handle one input and all follow-ups that it causes."""
         self._now_ms = now_ms
         outbox = Outbox()
         if self._unloaded is not None:
@@ -200,13 +200,12 @@ class Shard:
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> bool:
-        """The heartbeat of a member at rest: what a step would do, without what a step costs.
+        """Fast path of a heartbeat in a Stable group: only moves the session deadline.
 
-        Its deadline moves, and that is all: nothing is allocated, nothing follows, and the shard
-        is to be woken no earlier than before.
+        It allocates nothing, causes no follow-up, and leaves the next wake-up as it is.
 
         Returns:
-            False, and nothing has happened, if a step has to answer it.
+            True if the session was extended; False, without any effect, if a step has to answer.
         """
         operation = self._sessions.find(member_id)
         if operation is None:
@@ -218,10 +217,10 @@ class Shard:
         return True
 
     def stats(self) -> ShardStats:
-        """What the shard holds now; linear in its groups. Any thread may ask."""
+        """Return the current numbers; linear in the groups. Any thread may call it."""
         groups = list(self.machine.groups.values())
         purgatories: dict[str, Purgatory[object]] = {
-            "join": self._group_timers.joins,  # type: ignore[dict-item]  # Only counted, whatever the keys.
+            "join": self._group_timers.joins,  # type: ignore[dict-item]  # Counted only; the type of the keys does not matter.
             "sync": self._group_timers.syncs,  # type: ignore[dict-item]
             "heartbeat": self._sessions,  # type: ignore[dict-item]
             "produce": self._writes.purgatory,  # type: ignore[dict-item]
@@ -247,11 +246,11 @@ class Shard:
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return len(self.machine.groups)
 
     def members_of(self, client_host: str) -> int:
-        """How many members come from a host."""
+        """Number of members from a host, over all groups."""
         return self.machine.members_by_host[client_host]
 
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
@@ -260,7 +259,7 @@ class Shard:
         return None if group is None else instance_id in group.static_members
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
-        """Numbers of some groups. Any thread may ask."""
+        """Return numbers of the selected groups. Any thread may call it."""
         return [
             GroupStats(
                 group.group_id,
@@ -304,7 +303,7 @@ class Shard:
         outbox.events += out.events
 
     def _finish(self, outbox: Outbox) -> Outbox:
-        # Forming an entry may resolve a wait at once, and that may write again.
+        # Forming an entry may complete a wait at once, which may write again.
         outbox.append = self._writes.next_append()
         while self._inner:
             self._drain(outbox)
@@ -337,7 +336,7 @@ class Shard:
 
     def _answer_unloaded(self, event: Input, outbox: Outbox) -> None:
         if isinstance(event, Tick):
-            # What is left in it runs out unheard.
+            # Remaining timers expire without effect.
             self.timer.advance_to(self._now_ms, ADVANCE_SLICE)
             self._inner.clear()
         assert self._unloaded is not None

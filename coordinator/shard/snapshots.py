@@ -1,4 +1,4 @@
-"""When a shard's entries are to be replaced by what they come to.
+"""Schedule of snapshots, which replace a shard's entries by their result.
 
 A load reads the last snapshot and the entries after it, so snapshots bound both the disk
 and the time of a load. Each costs a pass over the shard's groups: with many groups they
@@ -16,11 +16,11 @@ BYTES = 8 * 1024 * 1024
 
 
 class SnapshotPolicy:
-    """Counts what a load would have to read.
+    """Counts the entries that a load would have to read.
 
     Args:
-        entries, entry_bytes: after the last snapshot.
-        snapshot_bytes: of the last one.
+        entries, entry_bytes: number and size of the entries after the last snapshot.
+        snapshot_bytes: size of the last snapshot.
     """
 
     def __init__(self, entries: int, entry_bytes: int, snapshot_bytes: int) -> None:
@@ -30,7 +30,7 @@ class SnapshotPolicy:
         self._under_way = False
 
     def appended(self, size_bytes: int) -> None:
-        """One more entry."""
+        """Count one more entry."""
         self._entries += 1
         self._entry_bytes += size_bytes
 
@@ -41,18 +41,18 @@ class SnapshotPolicy:
         return self._entries >= ENTRIES or self._entry_bytes >= BYTES
 
     def begin(self) -> None:
-        """A snapshot is being taken; what is appended meanwhile counts for the next."""
+        """Note that a snapshot has begun; later entries count for the next one."""
         self._under_way = True
         self._entries = self._entry_bytes = 0
 
     def end(self, snapshot_bytes: int) -> None:
-        """It is durable; or it has failed, with 0, and the next one comes in its time."""
+        """Note that the snapshot is durable, or has failed (0 bytes)."""
         self._under_way = False
         self._snapshot_bytes = snapshot_bytes or self._snapshot_bytes
 
 
 class Encoded:
-    """Records as bytes, one at a time, and how many bytes that came to."""
+    """Iterator that encodes records one at a time and adds up their size."""
 
     def __init__(self, records: Iterable[Record], encode: Callable[[Record], bytes]) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""The numbers of a shard for those who watch."""
+"""Statistics of shards and groups, for metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coordinator.shard.waits import WaitStats
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """Numbers for those who watch, taken when asked for."""
+    """Statistics of one shard at one moment."""
 
     groups: dict[str, int] = field(default_factory=dict)
     """Groups by state."""
@@ -24,19 +24,19 @@ class ShardStats:
     purged: dict[str, int] = field(default_factory=dict)
     """Entries dropped by purges since the start, by purgatory."""
     waits: dict[str, WaitStats] = field(default_factory=dict)
-    """How long operations waited, by purgatory; heartbeats are not counted: they beat."""
+    """Waits of completed operations, by purgatory; sessions are not counted."""
     timer_lag_ms: int = 0
-    """How late the timer was told the time when last something was due."""
+    """Delay of the last tick behind the deadline it was for."""
     pending_appends: int = 0
     high_watermark: int = 0
     end_offset: int = 0
     in_sync: int = 1
-    """Nodes, the leader among them."""
+    """Number of nodes in sync, the leader included."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """Numbers of one group, taken when asked for; offsets by (topic, partition)."""
+    """Statistics of one group at one moment; offsets by (topic, partition)."""
 
     group_id: str
     members: int

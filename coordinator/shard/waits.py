@@ -1,4 +1,4 @@
-"""How long operations wait in their purgatory: plain numbers, read when somebody asks."""
+"""Histograms of the time that operations wait in their purgatory."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ BOUNDS_MS = (
     60_000,
     300_000,
 )
-"""Upper bounds of the counts, inclusive."""
+"""Upper bounds of the histogram's buckets, inclusive."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitStats:
-    """The waits that have ended, in one purgatory."""
+    """Histogram of the waits that have ended, in one purgatory."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
-    """By the bounds; the last one holds what is longer than all."""
+    """Waits per bucket; the last one counts waits above the highest bound."""
     total_ms: int = 0
     expired: int = 0
-    """Those that ended because their time was over."""
+    """Number of waits that ended by a time-out."""
 
     @property
     def bounds_ms(self) -> tuple[int, ...]:
-        """What the counts are counted by."""
+        """Bounds of `counts`."""
         return BOUNDS_MS
 
 
@@ -61,22 +61,22 @@ class Waits:
         self._expired = 0
 
     def ended(self, began_ms: int) -> None:
-        """An operation has completed that waited since then."""
+        """Count a wait that has ended."""
         waited_ms = self.now_ms() - began_ms
         self._counts[bisect_left(BOUNDS_MS, waited_ms)] += 1
         self._total_ms += waited_ms
 
     def expired(self) -> None:
-        """It was its time that completed it."""
+        """Count a time-out."""
         self._expired += 1
 
     def stats(self) -> WaitStats:
-        """The numbers now."""
+        """Return the counts so far."""
         return WaitStats(tuple(self._counts), self._total_ms, self._expired)
 
 
 class Wait(DelayedOperation):
-    """An operation whose time in the purgatory counts. One that never had to wait does not."""
+    """An operation whose wait is counted, unless it completes at once."""
 
     __slots__ = ("_began_ms", "_waits")
 

@@ -1,17 +1,17 @@
-"""The way to the log: what waits, what is under way, and how far the log has come.
+"""The queue of writes to the log: at most one append in flight, and the high watermark.
 
-The end of the log is what the store has acknowledged. The high watermark is what counts as
-done, which with acks=all is what those in sync have as well; else the two are the same.
+The end offset is the end of what the store has acknowledged. The high watermark is the end of
+what has been acknowledged to callers: with acks=all the nodes in sync have it too; else the two are
+the same.
 
-At most one append is under way. What is written meanwhile makes the next entry, so
-the busier the shard, the larger its entries, with no linger. A write without records
-rides with the one before it and shares its fate; one that only waits for the log to speak
-is content with any fate.
+Writes that arrive during an append make up the next entry, so entries grow with load and nothing
+lingers. A write without records shares the entry, and the result, of the write before it; one that
+only waits for earlier appends succeeds whatever their results.
 
-A log that cannot be reached has written nothing. Its entry goes back into the queue and is
-tried again after a back-off, with whatever has come meanwhile, under the same number. Each
-write is tried for as long as its own time-out; one whose time is over between two attempts is
-certainly not in the log, and is taken back.
+A log that cannot be reached (UNAVAILABLE) has written nothing. The entry goes back into the queue
+and is retried after a back-off, under the same sequence number and together with newer writes.
+Each write is retried until its own time-out; one that times out between two attempts is certainly
+not in the log, and is removed from the queue.
 """
 
 from __future__ import annotations
@@ -31,26 +31,25 @@ from timer.task import TimerTask
 from timer.timer import Timer
 
 SHARD_KEY = "shard"
-"""All writes of a shard wait for the same thing: its high watermark."""
+"""The only key of the purgatory: all writes of a shard wait for its high watermark."""
 
 ENTRY_RECORDS = 10_000
-"""Records after which an entry takes no further write: they become true in one step, in 50 ms."""
+"""Records after which an entry takes no further write: applying them takes one step of 50 ms."""
 
 MAX_AMBIGUOUS_ATTEMPTS = 10
-"""After so many the shard gives up and is loaded again, which shows what was written."""
+"""Attempts after which the shard is given up and loaded again, which shows what was written."""
 
 BACKOFF_MS = 50
 BACKOFF_MS_MAX = 500
-"""Between attempts at a log that cannot be reached: doubled each time. A store that elects a
-leader is back in about a second, and a time-out of 5 s has a dozen attempts."""
+"""Delay between attempts while the log is unreachable: doubled each time. A store that elects a
+leader is back in about a second; a time-out of 5 s allows a dozen attempts."""
 
 _FAILURES = {
     AppendFailure.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     AppendFailure.TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What clients are told of a write that was refused; of the other two failures, and of all that
-waits when a shard is given up, NOT_COORDINATOR. Source: Kafka
-`CoordinatorOperationExceptionHelper`."""
+"""Errors of refused writes. The other two failures, and writes that wait when a shard is given up,
+give NOT_COORDINATOR. Source: Kafka `CoordinatorOperationExceptionHelper`."""
 
 
 class WriteQueue:
@@ -58,12 +57,12 @@ class WriteQueue:
 
     Args:
         now_ms: the time of the step.
-        apply: makes a record true; called in the order of the log.
-        drop: forgets a record that was refused.
+        apply: applies an acknowledged record; called in the order of the log.
+        drop: called with each record that was refused.
         post: puts a follow-up on the shard's inner queue.
-        are_enough: so many are in sync that a write may count as done.
-        timeout_ms: how long an answer waits for the log.
-        waits: counts how long they did.
+        are_enough: True if enough nodes are in sync to acknowledge a write.
+        timeout_ms: longest wait of an answer for the log.
+        waits: histogram of these waits.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class WriteQueue:
         self._waits = waits
         self.purgatory: Purgatory[str] = Purgatory(timer)
         self.end_offset = 0
-        """Of the log: the store has what lies before."""
+        """Log end offset: the store has everything before it."""
         self.high_watermark = 0
-        """What lies before counts as done."""
+        """Offset before which all writes are acknowledged."""
         self._are_enough = are_enough
         self._apply = apply
         self._drop = drop
@@ -94,26 +93,26 @@ class WriteQueue:
         self._sequence = 0
         self._queued: list[DelayedProduce] = []
         self._under_way: list[DelayedProduce] = []
-        self._stored: list[DelayedProduce] = []  # The store has them; those in sync not yet.
+        self._stored: list[DelayedProduce] = []  # In the store; not yet on all nodes in sync.
         self._append: Append | None = None
         self._to_emit: Append | None = None
-        self._alone = 0  # So many writes of the queue go one by one: together they were too large.
-        self._is_alone = False  # The entry under way is one of those.
+        self._alone = 0  # Writes still to be sent one by one: together they were too large.
+        self._is_alone = False  # True if the entry in flight is one of those.
         self._backoff = _Backoff()
         self._closed: ErrorCode | None = None
 
     def start_at(self, sequence: int, offset: int) -> None:
-        """Go on after the `sequence` entries and `offset` records that were loaded."""
+        """Continue after the `sequence` entries and `offset` records that were loaded."""
         self._sequence = sequence
         self.end_offset = self.high_watermark = offset
 
     @property
     def pending(self) -> int:
-        """Writes whose fate is open."""
+        """Number of writes without a result yet."""
         return len(self._queued) + len(self._under_way) + len(self._stored)
 
     def add(self, write: Write, now_ms: int) -> None:
-        """Queue a write; one without records that has nothing to wait for follows up at once."""
+        """Queue a write; one without records completes at once if nothing is in flight."""
         operation = DelayedProduce(
             write,
             lambda: self.high_watermark,
@@ -129,7 +128,7 @@ class WriteQueue:
             self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         if not write.records and not self._queued:
-            # It waits for what is under way, if anything is.
+            # It waits for the append in flight, if there is one.
             operation.required_offset = self._end_of_append()
             if self._append is not None:
                 self._under_way.append(operation)
@@ -143,7 +142,7 @@ class WriteQueue:
         self.purgatory.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 
     def next_append(self) -> Append | None:
-        """The append to start now, if any: a new entry, or one to be repeated."""
+        """Return the append to start now: a new entry, or a retry; None if there is none."""
         if self._append is None and not self._backoff.is_pending:
             if self._backoff.attempts:
                 self._drop_overdue()
@@ -155,7 +154,7 @@ class WriteQueue:
         return append
 
     def appended(self, sequence: int) -> None:
-        """The log has acknowledged: records become true. They count as done when `advance` says."""
+        """Apply the records of an acknowledged entry; `advance` completes their operations."""
         append = self._append
         if append is None or append.sequence != sequence:
             return
@@ -171,19 +170,19 @@ class WriteQueue:
             operation.settle(ErrorCode.NONE)
 
     def advance(self, high_watermark: int) -> None:
-        """Move the high watermark, if that is forward, and let go on who waited for it."""
+        """Move the high watermark forward and complete the operations that waited for it."""
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
             self.purgatory.check_and_complete(SHARD_KEY)
             self._stored = [waiting for waiting in self._stored if not waiting.is_completed]
 
     def append_failed(self, event: AppendFailed) -> bool:
-        """The log has refused, or does not know. True: give the shard up."""
+        """Handle a failed append. True: give the shard up."""
         append, failure = self._append, event.failure
         if append is None or append.sequence != event.sequence:
             return False
         if append.attempt > 1 and failure is not AppendFailure.FENCED:
-            # Whatever this attempt says of itself, an earlier one may have been written.
+            # An earlier attempt may have been written, so the result is not known.
             failure = AppendFailure.AMBIGUOUS
         if failure is AppendFailure.AMBIGUOUS and append.attempt < MAX_AMBIGUOUS_ATTEMPTS:
             self._append = self._to_emit = Append(
@@ -210,7 +209,7 @@ class WriteQueue:
         return False
 
     def close(self, error: ErrorCode) -> None:
-        """Refuse everything that waits, and whatever comes after: the shard is being given up."""
+        """Refuse all waiting and all later writes: the shard is being given up."""
         self._closed = error
         self._backoff.cancel()
         operations = self._under_way + self._queued
@@ -218,7 +217,7 @@ class WriteQueue:
         self._append = self._to_emit = None
         self._under_way, self._queued = [], []
         for operation in stored:
-            operation.fail(error, is_final=True)  # What they carry is true all the same.
+            operation.fail(error, is_final=True)  # Their records are durable all the same.
         self._refuse(operations, error, is_final=True)
 
     # --- Inside ---
@@ -236,12 +235,12 @@ class WriteQueue:
             operation.required_offset = self._end_of_append()
 
     def _size_of_first(self) -> int:
-        """How many operations the first write of the queue comes to, with those that ride."""
+        """Number of operations up to the second write with records."""
         riders = takewhile(lambda operation: not operation.records, self._queued[1:])
         return 1 + sum(1 for _ in riders)
 
     def _size_of_entry(self) -> int:
-        """How many operations of the queue make the next entry. One write is never divided."""
+        """Number of operations in the next entry. A write is never split."""
         records = 0
         for count, operation in enumerate(self._queued):
             records += len(operation.records)
@@ -255,24 +254,24 @@ class WriteQueue:
         return self._append.base_offset + len(self._append.records)
 
     def _put_back(self, operations: list[DelayedProduce]) -> None:
-        """Nothing of them was written: they are first in the next entry."""
+        """Return operations of an unwritten entry to the head of the queue."""
         for operation in operations:
             operation.required_offset = None
         self._queued[:0] = operations
 
     def _time_is_over(self, operation: DelayedProduce) -> None:
-        """Nobody waits for it any more. Between two attempts it can be taken back."""
+        """Handle a time-out: between two attempts the write can be removed from the queue."""
         is_queued = operation.required_offset is None
         if self._backoff.is_pending and is_queued and operation.records:
             self._take_back(operation, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             newest = next(queued for queued in reversed(self._queued) if queued.is_carrier)
-            if newest is operation:  # Nothing is left to try again: the next one goes at once.
+            if newest is operation:  # Nothing is left to retry: the next write goes at once.
                 self._backoff.cancel()
 
     def _drop_overdue(self) -> None:
-        """Drop what is not to be tried again, and let those who ride with it share its fate."""
+        """Drop writes that have timed out, and the writes without records that depend on them."""
         overdue = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        is_dropped = True  # What comes before the first write: nothing is left to wait for.
+        is_dropped = True  # Writes without records at the head have nothing to wait for.
         kept: list[DelayedProduce] = []
         queued, self._queued = self._queued, kept
         for operation in queued:
@@ -288,7 +287,7 @@ class WriteQueue:
     def _refuse(
         self, operations: list[DelayedProduce], error: ErrorCode, *, is_final: bool = False
     ) -> None:
-        """Nothing of them is in the log, or the shard is given up, which `is_final`."""
+        """Fail operations that are not in the log, or whose shard is given up (`is_final`)."""
         for operation in operations:
             self._take_back(operation, error)
             operation.fail(error, is_final=is_final)
@@ -301,14 +300,14 @@ class WriteQueue:
 
 
 class _Backoff(TimerTask):
-    """Pending while a log that could not be reached is left alone. Its step tries again."""
+    """Pending during the back-off after UNAVAILABLE. The step in which it ends retries."""
 
     __slots__ = ("attempts",)
 
     def __init__(self) -> None:
         super().__init__()
         self.attempts = 0
-        """That have failed in a row."""
+        """Consecutive failed attempts."""
 
     def arm(self, timer: Timer, now_ms: int) -> None:
         self.attempts += 1
@@ -319,4 +318,4 @@ class _Backoff(TimerTask):
             self.bucket.timer.cancel(self)
 
     def run(self) -> None:
-        """The step that runs it asks for the next append at its end."""
+        pass  # At its end the step asks for the next append.
