@@ -1,4 +1,4 @@
-"""What operators ask of groups of any kind: which there are, and that they go.
+"""Admin requests for groups of any kind: listing and deletion.
 
 Source: Kafka `GroupMetadataManager.listGroups`, `deleteGroups`.
 """
@@ -19,7 +19,7 @@ from coordinator.core.written import AnswerDurable
 
 
 def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> None:
-    """The groups that pass all filters; a state or type that is unknown matches nothing."""
+    """Answer with the groups that pass all filters; an unknown state or type matches nothing."""
     states = {state.lower() for state in command.states}
     types = {type_.lower() for type_ in command.types}
     contains = command.contains.lower()
@@ -44,10 +44,10 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
 
 
 def describe_no_group(command: DescribeGroup, out: Outcome) -> None:
-    """A group that there is not.
+    """Answer for a group that does not exist, with state Dead.
 
     Raises:
-        Refused: GROUP_ID_NOT_FOUND, if the caller prefers that to the state Dead.
+        Refused: GROUP_ID_NOT_FOUND, if `report_unknown`.
     """
     if command.report_unknown:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Checks that come before a group is looked at, shared by the requests."""
+"""Checks of requests that need no group, and the answers while a shard is loading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAY_HAVE_EMPTY_ID = (CommitOffsets, FetchOffsets, DescribeGroup, DeleteGroup)
 
 
 def check(request: Request, config: GroupConfig) -> None:
-    """Refuse what no group needs to be looked at for.
+    """Check the fields of a request that do not depend on its group.
 
     Raises:
         Refused: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT.
@@ -61,7 +61,7 @@ def _check_session_timeout(command: JoinGroup, config: GroupConfig) -> None:
 
 
 def check_alive(group: Group, *, member_id: str | None = None) -> None:
-    """Refuse a group that has been given up.
+    """Refuse requests for a Dead group.
 
     Raises:
         Refused: COORDINATOR_NOT_AVAILABLE.
@@ -71,10 +71,10 @@ def check_alive(group: Group, *, member_id: str | None = None) -> None:
 
 
 def answer_while_loading(request: Request) -> Reply:
-    """What a request gets while its shard is being loaded.
+    """Return the answer to a request while its shard is loading.
 
-    Heartbeats are answered blindly, so that healthy members are not disturbed, and a
-    SyncGroup is sent back to join, which waits out the load.
+    Heartbeats succeed unchecked, so that healthy members are not disturbed. SyncGroup gets
+    REBALANCE_IN_PROGRESS: the member joins again, and retries that until the load has ended.
     """
     if isinstance(request, Heartbeat):
         return HeartbeatReply()

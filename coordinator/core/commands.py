@@ -1,7 +1,7 @@
-"""Everything that can happen to a group: requests, and follow-ups from inside.
+"""Commands: requests, and follow-ups that the shard posts to itself.
 
-A follow-up is posted when a delayed operation has completed, or a write was resolved
-(`written`). It is re-validated where it is handled, for the group may have moved on since.
+A follow-up is posted when a delayed operation has completed, or a write has a result (`written`).
+Its handler validates it again, since the group may have changed in between.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from coordinator.core.written import WriteFollowUp
 
 @dataclass(frozen=True, slots=True)
 class CallCancelled:
-    """The client of this call has gone away."""
+    """The client of a call has cancelled it or disconnected."""
 
     call_id: CallId
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteJoinPhase:
-    """Everyone has joined, or the time is over."""
+    """All members have joined, or the rebalance timeout is over."""
 
     group_id: str
     generation: int
@@ -46,7 +46,7 @@ class SyncPhaseExpired:
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """A member's deadline, or a pending id's, has passed."""
+    """The deadline of a member or of a pending member id has passed."""
 
     group_id: str
     member_id: str
@@ -55,7 +55,7 @@ class SessionExpired:
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Time to look through the offsets."""
+    """The periodic check for expired offsets is due."""
 
 
 FollowUp = (

@@ -1,4 +1,4 @@
-"""The settings that decisions depend on. `coordinator.settings` composes them with the others."""
+"""Settings of the group protocol. `coordinator.settings` composes them with the others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from coordinator.core.setting import INT32_MAX, Bounds, InvalidSetting, Section, setting
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a member that never was in a generation may stay parked in JoinGroup. Not a setting,
-as in Kafka: it only bounds how long a client that vanished can hold a seat."""
+"""Longest wait in JoinGroup of a member that has not been in a generation yet. Not a setting, as in
+Kafka: it only bounds how long a client that vanished counts towards `group_max_size`."""
 
 MINUTE_MS = 60_000
 

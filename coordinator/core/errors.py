@@ -1,4 +1,4 @@
-"""What the protocol can say besides yes, and the advice that goes with it."""
+"""Error codes of the protocol, the advice for each, and the exceptions of handlers."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ ADVICE: dict[ErrorCode, str] = {
 
 
 def advice(error: ErrorCode) -> str:
-    """What to do about `error`, in half a sentence; empty for NONE."""
+    """Return what a client can do about `error`, in half a sentence; empty for NONE."""
     return ADVICE.get(error, error.name.replace("_", " ").lower())
 
 
 class Refused(Exception):
-    """The protocol says no. Raised before anything was changed.
+    """A request is refused with an error code. Raised before anything was changed.
 
     Args:
-        error: the code the caller gets.
-        message: what to do about it; the code's standing advice by default.
-        member_id: the id to put in a JoinGroup answer, where it is not the request's.
+        error: the code of the answer.
+        message: what to do about it; the advice for the code by default.
+        member_id: the member id of a JoinGroup answer, if it is not the request's.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Refused(Exception):
 
 
 class MustWait(Exception):
-    """The answer depends on a write whose fate is open. Raised before anything was changed.
+    """The answer depends on a write without a result yet. Raised before anything was changed.
 
-    The request is handled anew when the log has spoken, and refused with NOT_COORDINATOR if it has
-    not by then.
+    The request is handled again once the write has a result, and refused with NOT_COORDINATOR if
+    that takes too long.
 
     Args:
-        deadline_ms: when the time of that write is over; epoch milliseconds.
+        deadline_ms: time-out of that write, epoch milliseconds.
     """
 
     def __init__(self, deadline_ms: int) -> None:
@@ -113,4 +113,4 @@ class MustWait(Exception):
 
 
 class InvariantViolated(AssertionError):
-    """A fact about groups does not hold: our bug. The shard stops and reloads."""
+    """An invariant of a group is violated: an internal error. The shard stops and reloads."""

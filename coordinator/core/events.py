@@ -1,7 +1,6 @@
-"""What happened, for those who watch: metrics, the journal, log lines.
+"""Events that handlers emit for metrics, the rebalance journal and log lines.
 
-The core tells, and does not know who listens. Every event names its group; times are
-the shard's milliseconds and travel beside the event, in the Outbox.
+The core does not know its subscribers. Every event names its group and carries no time.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from coordinator.core.records import RebalanceRecord
 
 
 class RebalanceCause(Enum):
-    """Why a group left its generation, in the words people read."""
+    """Cause of a rebalance, as shown to users."""
 
     MEMBER_JOINED = "member joined"
     MEMBER_LEFT = "member left"
@@ -31,7 +30,7 @@ class RebalanceCause(Enum):
 
 
 class EvictionCause(Enum):
-    """Why we removed a member that did not ask for it."""
+    """Reason for which the coordinator removed a member."""
 
     SESSION_EXPIRED = "session expired"
     JOIN_TIMED_OUT = "did not re-join in time"
@@ -48,7 +47,7 @@ class GroupCreated:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStarted:
-    """`member_id` and what follows describe the member that caused it; empty if none did."""
+    """`member_id` and later fields describe the member that caused it; empty if none did."""
 
     group_id: str
     cause: RebalanceCause
@@ -152,7 +151,7 @@ class GroupRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceJournaled:
-    """A rebalance has ended, and is in the journal."""
+    """The record of a rebalance is durable in the journal."""
 
     record: RebalanceRecord
 
@@ -163,10 +162,10 @@ class RebalanceJournaled:
 
 @dataclass(frozen=True, slots=True)
 class RefusedJoin:
-    """No event: what is remembered of a client that was turned away, so often.
+    """Refused JoinGroups of one client with one error, counted. Not an event.
 
-    `protocols` are those it offers, `needed` those that all members can follow. Epoch
-    milliseconds.
+    `protocols` are those that the client offers, `needed` those common to all members. Times are
+    epoch milliseconds.
     """
 
     client_id: str

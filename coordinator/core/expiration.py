@@ -1,4 +1,4 @@
-"""What has outlived its retention goes: offsets, and groups of which nothing is left.
+"""Expiration of offsets, and removal of groups that are left empty.
 
 Source: KIP-211; Kafka `ClassicGroup.offsetExpirationCondition`.
 """
@@ -62,7 +62,7 @@ def _expired(group: Group, now_ms: int, config: GroupConfig) -> list[tuple[str, 
 
 
 def _retention_starts_ms(group: Group, stored: OffsetCommitted) -> int | None:
-    """When the retention of an offset began; None if it does not run."""
+    """Return the start of an offset's retention; None while it does not expire."""
     if group.protocol_type is None:
         return stored.committed_at_ms
     if group.state is GroupState.EMPTY:

@@ -1,11 +1,11 @@
-"""What every group has, whichever protocol its members speak: a state, offsets, a manifest.
+"""The base of all kinds of groups: state, offsets, manifest.
 
-A kind of group adds its members, and what their protocol needs. Rules that both protocols share
-(`offsets`, `expiration`, `log_ends`, `admin`) see no more of a group than this.
+Subclasses add members and the state of their protocol. Rules that protocols share (`offsets`,
+`expiration`, `log_ends`, `admin`) use this class only.
 
-Durable facts become true through `Group.apply` alone: for a record that the log has just
-acknowledged, and for one that is read back at load. A change that is not acknowledged yet is a
-record waiting in the shard, and nowhere else: dropping the record is the roll-back.
+Durable facts are changed by `Group.apply` alone: for a record that the log has just acknowledged,
+and for one that is read at load. A change that is not acknowledged yet exists only as a record in
+the shard's queue: dropping the record is the roll-back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(Enum):
-    """The value is what people and tools read."""
+    """State of a group. The value is the name in Kafka's tools."""
 
     EMPTY = "Empty"
     """No members; offsets may remain."""
@@ -38,14 +38,14 @@ class GroupState(Enum):
     STABLE = "Stable"
     """The assignment is durable and in force."""
     DEAD = "Dead"
-    """Given up, by deletion or because the shard was unloaded."""
+    """Deleted, or its shard was unloaded."""
 
 
 class Group(ABC):
     """A group of any kind."""
 
     kind: ClassVar[str]
-    """As operators read it."""
+    """Group type in listings, such as `classic`."""
 
     __slots__ = (
         "group_id",
@@ -66,10 +66,9 @@ class Group(ABC):
         self.protocol_type: str | None = None
         # Topics that members read. None: unknown, because they do not say so in Kafka's format.
         self.subscribed_topics: frozenset[str] | None = frozenset()
-        # Commits on their way to the log, by partition: how many, and when the newest one's time
-        # is over.
+        # Commits in flight by partition: their number, and the time-out of the newest.
         self.pending_offsets: dict[tuple[str, int], tuple[int, int]] = {}
-        # As members have told, by partition; None: nobody has.
+        # Ends of logs that members have reported, by partition; None: none reported.
         self.log_ends: dict[tuple[str, int], LogEnd] | None = None
         # Durable facts.
         self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
@@ -78,20 +77,20 @@ class Group(ABC):
     @property
     @abstractmethod
     def member_count(self) -> int:
-        """How many members there are, or will be once the group is active."""
+        """Number of members; of a dormant group, the number it will have once it is active."""
 
     @property
     @abstractmethod
     def is_deserted(self) -> bool:
-        """True if there is no member, and nobody who may become one with an id it was given."""
+        """True if there are no members and no pending member ids."""
 
     @property
     def is_vacant(self) -> bool:
-        """True if nothing is left that would be missed: no member, offset or commit."""
+        """True if the group has no members, offsets or commits in flight."""
         return self.is_deserted and not self.offsets and not self.pending_offsets
 
     def is_subscribed(self, topic: str) -> bool:
-        """True if a member reads `topic`; of a consumer group that cannot be read, assume it."""
+        """True if a member reads `topic`; assumed of a consumer group with unreadable metadata."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -99,10 +98,10 @@ class Group(ABC):
     # --- The log ---
 
     def apply(self, record: Record) -> None:
-        """Make an acknowledged record true; live and at load.
+        """Apply an acknowledged record; live and at load.
 
-        What members are doing meanwhile (parked calls, states of a rebalance) is not in any record
-        and is not touched. The machine owns the table of groups: it takes a deleted one out.
+        Soft state (parked calls, the phase of a rebalance) is in no record and does not change.
+        The machine owns the table of groups and removes a deleted one.
         """
         match record:
             case OffsetCommitted():
@@ -123,28 +122,28 @@ class Group(ABC):
 
     @abstractmethod
     def _apply_own(self, record: Record) -> None:
-        """What a record means to the facts that groups of this kind alone have."""
+        """Apply a record of this kind of group alone."""
 
     def drop(self, record: Record) -> None:
-        """Forget a record that the log has refused. That is the whole roll-back."""
+        """Roll back a record that the log has refused."""
         if isinstance(record, OffsetCommitted):
             self.settle_offset((record.topic, record.partition))
 
     @abstractmethod
     def records(self) -> list[Record]:
-        """The records that bring the durable facts back, and nothing else.
+        """Return records that restore all durable facts.
 
-        They are the very objects the group holds: nothing is copied. Recordings compare them with
-        those of another run, so their order stays.
+        They are the group's own objects, not copies, in a stable order: recordings compare them
+        between runs.
         """
 
     def await_offset(self, partition: tuple[str, int], deadline_ms: int) -> None:
-        """A commit of `partition` is on its way to the log, and answered by then."""
+        """Note a commit in flight, which times out at `deadline_ms`."""
         count, _ = self.pending_offsets.get(partition, (0, 0))
         self.pending_offsets[partition] = (count + 1, deadline_ms)
 
     def settle_offset(self, partition: tuple[str, int]) -> None:
-        """A commit of `partition` has arrived, or never will. At load none was awaited."""
+        """Note that a commit is durable or refused. At load none is in flight."""
         count, deadline_ms = self.pending_offsets.pop(partition, (0, 0))
         if count > 1:
             self.pending_offsets[partition] = (count - 1, deadline_ms)

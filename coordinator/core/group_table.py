@@ -1,4 +1,4 @@
-"""The groups of a shard: which there are, and the records that make them and bring them back."""
+"""The groups of a shard: creation by records, removal, snapshots and unloading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
 
 
 class GroupTable:
-    """What a machine has, apart from the rules."""
+    """State of a `GroupMachine`: all groups of a shard."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
         self.groups: dict[str, ClassicGroup] = {}
@@ -26,7 +26,7 @@ class GroupTable:
         self._dormant_by_id = self._dormant.by_id  # The same dict: every heartbeat asks it.
 
     def apply(self, record: Record, now_ms: int) -> None:
-        """Make an acknowledged record true."""
+        """Apply an acknowledged record; it creates its group if necessary."""
         group = self.groups.get(record.group_id)
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):
@@ -35,27 +35,27 @@ class GroupTable:
             self.groups[record.group_id] = group
         group.apply(record)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
-            # A group that was joined while its deletion was on its way lives on.
+            # A group that was joined while its deletion was in flight stays.
             if group.is_vacant:
                 del self.groups[record.group_id]
 
     def drop(self, record: Record) -> None:
-        """Forget a record that the log has refused."""
+        """Roll back a record that the log has refused."""
         group = self.groups.get(record.group_id)
         if group is not None:
             group.drop(record)
 
     def restore(self) -> None:
-        """Take the groups up where their durable facts leave them. They are dormant at first."""
+        """Restore all groups from their durable facts. They are dormant at first."""
         self._dormant.restore(self.groups.values())
 
     @property
     def dormant_groups(self) -> int:
-        """Groups that were loaded and have not been brought to life yet."""
+        """Number of loaded groups that have not been activated yet."""
         return len(self._dormant_by_id)
 
     def records(self) -> list[Record]:
-        """The durable facts of all groups, as the records that bring them back."""
+        """Return records that restore all durable facts of all groups."""
         return [record for group in self.groups.values() for record in group.records()]
 
     def unload(self, error: ErrorCode, out: Outcome) -> None:
@@ -67,5 +67,5 @@ class GroupTable:
         self._dormant_by_id.clear()
 
     def _new_group(self, group_id: str, now_ms: int) -> ClassicGroup:
-        """A group that is in the table once somebody puts it there."""
+        """Create a group; the caller adds it to the table."""
         return ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)

@@ -1,11 +1,11 @@
-"""Identifiers that travel between the layers, each with a type of its own."""
+"""Types of identifiers, and the values that mean "none"."""
 
 from __future__ import annotations
 
 from typing import NewType, Protocol
 
 CallId = NewType("CallId", int)
-"""A request that waits for its answer; unique within a process."""
+"""Identifies a call and its answer; unique within a process."""
 
 ShardId = NewType("ShardId", int)
 """One of the P shards a store is divided into, 0 to P-1."""
@@ -17,8 +17,8 @@ NO_TIME = -1
 
 
 class IdSource(Protocol):
-    """Makes member ids. The live one is random; tests count."""
+    """Source of member ids: random in production, a counter in tests."""
 
     def new_member_id(self, prefix: str) -> str:
-        """An id never used before, `<prefix>-<unique part>`. Clients treat it as opaque."""
+        """Return a unique id, `<prefix>-<unique part>`. It is opaque to clients."""
         ...

@@ -1,7 +1,7 @@
-"""Where the logs of a group's partitions end, as its members say: what lag is measured by.
+"""End offsets of the partitions that a group reads, reported by members; lag is measured by them.
 
-The coordinator has no rows. Members know their sources, and tell now and then. It is soft: not
-in the log, not followed by standbys, and said again a few seconds after a fail-over.
+The coordinator stores no rows, so members report the ends of their sources now and then. Reports
+are soft state: not in the log, not replicated, and repeated a few seconds after a fail-over.
 
 Source: ours. Kafka's tools ask the brokers (ListOffsets).
 """
@@ -16,7 +16,7 @@ from coordinator.core.requests import ListLogEnds, ReportLogEnds
 
 
 def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
-    """Remember ends that a member reports. It is no sign of life, as a heartbeat is."""
+    """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
     if group.log_ends is None:
         group.log_ends = {}
     for topic, partition, offset in command.ends:
@@ -25,7 +25,7 @@ def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> 
 
 
 def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:
-    """Every end that is known.
+    """Answer with all known ends.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND.

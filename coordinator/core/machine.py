@@ -1,19 +1,18 @@
-"""The core's only door: the table of groups, and which rule handles which command.
+"""The entry point of the core: dispatches each command to its handler.
 
     handle(command, now_ms, out)        live
-    apply(record, now_ms)               a record was acknowledged, or is read back
+    apply(record, now_ms)               a record was acknowledged, or is read at load
     drop(record)                        the log has refused a record
-    restore()                           all records have been read back: serve
-    activate_some(count, now_ms, out)   activate so many of the restored groups
-    records()                           what is durable, in as few records as there are facts
-    unload(error, out)                  give every group up
+    restore()                           all records have been read: serve
+    activate_some(count, now_ms, out)   activate some of the restored groups
+    records()                           the durable facts, as records
+    unload(error, out)                  give all groups up
 
-What a call wants done it says through `out`, an `Outcome`; nothing of that is returned. `beat` is
-the one way past it: the heartbeat of a member at rest, of which nothing follows.
+Handlers return nothing: replies, writes and timers go into `out`, an `Outcome`. Only `beat`, the
+fast path of a heartbeat, does without.
 
-There is no rule in this file: `TABLE` says where those of one group are.
-`Refused` and `MustWait` are caught here, once. They were raised before anything changed, so
-nothing has to be undone.
+This file contains no rules: `TABLE` names the handlers. `Refused` and `MustWait` are caught here.
+They are raised before anything has changed, so nothing has to be undone.
 """
 
 from __future__ import annotations
@@ -119,15 +118,15 @@ TABLE: dict[type, Row | GivenRow] = {
     ),
     w.ReplacementOverdue: Row(static_members.replacement_overdue, IGNORE),
 }
-"""What concerns one group: its handler, and what happens if the group is missing."""
+"""Handlers of commands about one group, and what happens if the group is missing."""
 
 
 class GroupMachine(GroupTable):
-    """All groups of one shard, and the rules by which they change.
+    """The state machine of one shard: all its groups, and the handlers of commands.
 
     Args:
         ids: makes member ids.
-        payloads: reads what consumers say.
+        payloads: parses the metadata and assignments of consumers.
     """
 
     def __init__(self, config: GroupConfig, ids: IdSource, payloads: PayloadReader) -> None:
@@ -136,13 +135,13 @@ class GroupMachine(GroupTable):
         self.ids = ids
         self.read_topics = payloads.topics
         self.pauses: Sequence[Pause] = ()
-        """Times in which members were not heard, as the last `Tick` had them."""
+        """Intervals in which members were not heard, from the last `Tick`."""
         self._read_assignment = payloads.partitions
-        self._waiting: set[CallId] = set()  # Requests that are handled anew when the log speaks.
+        self._waiting: set[CallId] = set()  # Requests that wait for the result of a write.
         self._of_the_shard = self._rows_of_the_shard()
 
     def _rows_of_the_shard(self) -> dict[type, Callable[[Any, int, Outcome], None]]:
-        """What concerns no group, or many, or is answered whether its group is there or not."""
+        """Handlers of commands about no group, many groups, or a group that may be missing."""
         return {
             q.ListGroups: lambda command, _, out: admin.list_groups(
                 self.groups.values(), command, out
@@ -169,7 +168,7 @@ class GroupMachine(GroupTable):
     # --- One command ---
 
     def handle(self, command: c.Command, now_ms: int, out: Outcome) -> None:
-        """Carry one command out.
+        """Handle one command and its journal entries.
 
         Args:
             now_ms: the shard's clock; epoch milliseconds that never go back.
@@ -181,14 +180,14 @@ class GroupMachine(GroupTable):
             self._journal(now_ms, out)
 
     def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
-        """Bring up to `count` more groups to life, with full session time-outs from now."""
+        """Activate up to `count` more groups, with full session time-outs from now."""
         self._dormant.activate_some(count, now_ms, out)
         self._journal(now_ms, out)
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> int:
-        """See `liveness.beat`: the hot path, beside `handle`."""
+        """Fast path of a heartbeat; see `liveness.beat`."""
         group = self.groups.get(group_id)
         if group is None or self._dormant_by_id:
             return NO_TIME
@@ -197,10 +196,10 @@ class GroupMachine(GroupTable):
     def _dispatch(
         self, command: c.Command, now_ms: int, out: Outcome, until_ms: int | None = None
     ) -> None:
-        """Handle a command.
+        """Call the handler of a command; answer if it refuses or has to wait.
 
         Args:
-            until_ms: of a request that has waited before, how long it may wait in all.
+            until_ms: the end of all waiting of a request that has waited before.
         """
         try:
             row = TABLE.get(type(command))
@@ -209,7 +208,7 @@ class GroupMachine(GroupTable):
             else:
                 self._handle_row(row, command, now_ms, out)
         except Refused as refused:
-            # Only requests are refused; follow-ups re-validate and fall silent.
+            # Only requests are refused; an outdated follow-up is ignored.
             assert isinstance(command, q.Request)
             out.reply(command.call_id, command.refusal(refused))
         except MustWait as wait:
@@ -242,7 +241,7 @@ class GroupMachine(GroupTable):
     def _do_without(
         self, if_missing: IfMissing, command: Any, now_ms: int, out: Outcome
     ) -> ClassicGroup | None:
-        """What a row says of a missing group; a new one, if that is to go on with it."""
+        """Apply a row's rule for a missing group; returns the new group if it creates one."""
         match if_missing:
             case Refuse(error):
                 raise Refused(error)
@@ -274,7 +273,7 @@ class GroupMachine(GroupTable):
         offsets.offsets_written(done, out)
         group = self.groups.get(done.group_id)
         if group is not None and group.is_vacant and group.generation == 0:
-            del self.groups[done.group_id]  # It was made for this commit, which failed.
+            del self.groups[done.group_id]  # It was created for this commit, which failed.
 
     def _answer_durable(self, done: w.AnswerDurable, _now_ms: int, out: Outcome) -> None:
         refused = done.error is not ErrorCode.NONE
@@ -282,10 +281,10 @@ class GroupMachine(GroupTable):
         out.reply(done.request.call_id, reply)
 
     def _resume(self, command: w.Resume, now_ms: int, out: Outcome) -> None:
-        """The log has spoken of what a request waited for, or the request has waited too long."""
+        """Handle a request again after the write it waited for, or refuse it after a time-out."""
         request = command.request
         if request.call_id not in self._waiting:
-            return  # Its client has gone away meanwhile.
+            return  # Its client has cancelled it.
         self._waiting.remove(request.call_id)
         if command.error is ErrorCode.NONE:
             self._dispatch(offsets.resumed(request), now_ms, out, command.deadline_ms)

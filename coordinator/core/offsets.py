@@ -1,4 +1,4 @@
-"""Progress: committed offsets, fetched, deleted and expired.
+"""Committed offsets: commit, fetch, delete.
 
 A commit becomes visible when its records are durable, through `Group.apply`; until
 then `pending_offsets` counts it, so that a compare-and-set and a stable fetch can wait
@@ -46,18 +46,18 @@ TopicPartition = tuple[str, int]
 
 
 def check_commit(group: Group, command: CommitOffsets, config: GroupConfig) -> None:
-    """Refuse what a commit may not be, whoever commits.
+    """Check a commit, without regard to who commits.
 
     Raises:
         Refused: the manifest is too long.
-        MustWait: what it is compared with is on its way to the log.
+        MustWait: another commit of a compared partition is in flight.
     """
     if len(command.manifest) > config.offset_manifest_max_bytes:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"the manifest may have {config.offset_manifest_max_bytes} bytes",
         )
-    # What is stored is being decided by the log: compare when it has spoken.
+    # A commit in flight may change the offset to compare with: wait for its result.
     _wait_for_pending(
         group, ((p.topic, p.partition) for p in command.partitions if p.expected is not None)
     )
@@ -66,8 +66,10 @@ def check_commit(group: Group, command: CommitOffsets, config: GroupConfig) -> N
 def commit(
     group: Group, command: CommitOffsets, now_ms: int, out: Outcome, config: GroupConfig
 ) -> None:
-    """Write offsets, and answer when they are durable; after `check_commit`, and after the group's
-    protocol has said that the caller may."""
+    """Write offsets, and answer when they are durable.
+
+    The caller has called `check_commit`, and checked that the member may commit.
+    """
     results = [_judge(group, p, config) for p in command.partitions]
     failures = [r.error for r in results if r.error is not ErrorCode.NONE]
     if failures and command.atomic:
@@ -91,7 +93,7 @@ def commit(
 
 
 def check_first(command: CommitOffsets) -> None:
-    """Refuse a commit that may not make a group: that of a member.
+    """Refuse a member's commit to a group that does not exist.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND.
@@ -101,10 +103,10 @@ def check_first(command: CommitOffsets) -> None:
 
 
 def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> None:
-    """Go on if no commit of any of them is on its way.
+    """Wait if a commit of any of these partitions is in flight.
 
     Raises:
-        MustWait: for the newest of those that are.
+        MustWait: until the newest of those commits has timed out.
     """
     pending = group.pending_offsets
     deadlines = [pending[partition][1] for partition in partitions if partition in pending]
@@ -113,7 +115,7 @@ def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> Non
 
 
 def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
-    """The log has taken a commit, or refused it."""
+    """Answer a commit that is durable or refused."""
     results: Iterable[CommitResult] = command.results
     if command.error is ErrorCode.NONE:
         out.note(OffsetsCommittedEvent(command.group_id, len(command.written)))
@@ -142,7 +144,7 @@ def _judge(group: Group, commit: PartitionCommit, config: GroupConfig) -> Commit
 
 
 def _not_committed(group: Group, result: CommitResult, error: ErrorCode) -> CommitResult:
-    """The result of a good partition whose atomic request failed through another one."""
+    """Return the result of a valid partition if another one fails the atomic commit."""
     found = NO_OFFSET
     if error is ErrorCode.OFFSET_MISMATCH:
         found = stored_offset(group, (result.topic, result.partition))
@@ -171,7 +173,7 @@ def _record(
 
 
 def stored_offset(group: Group, partition: TopicPartition) -> int:
-    """The durable offset of a partition; -1 if there is none."""
+    """Return the durable offset of a partition; -1 if there is none."""
     stored = group.offsets.get(partition)
     return NO_OFFSET if stored is None else stored.offset
 
@@ -180,10 +182,10 @@ def stored_offset(group: Group, partition: TopicPartition) -> int:
 
 
 def fetch_offsets(group: Group, command: FetchOffsets, out: Outcome) -> None:
-    """Read durable offsets.
+    """Answer with durable offsets.
 
     Raises:
-        MustWait: `require_stable`, and a commit is on its way.
+        MustWait: `require_stable`, and a commit is in flight.
     """
     if group.state is GroupState.DEAD:
         fetch_from_no_group(command, out)
@@ -200,15 +202,15 @@ def fetch_offsets(group: Group, command: FetchOffsets, out: Outcome) -> None:
 
 
 def fetch_from_no_group(command: FetchOffsets, out: Outcome) -> None:
-    """Nothing is stored."""
+    """Answer for a group that does not exist: no offsets."""
     absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
     out.reply(command.call_id, FetchReply(offsets=absent))
 
 
 def resumed(request: Request) -> Request:
-    """A request that has waited for the log, as it is handled anew.
+    """Return a request that has waited for the log, as it is to be handled again.
 
-    What had been written when a fetch came is resolved. It does not wait for what came later.
+    Commits before a stable fetch have a result now. It does not wait for later ones.
     """
     if isinstance(request, FetchOffsets):
         return replace(request, require_stable=False)

@@ -1,8 +1,8 @@
-"""What a handler wants done, collected while it runs.
+"""The effects of a handler: replies, writes, timers, checks and events.
 
-A handler changes the group and says the rest through `out`. The shard then acts in
-one documented order: timers and watches first, then checks, then writes; replies
-and events leave with the Outbox. (The idea is raft's `Ready`.)
+A handler changes the group and adds everything else to `out`. The shard then acts in a fixed order:
+timers and watches first, then checks, then writes; replies and events leave with the Outbox.
+Source: the `Ready` struct of etcd's raft.
 """
 
 from __future__ import annotations
@@ -86,14 +86,13 @@ Defer = DeferJoin | DeferInitialJoin | DeferSync | DeferHeartbeat
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records for one entry of the log, and the command to post when it is resolved, or when it
-    has taken too long.
+    """Records to append together, and the command to post at their result or at a time-out.
 
-    With no records it is a wait: resolved when everything written before it is.
+    Without records it waits for the results of all earlier writes.
 
-    `settled` is posted once the log has spoken, however late that is: with NONE the records are
-    durable, with an error they are not and never will be. `then` may be posted before it, by a
-    time-out. `deadline_ms` is when the time-out comes, if it is to come earlier than for others.
+    `settled` is posted at the result of the append, however late: with NONE the records are
+    durable, with an error they never will be. `then` may be posted before it, by a time-out.
+    `deadline_ms` is the time-out, if it is to be earlier than the configured one.
     """
 
     records: tuple[Record, ...]
@@ -103,7 +102,7 @@ class Write:
 
 
 class Outcome:
-    """The collector handed to every handler."""
+    """Collector of effects, passed to every handler."""
 
     __slots__ = ("checks", "defers", "events", "replies", "writes")
 
@@ -125,7 +124,7 @@ class Outcome:
         *,
         settled: WriteFollowUp | None = None,
     ) -> None:
-        """Write `records`, all or none. When `then` and `settled` are posted, `Write` says."""
+        """Write `records`, all or none. See `Write` for `then` and `settled`."""
         self.writes.append(Write(tuple(records), then, settled))
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
@@ -133,7 +132,7 @@ class Outcome:
         self.writes.append(Write((), JoinDurable(call_id, reply)))
 
     def resume_when_settled(self, request: Request, deadline_ms: int) -> None:
-        """Handle `request` anew once everything written so far is resolved, or refuse it then."""
+        """Handle `request` again after the results of all writes so far, or refuse it."""
         self.writes.append(Write((), Resume(request, deadline_ms), deadline_ms=deadline_ms))
 
     def defer(self, defer: Defer) -> None:
@@ -141,9 +140,9 @@ class Outcome:
         self.defers.append(defer)
 
     def check(self, key: WatchKey) -> None:
-        """Ask the operations watched under `key` again."""
+        """Have the operations watched under `key` checked again."""
         self.checks.append(key)
 
     def note(self, event: Event) -> None:
-        """Tell those who watch."""
+        """Emit an event."""
         self.events.append(event)

@@ -1,4 +1,4 @@
-"""What is written to the log, as values. `Group.apply` makes them true, live and at load."""
+"""Records of the log, as values. `Group.apply` applies them, live and at load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coordinator.core.ids import NO_LEADER_EPOCH, NO_TIME
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member as the log knows it: its metadata for the selected protocol only."""
+    """A member in `GroupMetadata`; its metadata for the selected protocol only."""
 
     member_id: str
     instance_id: str | None
@@ -23,8 +23,11 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A group's assignment, whole. Written by the leader's SyncGroup, by a static member's
-    replacement, and with no members when a join phase ends with none."""
+    """A generation of a group: its members and their assignments.
+
+    Written by the leader's SyncGroup, by the replacement of a static member, and without members
+    when a join phase ends with none.
+    """
 
     group_id: str
     generation: int
@@ -37,7 +40,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFloor:
-    """Generations up to `generation` may have been handed out: never hand them out again."""
+    """Generations up to `generation` may have been used and must not be used again."""
 
     group_id: str
     generation: int
@@ -79,7 +82,7 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceMember:
-    """A member that joined a rebalance. Epoch milliseconds; -1: it did not."""
+    """A member that joined a rebalance. Times are epoch milliseconds; -1: not synced."""
 
     member_id: str
     client_id: str
@@ -92,7 +95,7 @@ class RebalanceMember:
 
 @dataclass(frozen=True, slots=True)
 class RemovedMember:
-    """A member that a rebalance went on without; `cause` in words."""
+    """A member that was removed or left during a rebalance; `cause` in words."""
 
     member_id: str
     client_id: str
@@ -104,15 +107,15 @@ class RemovedMember:
 class RebalanceRecord:
     """One rebalance, from its cause to its end, for the journal.
 
-    `outcome` is completed, interrupted (by the next one) or failed. `member_id` and what follows
-    describe who caused it. Times are epoch milliseconds, -1 where it did not come to that:
-    `joined_at_ms` the end of the join phase, `synced_at_ms` when the leader handed the assignment
-    in, `ended_at_ms` when that was durable. `was_initial`: an empty group's first members, for
-    whom the initial delay is waited. `protocol` is the one selected.
+    `outcome` is completed, interrupted (by the next one) or failed. `member_id`, `client_id`,
+    `client_host` and `reason` describe the member that caused it. Times are epoch milliseconds, -1
+    if that point was not reached: `joined_at_ms` the end of the join phase, `synced_at_ms` the
+    leader's SyncGroup, `ended_at_ms` when the assignment was durable. `was_initial`: the first
+    rebalance of an empty group, with the initial delay. `protocol` is the selected one.
 
-    `members` are in the order in which they joined; of many only those who came last.
-    `partitions_moved` is -1 where assignments cannot be read. `unowned_*` are about partitions
-    that had no owner for a time which this rebalance ended.
+    `members` are in the order in which they joined; of many only the last ones.
+    `partitions_moved` is -1 if assignments cannot be parsed. `unowned_*` count partitions that were
+    without an owner until this rebalance.
     """
 
     group_id: str
@@ -152,4 +155,4 @@ Record = (
 
 
 JOURNAL_LENGTH = 20
-"""Rebalances of a group that are kept."""
+"""Number of rebalances that a group's journal keeps."""

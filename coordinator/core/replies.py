@@ -1,7 +1,6 @@
-"""Answers, as values. `service/grpc/translate/` turns them into protobuf.
+"""Replies, as values. `service/grpc/translate/` converts them to protobuf.
 
-`error` is NONE in a good answer; `message` then is empty. Field names are the
-contract's.
+On success `error` is NONE and `message` is empty. Fields are named as in the protos.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as the leader is told of it: metadata for the selected protocol only."""
+    """A member in the leader's reply; its metadata for the selected protocol only."""
 
     member_id: str
     instance_id: str | None
@@ -97,8 +96,8 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True)
 class FetchReply(_Reply):
     offsets: tuple[FetchedOffset, ...] | tuple[OffsetCommitted, ...] = ()
-    """The partitions asked for, in that order; where all were asked for what is stored, in no
-    order: a group may have a million, and sorting them is left to whoever can do it in slices."""
+    """The requested partitions in that order, or all stored ones unordered: a group may have a
+    million, and the caller can sort them in slices."""
     manifest: bytes = b""
 
 
@@ -114,7 +113,7 @@ class GroupListing:
 @dataclass(frozen=True, slots=True)
 class ListReply(_Reply):
     groups: tuple[GroupListing, ...] = ()
-    """By id, the first so many that were asked for."""
+    """Sorted by group id, up to the requested limit."""
     matching: int = 0
 
 
@@ -164,7 +163,7 @@ class ReportLogEndsReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a partition ended when a member said so; epoch milliseconds."""
+    """Log end offset of a partition, as a member reported it at `told_at_ms` (epoch)."""
 
     topic: str
     partition: int
@@ -175,12 +174,12 @@ class LogEnd:
 @dataclass(frozen=True, slots=True)
 class ListLogEndsReply(_Reply):
     ends: tuple[LogEnd, ...] = ()
-    """In no order, as those of `FetchReply`."""
+    """Unordered, as the offsets of `FetchReply`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalancesReply(_Reply):
-    """Newest first."""
+    """Journal and refused joins of a group, newest first."""
 
     rebalances: tuple[RebalanceRecord, ...] = ()
     refused_joins: tuple[RefusedJoin, ...] = ()
@@ -188,7 +187,7 @@ class RebalancesReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class AwaitedMember:
-    """A member that the phase waits for. `member_id` alone: an id that has not joined yet."""
+    """A member that a phase waits for. Only `member_id`: a pending member id."""
 
     member_id: str
     client_id: str = ""
@@ -200,8 +199,11 @@ class AwaitedMember:
 
 @dataclass(frozen=True, slots=True)
 class PhaseReply(_Reply):
-    """`state` is the group's; the phase has begun at `since_ms` and ends by itself at
-    `deadline_ms`, -1 if nothing is waited for. Epoch milliseconds."""
+    """State of a group, and the members that its phase waits for.
+
+    The phase has begun at `since_ms` and times out at `deadline_ms`, epoch milliseconds; -1 if the
+    group waits for nobody.
+    """
 
     state: str = ""
     since_ms: int = NO_TIME

@@ -1,6 +1,4 @@
-"""What callers ask, as values. Each carries a `call_id`; what `refusal` returns is the answer
-when the protocol says no.
-"""
+"""Requests, as values. `refusal` returns the reply of a request that is refused."""
 
 from __future__ import annotations
 
@@ -39,13 +37,13 @@ class _GroupRequest:
     group_id: str
 
     def refusal(self, refused: Refused) -> Reply:
-        """The answer if the protocol says no."""
+        """Return the reply that says why the request was refused."""
         return self.REFUSAL(refused.error, refused.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup(_GroupRequest):
-    """`protocols` is an ordered tuple of (name, metadata), best first."""
+    """JoinGroup. `protocols` holds (name, metadata) in the order of preference."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -66,7 +64,7 @@ class JoinGroup(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup(_GroupRequest):
-    """`assignments` holds (member id, bytes) and counts only from the leader."""
+    """SyncGroup. `assignments` holds (member id, bytes) and is used from the leader only."""
 
     REFUSAL = SyncReply
     generation: int
@@ -100,7 +98,7 @@ class LeaveGroup(_GroupRequest):
 
 @dataclass(frozen=True, slots=True)
 class PartitionCommit:
-    """`expected` asks for compare-and-set; -1 expects that nothing is stored."""
+    """Offset to commit. `expected`: compare-and-set; -1 expects that none is stored."""
 
     topic: str
     partition: int
@@ -129,7 +127,7 @@ class CommitOffsets(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOffsets(_GroupRequest):
-    """`partitions` None asks for everything stored."""
+    """OffsetFetch. `partitions` None: all stored offsets."""
 
     REFUSAL = FetchReply
     partitions: tuple[tuple[str, int], ...] | None = None
@@ -144,7 +142,7 @@ class DeleteOffsets(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """Filters hold names in any case; an empty one lets everything through. `limit` 0: all."""
+    """ListGroups. Filters ignore case; an empty one matches all groups. `limit` 0: no limit."""
 
     call_id: CallId
     states: tuple[str, ...] = ()
@@ -172,7 +170,7 @@ class DeleteGroup(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLogEnds(_GroupRequest):
-    """`ends` holds (topic, partition, the offset after the last row)."""
+    """Report of log end offsets: `ends` holds (topic, partition, offset after the last row)."""
 
     REFUSAL = ReportLogEndsReply
     generation: int
@@ -193,7 +191,7 @@ class ListRebalances(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribePhase(_GroupRequest):
-    """Whom the group waits for now."""
+    """Question which members the group's current phase waits for."""
 
     REFUSAL = PhaseReply
 

@@ -1,4 +1,4 @@
-"""Rows of the machine's table: who handles a command, and what happens if its group is missing."""
+"""Rows of the dispatch table: a command's handler, and what happens if its group is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import ErrorCode
 from coordinator.core.outcome import Outcome
 
-# Any: each handler takes the commands of its row.
+# Any: the commands of its row.
 Handler = Callable[[ClassicGroup, Any, int, Outcome], None]
 GivenHandler = Callable[[Any, ClassicGroup, Any, int, Outcome], None]
 """Its first argument is the machine."""
@@ -33,10 +33,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The request makes the group, which stays if it is not vacant after that.
+    """The request creates the group, which stays unless it is vacant afterwards.
 
     Args:
-        check: raises `Refused` if the request may not.
+        check: raises `Refused` if the request may not create one.
     """
 
     check: Callable[[Any], None]
@@ -44,7 +44,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A follow-up has come too late: also for a group that has been given up."""
+    """A follow-up that is too late is ignored; also if the group is Dead."""
 
 
 IfMissing = Refuse | Answer | Create | Ignore
@@ -61,12 +61,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class GivenRow:
-    """The same, with a handler that needs a setting or the like, which `machine` has now."""
+    """A row whose handler needs a setting, or other state of the machine."""
 
     handle: GivenHandler
     if_missing: IfMissing
 
 
 def timeless(handle: Callable[[ClassicGroup, Any, Outcome], None]) -> Handler:
-    """A handler that need not know the time."""
+    """Adapt a handler that does not take the time."""
     return lambda group, command, _now_ms, out: handle(group, command, out)

@@ -32,7 +32,7 @@ class Bounds:
 
 
 Form: TypeAlias = Callable[[str], object]
-"""Parses a text; raises ValueError with the form that is expected."""
+"""Parser of a text; raises ValueError with the expected form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that may be chosen; none if it is no choice."""
+        """The permitted texts of a choice; empty for anything else."""
         return self.allowed if isinstance(self.allowed, tuple) else ()
 
-    def check(self, name: str, value: Any) -> None:  # Any: what a user gave.
+    def check(self, name: str, value: Any) -> None:  # Any: the user's value.
         """Refuse a value of another type, out of bounds, or in another form.
 
         Raises:
@@ -77,7 +77,7 @@ class Setting:
                 raise InvalidSetting(f"{name} is {value!r}; {error}") from None
 
     def description(self) -> str:
-        """Meaning, unit, bounds or choices, and default, as a text of one line."""
+        """Return meaning, unit, bounds or choices, and default in one line."""
         shown = str(self.default).lower() if isinstance(self.default, bool) else self.default
         facts = [f"default: {'empty' if shown == '' else shown}"]
         if self.bounds is not None:
@@ -91,7 +91,7 @@ class Setting:
 def setting(
     default: Value, allowed: Bounds | tuple[str, ...] | Form | None, meaning: str
 ) -> Any:  # Any: what `field` returns.
-    """A field of a `Section`."""
+    """Declare a field of a `Section`."""
     return field(default=default, metadata={"setting": Setting(default, allowed, meaning)})
 
 

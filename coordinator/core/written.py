@@ -1,6 +1,6 @@
-"""Follow-ups of writes: what is posted when the log has spoken, or when it has taken too long.
+"""Follow-ups of writes, posted at the result of the append or at a time-out.
 
-`error` is NONE when the log acknowledged the write, else already mapped for clients.
+`error` is NONE if the log has acknowledged the write, else the error code for clients.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class AssignmentWritten:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberWritten:
-    """Time to answer a restarted static member: its new id is durable, or refused, or nobody knows
-    yet."""
+    """Result, or time-out, of the write that gives a static member its new id: answer it."""
 
     group_id: str
     call_id: CallId
@@ -40,7 +39,7 @@ class StaticMemberWritten:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberSettled:
-    """The log has spoken of a restarted static member's new id: it is durable, or never will be."""
+    """Final result of the write that gives a static member its new id; it may follow a time-out."""
 
     group_id: str
     member_id: str
@@ -50,7 +49,7 @@ class StaticMemberSettled:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementOverdue:
-    """With an error: a restarted static member has waited too long for its turn."""
+    """End of a static member's wait for an earlier replacement; with an error: it timed out."""
 
     group_id: str
     call_id: CallId
@@ -68,7 +67,7 @@ class OffsetsWritten:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDurable:
-    """Give `request` its `reply` now that what it asked for is durable, or refuse it."""
+    """Answer `request` with `reply` once its records are durable, or refuse it."""
 
     request: Request
     reply: Reply
@@ -77,7 +76,7 @@ class AnswerDurable:
 
 @dataclass(frozen=True, slots=True)
 class Unawaited:
-    """A write that no call waits for: an empty group, a generation floor, expired offsets."""
+    """Result of a write without a caller: an empty group, a generation floor, expired offsets."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -85,7 +84,7 @@ class Unawaited:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceWritten:
-    """A rebalance is in the journal, unless the log has refused it."""
+    """Result of writing a rebalance to the journal."""
 
     record: RebalanceRecord
     error: ErrorCode = ErrorCode.NONE
@@ -93,7 +92,7 @@ class RebalanceWritten:
 
 @dataclass(frozen=True, slots=True)
 class JoinDurable:
-    """Answer a JoinGroup now that what was written before it is durable, or refuse it."""
+    """Answer a JoinGroup once all earlier writes are durable, or refuse it."""
 
     call_id: CallId
     reply: JoinReply
@@ -102,8 +101,10 @@ class JoinDurable:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Handle `request` now that what was being written when it came is resolved; or, with an
-    error, refuse it. It waits until `deadline_ms` at most, however often it has to wait."""
+    """Handle `request` again after the results of earlier writes; with an error, refuse it.
+
+    `deadline_ms` bounds all its waits together.
+    """
 
     request: Request
     deadline_ms: int

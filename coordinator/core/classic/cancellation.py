@@ -1,6 +1,6 @@
-"""A client that has gone takes its parked call along.
+"""Cancellation of parked calls whose client has disconnected.
 
-Source: ours. Kafka answers into the void and waits for the session to end.
+Source: ours. Kafka keeps such calls and waits for the session to expire.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from coordinator.core.outcome import Outcome
 def cancel_call(
     group: ClassicGroup, member: Member, command: CallCancelled, now_ms: int, out: Outcome
 ) -> None:
-    """Take a parked call back.
+    """Remove a parked call without an answer.
 
-    A member that never was in a generation goes with its call. One that was stays,
-    with a deadline: a fresh one if the old one was spent while it was parked.
+    A new member is evicted. A member of a generation stays, with a new session deadline if the old
+    one has passed while its call was parked.
     """
     if member.parked_sync == command.call_id:
         group.unpark_sync(member)

@@ -1,4 +1,4 @@
-"""What operators read of one classic group: its members, its journal, whom a phase waits for.
+"""Descriptions of one classic group: its members, its journal, its current phase.
 
 Source: Kafka `GroupMetadataManager.describeGroups`.
 """
@@ -21,7 +21,7 @@ from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalanc
 
 
 def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) -> None:
-    """A group whole; what the members follow and hold is shown only while it is in force."""
+    """Answer with the group and its members; metadata and assignments in Stable only."""
     stable = group.state is GroupState.STABLE
     members = tuple(
         DescribedMember(
@@ -49,14 +49,14 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) ->
 
 
 def list_rebalances(group: ClassicGroup, command: ListRebalances, out: Outcome) -> None:
-    """The group's journal, newest first."""
+    """Answer with the group's journal, newest first."""
     refused = tuple((group.refused_joins or {}).values())[::-1]
     reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
     out.reply(command.call_id, reply)
 
 
 def describe_phase(group: ClassicGroup, command: DescribePhase, out: Outcome) -> None:
-    """Whom a parked phase waits for, now."""
+    """Answer with the members that the current phase waits for."""
     awaited: list[AwaitedMember] = []
     if group.state is GroupState.PREPARING_REBALANCE:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]

@@ -1,10 +1,10 @@
-"""Groups that were loaded come to life.
+"""Lazy activation of loaded groups.
 
-A hundred thousand groups are taken over at once. What a list of groups shows is set for all of
-them when the log has been read; their members cost more time, and wait for somebody to ask for
-the group, or for `activate_some`. Until then the group is dormant: its members are in `committed`.
+A node may take over a hundred thousand groups at once. After the log has been read, every group has
+the fields that ListGroups shows. Its members, which cost more time, are created when the group is
+first used, or by `activate_some`. Until then the group is dormant: its members are in `committed`.
 
-Members begin with full session time-outs. What they hold, `Group.apply` gives them.
+Members begin with full session time-outs. `Group.apply` sets their assignments.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from coordinator.core.records import GroupMetadata
 
 
 class DormantGroups:
-    """The groups of a shard that were loaded and have not come to life yet."""
+    """The loaded groups of a shard that are not active yet."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
         self.by_id: dict[str, ClassicGroup] = {}
         self._config = config
         self._read_topics = read_topics
-        self._same: dict[Protocols, Protocols] = {}  # What members have in common is kept once.
+        self._same: dict[Protocols, Protocols] = {}  # Members with equal protocols share one copy.
 
     def restore(self, groups: Iterable[ClassicGroup]) -> None:
-        """Take groups up where their durable facts leave them; they are dormant at first."""
+        """Restore groups from their durable facts; they are dormant at first."""
         for group in groups:
             _recall(group)
             self.by_id[group.group_id] = group
 
     def wake(self, group_id: str, now_ms: int, out: Outcome) -> None:
-        """Bring a group to life, if it is dormant."""
+        """Activate a group, if it is dormant."""
         group = self.by_id.pop(group_id, None)
         if group is not None and group.committed is not None:
             self._add_members(group, group.committed, now_ms, out)
@@ -48,14 +48,14 @@ class DormantGroups:
             self._same = {}
 
     def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
-        """Bring up to `count` more groups to life."""
+        """Activate up to `count` more groups."""
         for group_id in list(islice(self.by_id, count)):
             self.wake(group_id, now_ms, out)
 
     def _add_members(
         self, group: ClassicGroup, committed: GroupMetadata, now_ms: int, out: Outcome
     ) -> None:
-        """Members are as the last durable generation had them."""
+        """Create the members of the last durable generation."""
         name = committed.protocol_name
         for stored in committed.members:
             protocols = () if name is None else ((name, stored.metadata),)
@@ -80,7 +80,7 @@ class DormantGroups:
 
 
 def _recall(group: ClassicGroup) -> None:
-    """What a list of groups shows, and the generation: a lost one is not used again."""
+    """Set the fields that ListGroups shows, and the floor for the next generation."""
     group.generation_floor = group.durable_generation + 1
     committed = group.committed
     if committed is not None:

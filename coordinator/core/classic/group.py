@@ -1,7 +1,6 @@
-"""A group of the classic protocol and its members: the facts, and the small operations that keep
-them consistent.
+"""A group of the classic protocol: its state, and the operations that keep it consistent.
 
-What each state answers (requests that pass identity and generation checks):
+Answers by state (requests that pass identity and generation checks):
 
     state              JoinGroup               SyncGroup              Heartbeat
     EMPTY              starts the initial      UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID
@@ -17,10 +16,9 @@ What each state answers (requests that pass identity and generation checks):
 
 Durable facts (`committed`, `journal`, `durable_generation`, what members hold, and those of every
 group) are set by `Group.apply` alone. Everything else is soft: it changes at once and is rebuilt
-from the durable facts at load. What members hold follows from records alone: their assignments,
-and in a Stable group the ids under which static members have their places. At load there are no
-members while the log is read; `dormant` makes them of the last `GroupMetadata` and applies it
-once more.
+from the durable facts at load. Assignments, and in a Stable group the member ids of static members,
+come from records alone. At load there are no members while the log is read; `dormant` creates them
+from the last `GroupMetadata` and applies it once more.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; Kafka `ClassicGroup`, `ClassicGroupMember`.
 """
@@ -59,17 +57,17 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.DEAD: frozenset({GroupState.DEAD}),
 }
-"""From a state to those that may follow it. The diagram in ARCHITECTURE.md is drawn from here."""
+"""Allowed transitions. The diagram in ARCHITECTURE.md is generated from this table."""
 
 
 ParkedCalls = dict[CallId, "tuple[ClassicGroup, Member]"]
-"""Which group and member a parked call belongs to, over all groups of a machine."""
+"""Group and member of each parked call, over all groups of a machine."""
 MembersByHost = Counter[str]
-"""How many members of all groups come from each host."""
+"""Number of members per client host, over all groups."""
 
 
 class ClassicGroup(Group):
-    """One group. Its methods keep the counters true; the rules are in the other files."""
+    """A classic group. Its methods keep the counters consistent; the rules are in other files."""
 
     kind = "classic"
     __slots__ = (
@@ -102,28 +100,28 @@ class ClassicGroup(Group):
     ) -> None:
         super().__init__(group_id, now_ms)
         self.generation = 0
-        # Never hand out a generation up to this one: an earlier owner of the shard may have.
+        # Generations up to this one may have been used by an earlier owner of the shard.
         self.generation_floor = 0
-        # Whose assignment the leader has handed in last. It is written once.
+        # Last generation with an assignment from the leader, which is written once.
         self.assigned_generation = NO_GENERATION
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        # Sets, as dicts: an empty one is a third of the size, and there is one for every group.
+        # Dicts as sets: an empty dict is a third of the size, and every group has two.
         self.pending_member_ids: dict[str, None] = {}
         self.awaited_syncs: dict[str, None] = {}
         self.parked_joins = 0
         self.protocol_counts: dict[str, int] = {}
         self.initial_join = False
         self.new_member_added = False
-        # One at a time: the first one's record is on its way. Empty but in Stable.
+        # Written one at a time: the record of the first is in flight. Empty except in Stable.
         self.replacements: tuple[Replacement, ...] = ()
         self.parked_calls = parked_calls
         self.members_by_host = members_by_host
-        # Who was turned away lately, the newest last.
+        # Recent refused joins, the newest last.
         self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
-        # The rebalance that is running, and since when partitions have had no owner.
+        # The running rebalance; and since when partitions have had no owner.
         self.trace: Trace | None = None
         self.unowned: dict[tuple[str, int], int] | None = None
         # Durable facts.
@@ -147,7 +145,7 @@ class ClassicGroup(Group):
         self.state_changed_at_ms = now_ms
 
     def is_in_force(self, generation: int) -> bool:
-        """True if members work by the assignment of that generation."""
+        """True if the group is Stable in that generation."""
         return self.state is GroupState.STABLE and self.generation == generation
 
     @property
@@ -170,7 +168,7 @@ class ClassicGroup(Group):
     # --- Members ---
 
     def add_member(self, member: Member) -> None:
-        """Insert a member. The first one sets the protocol type and leads.
+        """Add a member. The first one becomes the leader.
 
         Raises:
             InvariantViolated: its id or its instance id is taken.
@@ -189,7 +187,7 @@ class ClassicGroup(Group):
             self.leader_id = member.member_id
 
     def remove_member(self, member_id: str) -> Member:
-        """Take a member out; another one leads if it did. Its calls must be answered before.
+        """Remove a member; if it was the leader, another one is. Its calls must be answered before.
 
         Raises:
             InvariantViolated: no such member, or it still has a parked call.
@@ -222,7 +220,7 @@ class ClassicGroup(Group):
         old_member_id = self.static_members.get(instance_id)
         if old_member_id is None:
             raise InvariantViolated(f"no static member {instance_id!r} to replace")
-        # Rebuilt, so that the member keeps its place in the order.
+        # Rebuilt, so that the order of the members stays.
         self.members = {
             (new_member_id if member_id == old_member_id else member_id): member
             for member_id, member in self.members.items()
@@ -238,7 +236,7 @@ class ClassicGroup(Group):
         return member
 
     def give_place(self, stored: MemberRecord) -> None:
-        """Let a restarted process be the static member, unless it is already.
+        """Give a static member's place to a restarted process, unless it has it already.
 
         Raises:
             InvariantViolated: the instance id is not registered.
@@ -255,7 +253,7 @@ class ClassicGroup(Group):
         self.members_by_host[stored.client_host] += 1
 
     def elect_joined_leader(self) -> bool:
-        """Let a member that has joined lead; keep the leader if it has. False: nobody has."""
+        """Elect a leader that has joined, if possible the present one. False: no member has."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.parked_join is not None:
             return True
@@ -339,10 +337,10 @@ class ClassicGroup(Group):
                 raise AssertionError(f"a classic group has no {type(record).__name__}")
 
     def _hand_out(self, record: GroupMetadata) -> None:
-        """Give every member what the log says that it has.
+        """Set the members' assignments, and in a Stable group the static members' ids.
 
-        In a join phase ids need not be durable: a restarted process may have its place there
-        already, and a record of the generation before does not take it back.
+        In a join phase ids need not be durable: a restarted process may have its place already,
+        and a record of the previous generation does not revert it.
         """
         in_force = self.is_in_force(record.generation)
         for stored in record.members:
@@ -366,7 +364,7 @@ class ClassicGroup(Group):
         return [*records, *self.journal]
 
     def metadata(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """The group as it is written; with each member's own assignment unless others are given."""
+        """Return the group's record, with the members' present assignments by default."""
         return GroupMetadata(
             group_id=self.group_id,
             generation=self.generation,

@@ -1,4 +1,4 @@
-"""Who is asking: a member, a fenced one, or a stranger."""
+"""Identification of the member that sends a request, and checks of its generation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from coordinator.core.errors import ErrorCode, MustWait, Refused
 
 
 def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member that a request speaks for.
+    """Return the member that sends a request.
 
-    A request that leaves out a static member's instance id is judged by member id alone.
+    Without an instance id a static member is identified by its member id alone.
 
     Raises:
-        Refused: UNKNOWN_MEMBER_ID for a stranger, FENCED_INSTANCE_ID for a process
-            whose instance id another one has taken.
+        Refused: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID for a process whose instance id
+            another process has taken.
     Source: KIP-345; Kafka `ClassicGroup.validateMember`.
     """
     if instance_id is not None:
@@ -30,10 +30,10 @@ def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Me
 
 
 def check_settled(group: ClassicGroup, member: Member) -> None:
-    """Go on unless a restarted process may take the member's place in this very moment.
+    """Wait if a restarted process is taking the member's place.
 
     Raises:
-        MustWait: for the log, which decides whether the caller is fenced.
+        MustWait: the result of that write decides whether the caller is fenced.
     """
     for replacement in group.replacements:
         if replacement.deadline_ms is not None:

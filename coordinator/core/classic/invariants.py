@@ -1,4 +1,4 @@
-"""The eight facts that must hold of every group between two inputs."""
+"""Invariants of a group, which hold between any two inputs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from coordinator.core.group import GroupState
 
 
 def check(group: ClassicGroup, previous_generation: int = 0) -> None:
-    """Check a group, in time linear in its members. Tests call it after every step.
+    """Check all invariants of a group, linear in its members. Tests call it after every step.
 
     Args:
         previous_generation: the generation after the step before; the group was loaded
             before that, and one step completes at most one join phase of it.
     Raises:
-        InvariantViolated: names the fact that does not hold.
+        InvariantViolated: names the invariant that does not hold.
     """
     members = group.members
     joins = sum(member.parked_join is not None for member in members.values())

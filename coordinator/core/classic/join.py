@@ -1,9 +1,8 @@
-"""JoinGroup: a stranger is given an id, a member re-joins, and both wait for the phase to end.
+"""JoinGroup: new members get a member id, members re-join, and both wait for the phase to end.
 
-Joining for the first time takes two calls (KIP-394): the first is given a member id
-and changes nothing else; the second, with that id, makes the member. So a client that
-gives up half-way leaves no ghost member behind, only an id that expires. A static
-member has a name already and needs one call.
+A new dynamic member makes two calls (KIP-394): the first returns a member id and changes nothing
+else; the second, with that id, adds the member. So a client that gives up in between leaves no
+member behind, only a pending id that expires. A static member needs one call.
 
 Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`,
 `doUnknownJoinGroup`.
@@ -37,7 +36,7 @@ def join_group(
     config: GroupConfig,
     ids: IdSource,
 ) -> None:
-    """Answer, or park, a JoinGroup, and remember who asked in vain.
+    """Answer or park a JoinGroup; the journal keeps refused ones.
 
     Raises:
         Refused: before anything changed.
@@ -59,7 +58,7 @@ def join_group(
 
 
 def check_first(command: JoinGroup) -> None:
-    """Refuse a joiner that cannot be the first one of a group.
+    """Refuse a JoinGroup with a member id to a group that does not exist.
 
     Raises:
         Refused: UNKNOWN_MEMBER_ID.
@@ -69,10 +68,10 @@ def check_first(command: JoinGroup) -> None:
 
 
 def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool:
-    """True if the group's size limit lets this joiner in.
+    """True if `group_max_size` admits this joiner.
 
-    In a join phase seats go to those who come first, so that a lowered limit takes
-    effect. A restarted static member takes the seat its instance id has.
+    In a join phase members are admitted in the order in which they join, so that a lowered limit
+    takes effect. A restarted static member counts as the member it replaces.
 
     Source: KIP-389; Kafka `GroupCoordinator.acceptJoiningMember`.
     """
@@ -92,7 +91,7 @@ def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool
 
 
 def join_durable(command: JoinDurable, out: Outcome) -> None:
-    """What was written before the answer is durable, or refused: now it is told."""
+    """Answer a JoinGroup whose generation floor is durable, or refused."""
     reply = command.reply
     if command.error is not ErrorCode.NONE:
         reply = JoinReply(command.error, advice(command.error), member_id=reply.member_id)
@@ -127,7 +126,7 @@ def _join_unknown(
 def _hand_out_id(
     group: ClassicGroup, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
 ) -> None:
-    """Phase one: the id is good for one session timeout. The group's state does not change."""
+    """First call: return a pending member id, valid for one session timeout."""
     group.pending_member_ids[member_id] = None
     deadline_ms = now_ms + command.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
@@ -207,17 +206,17 @@ def _why(group: ClassicGroup, member: Member, *, changed: bool) -> RebalanceCaus
 
 
 def _calls_for_rebalance(group: ClassicGroup, member: Member) -> bool:
-    """True if re-joining unchanged in a Stable group is news.
+    """True if a re-join without changes starts a rebalance of a Stable group.
 
-    A leader reports in this way that the topics have changed. And in a group that was
-    loaded and has not rebalanced since, whoever re-joins was in a rebalance that was lost,
-    and may have heard of its generation: the one before must not come after it.
+    A leader reports in this way that the topics have changed. In a group that was loaded and has
+    not rebalanced since, a member that re-joins was in a rebalance that the fail-over interrupted.
+    It may know that generation, and must not be answered with an older one.
     """
     return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
 def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcome) -> None:
-    """Park the call in place of an older one, with what the member now says of itself."""
+    """Update the member by its request, and park the call in place of an older one."""
     fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
     group.set_protocols(member, command.protocols)
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
@@ -227,7 +226,7 @@ def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcom
 
 
 def _refuse_seat(group: ClassicGroup, command: JoinGroup, now_ms: int, out: Outcome) -> None:
-    """Turn a joiner away; if it was a member, it has lost its seat to those who came first."""
+    """Refuse a joiner beyond `group_max_size`; if it was a member, it is evicted."""
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
     out.reply(command.call_id, JoinReply(error, advice(error)))

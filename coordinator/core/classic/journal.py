@@ -1,10 +1,10 @@
-"""The rebalance journal: who caused each rebalance, who was slow, what it cost.
+"""The rebalance journal: the cause of each rebalance, its slow members, its cost.
 
-It follows the events that the rules emit anyway, and writes one `RebalanceRecord` when a
-rebalance ends, in an entry of its own that nobody waits for. While one runs, its `Trace` is
-soft: a rebalance that a fail-over interrupts is journaled from the first join after it.
+It follows the events of the rules, and writes one `RebalanceRecord` at the end of each rebalance,
+with a write that no call waits for. The `Trace` of a running rebalance is soft state: after a
+fail-over the journal covers it from the first join on.
 
-Source: ours. What operators ask in apache/kafka KIP-1314.
+Source: ours; questions of operators from apache/kafka KIP-1314.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 NO_COUNT = -1
-"""Partitions moved, where that is not known."""
+"""Value of `partitions_moved` if it is unknown."""
 MEMBERS_MAX = 64
-"""Members that a record names: of larger groups those who joined last."""
+"""Members listed in a record; of larger groups the last ones to join."""
 OWNED_MAX = 50_000
-"""Partitions of a group that are compared with those of the generation before, in 70 ms. Of a
-larger group it is not known how many have moved."""
+"""Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
+more, `partitions_moved` is unknown."""
 TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
 REFUSED_MAX = 16
-"""Clients that are remembered for having been refused."""
+"""Refused clients that are remembered per group."""
 COOPERATIVE = "cooperative"
-"""In the name of a protocol whose members keep working during a rebalance (KIP-429)."""
+"""Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
 
 Partition = tuple[str, int]
 AssignmentReader = Callable[[bytes], Iterable[Partition] | None]
-"""Partitions in a member's assignment; None if it cannot be read. Injected."""
+"""Injected parser of an assignment's partitions; returns None if it cannot parse it."""
 
 
 def follow_all(
     groups: Mapping[str, ClassicGroup], now_ms: int, out: Outcome, read_assignment: AssignmentReader
 ) -> None:
-    """Take in what one command has made of the groups: `out` has the events."""
+    """Update the traces of all groups by the events of one command."""
     by_group: dict[str, list[Event]] = {}
     for event in out.events:
         by_group.setdefault(event.group_id, []).append(event)
@@ -77,8 +77,8 @@ def follow(
     out: Outcome,
     read_assignment: AssignmentReader,
 ) -> None:
-    """Take in what one command has made of a group."""
-    early: list[Event] = []  # What led to a rebalance is told before its start.
+    """Update the trace of a group by its events; write its record at the end of a rebalance."""
+    early: list[Event] = []  # Events that caused a rebalance precede its start.
     for event in events:
         match event:
             case RebalanceStarted():
@@ -156,9 +156,9 @@ def _finish(
 def note_refused_join(
     group: ClassicGroup, command: JoinGroup, error: ErrorCode, now_ms: int
 ) -> None:
-    """Remember who asks in vain: it causes no rebalance, and its owner wonders why.
+    """Remember a refused JoinGroup, for users who wonder why a client does not get in.
 
-    In memory, and the newest few only.
+    Only the last few, in memory.
     """
     if error not in TOLD_REFUSALS:
         return
@@ -181,7 +181,7 @@ def note_refused_join(
 
 
 def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:
-    """Tell those who watch, now that nothing can take it back."""
+    """Emit the event of a rebalance once its record is durable."""
     if command.error is ErrorCode.NONE:
         out.note(RebalanceJournaled(command.record))
 
@@ -212,10 +212,10 @@ def _partitions(
     read_assignment: AssignmentReader,
     is_complete: bool,
 ) -> tuple[int, list[int]]:
-    """How many partitions have another owner now, and for how long partitions had none.
+    """Return the number of moved partitions, and how long each partition had no owner.
 
-    A cooperative member works on with what it keeps. One that is not stops when it joins. Those
-    that have no owner still are remembered until they have one.
+    Members of a cooperative protocol keep their partitions during a rebalance; other members stop
+    when they join. Partitions still without an owner are carried over to the next rebalance.
     """
     before = _owners(trace.before, read_assignment)
     after = _owners(group.committed if group.members else None, read_assignment)
@@ -244,7 +244,7 @@ def _partitions(
 def _owners(
     record: GroupMetadata | None, read_assignment: AssignmentReader
 ) -> dict[Partition, tuple[str, str]] | None:
-    """The owner of each partition: the name that it keeps across restarts, and its member id."""
+    """Return each partition's owner: instance id (or member id), and member id."""
     owners: dict[Partition, tuple[str, str]] = {}
     for member in record.members if record is not None else ():
         partitions = read_assignment(member.assignment)

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, each with its own result, and one rebalance follows for all of them.
+"""LeaveGroup: removes members, each with its own result, and starts at most one rebalance.
 
 Source: KIP-345, KIP-800; Kafka `GroupMetadataManager.classicGroupLeaveToClassicGroup`.
 """
@@ -19,10 +19,10 @@ from coordinator.core.requests import LeaveGroup, LeavingMember
 
 
 def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
-    """Take members out, in the order of the request.
+    """Remove members, in the order of the request.
 
     Raises:
-        Refused: the group has been given up.
+        Refused: the group is Dead.
         MustWait: a restarted process may have taken the place of one of them.
     """
     admission.check_alive(group)
@@ -51,7 +51,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
 
 
 def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
-    """Nobody is in a group that does not exist."""
+    """Answer for a group that does not exist: UNKNOWN_MEMBER_ID for each member."""
     error = ErrorCode.UNKNOWN_MEMBER_ID
     results = tuple(LeaveResult(m.member_id, m.instance_id, error) for m in command.members)
     out.reply(command.call_id, LeaveReply(members=results))
@@ -69,7 +69,7 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, out: Outcome) -> Member 
         out.check(MemberKey(group.group_id, member_id))
         return None
     if not member_id and leaving.instance_id is not None:
-        # An operator removes a static member and knows it by name only.
+        # An operator removes a static member by its instance id alone.
         member_id = group.static_members.get(leaving.instance_id, "")
     member = identify(group, member_id, leaving.instance_id)
     remove(group, member, out)

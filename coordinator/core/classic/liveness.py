@@ -1,12 +1,11 @@
-"""Signs of life, and what happens without them.
+"""Heartbeats and session time-outs.
 
-A member has one deadline. It moves with every sign of life and when a parked call is
-answered. It does not move when a JoinGroup arrives: a deadline that passes while the
-member waits in JoinGroup or SyncGroup is spent without consequence, and the answer
-arms a new one. So every path that answers a parked call and keeps the member has to
-go through `reset_session`.
+A member has one deadline. It moves with every heartbeat and when a parked call is answered. It
+does not move when a JoinGroup arrives: a deadline that passes while the member waits in JoinGroup
+or SyncGroup has no effect, and the answer arms a new one. So every path that answers a parked call
+and keeps the member has to call `reset_session`.
 
-The time in which the node itself did not listen is no silence: a session is that much longer.
+Pauses of the node itself extend sessions by their length (`core/pauses.py`).
 
 Source: KIP-62; Kafka `GroupCoordinator.completeAndScheduleNextHeartbeatExpiration`,
 `MemberMetadata.hasSatisfiedHeartbeat`.
@@ -39,7 +38,7 @@ _REBALANCE = HeartbeatReply(
 
 
 def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome) -> None:
-    """A member says that it is alive, and hears whether a rebalance is on.
+    """Extend the session, and answer whether a rebalance is in progress.
 
     Raises:
         Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -56,11 +55,11 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
 def beat(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> int:
-    """As `heartbeat`, for the members that have nothing to hear, without a command or a reply.
+    """Fast path of `heartbeat` for a Stable group, without a command or a reply.
 
     Returns:
-        The new deadline, epoch milliseconds; `NO_TIME`, and nothing is changed, if the member is
-        to hear more than that it is alive, and `heartbeat` has to say what.
+        The new deadline, epoch milliseconds; `NO_TIME`, without any change, if the answer is not
+        plain success and `heartbeat` has to give it.
     """
     member = group.members.get(member_id)
     if (
@@ -75,7 +74,7 @@ def beat(
 
 
 def is_alive(member: Member, deadline_ms: int, pauses: Sequence[Pause] = ()) -> bool:
-    """True if a member whose deadline has passed is to stay."""
+    """True if a member stays although its deadline has passed."""
     if member.parked_join is not None:
         return not member.is_new
     if member.parked_sync is not None:
@@ -90,10 +89,10 @@ def expire_session(
     out: Outcome,
     pauses: Sequence[Pause] = (),
 ) -> None:
-    """A deadline has passed: forget a pending id, remove a silent member, or let it be.
+    """Handle a passed deadline: drop a pending id, evict a silent member, or arm it again.
 
     Args:
-        pauses: times in which the node did not hear its members.
+        pauses: intervals in which the node did not process heartbeats.
     """
     member_id = command.member_id
     if member_id in group.pending_member_ids:
@@ -105,7 +104,7 @@ def expire_session(
         return
     if is_alive(member, command.deadline_ms, pauses):
         if member.parked_join is None and member.parked_sync is None:
-            # Heard of since the deadline was set, or the node was not listening: a later one.
+            # It was heard since the deadline was set, or the node paused: arm a later one.
             deadline_ms = _session_end_ms(member, pauses)
             out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
         return

@@ -1,4 +1,4 @@
-"""A member of a group: what it said of itself, what it holds, and which calls of it are parked."""
+"""A member of a group: its metadata, its assignment, and its parked calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group. `protocols` is its ordered list of (name, metadata)."""
+    """A member of a group. `protocols` holds (name, metadata) in its order of preference."""
 
     member_id: str
     _: KW_ONLY
@@ -35,7 +35,7 @@ class Member:
 
     @classmethod
     def joining(cls, command: JoinGroup, member_id: str, now_ms: int) -> Member:
-        """Return the member that a JoinGroup makes."""
+        """Create the member that a JoinGroup describes."""
         return cls(
             member_id,
             instance_id=command.instance_id,
@@ -49,18 +49,18 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """True if a restart takes the same place in the group."""
+        """True if the member has an instance id (KIP-345)."""
         return self.instance_id is not None
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol; empty if it does not list it."""
+        """Return the member's metadata for a protocol; empty if it does not list it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
-        """The member as it is written to the log."""
+        """Return the member's part of a `GroupMetadata` record."""
         return MemberRecord(
             member_id=self.member_id,
             instance_id=self.instance_id,

@@ -1,4 +1,4 @@
-"""Small steps that several rules share: answer a member's calls, keep it alive, remove it."""
+"""Steps shared by several rules: refuse parked calls, extend a session, remove a member."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator.core.replies import JoinReply, SyncReply
 
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
-    """Count now as a sign of life: the deadline is one session timeout away."""
+    """Extend the member's session to one session timeout from now."""
     member.last_heard_ms = now_ms
     deadline_ms = now_ms + member.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
@@ -35,7 +35,7 @@ def fail_sync(group: ClassicGroup, member: Member, error: ErrorCode, out: Outcom
 
 
 def note_joined(group: ClassicGroup, member: Member, out: Outcome) -> None:
-    """Tell those who watch that a member takes part in a join phase, or is there again."""
+    """Emit the event that a member has joined or re-joined."""
     out.note(
         MemberJoined(
             group.group_id, member.member_id, member.client_id, member.client_host, member.is_new
@@ -44,7 +44,7 @@ def note_joined(group: ClassicGroup, member: Member, out: Outcome) -> None:
 
 
 def give_up(group: ClassicGroup, error: ErrorCode, out: Outcome) -> None:
-    """The shard is unloaded: answer every parked call of the group with `error`."""
+    """Answer every parked call of an unloaded group with `error`."""
     for member in group.members.values():
         fail_join(group, member, error, out, member_id=member.member_id)
         fail_sync(group, member, error, out)
@@ -52,7 +52,7 @@ def give_up(group: ClassicGroup, error: ErrorCode, out: Outcome) -> None:
 
 
 def remove(group: ClassicGroup, member: Member, out: Outcome) -> None:
-    """Take a member out: its parked calls get UNKNOWN_MEMBER_ID, its deadline goes."""
+    """Remove a member and its deadline; its parked calls get UNKNOWN_MEMBER_ID."""
     fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out, member_id="")
     fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
     group.remove_member(member.member_id)
@@ -60,7 +60,7 @@ def remove(group: ClassicGroup, member: Member, out: Outcome) -> None:
 
 
 def evict(group: ClassicGroup, member: Member, cause: EvictionCause, out: Outcome) -> None:
-    """Remove a member that did not ask for it, and say why."""
+    """Remove a member that did not leave by itself, and emit the cause."""
     remove(group, member, out)
     out.note(
         MemberEvicted(group.group_id, member.member_id, member.client_id, member.client_host, cause)

@@ -1,4 +1,4 @@
-"""Who may tell of progress in a classic group: commit offsets, and report where logs end."""
+"""Authority to commit offsets and to report log ends in a classic group."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def commit_offsets(
     """Write offsets, and answer when they are durable.
 
     Raises:
-        Refused: before anything changed; the code then stands on every partition.
-        MustWait: what it is compared with, or who may commit, is on its way to the log.
+        Refused: before anything changed; every partition then gets the code.
+        MustWait: a write in flight decides the compared offset, or whether the caller is fenced.
     """
     member = _check_committer(group, command)
     offsets.check_commit(group, command, config)
@@ -31,13 +31,13 @@ def commit_offsets(
 
 
 def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | None:
-    """The member that commits; None for an outsider.
+    """Return the member that commits; None for a caller that is no member.
 
-    Outsiders may while the group is Empty, and with an atomic compare-and-set of every partition
-    always: see decision 0008.
+    Others may commit while the group is Empty, and always by an atomic compare-and-set of every
+    partition: see decision 0008.
 
     Raises:
-        Refused: in Kafka's order: identity, then generation, then the state.
+        Refused: checked in Kafka's order: identity, generation, state.
         MustWait: a restarted process may have taken its place.
     """
     admission.check_alive(group)
@@ -56,10 +56,10 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | No
 
 
 def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
-    """Take note of ends.
+    """Store reported log ends.
 
     Raises:
-        Refused: as a heartbeat is, but for the state of the group.
+        Refused: for the reasons of a heartbeat.
     """
     admission.check_alive(group)
     identify(group, command.member_id, command.instance_id)

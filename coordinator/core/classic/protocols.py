@@ -1,4 +1,4 @@
-"""Which way of splitting the work a group follows.
+"""Selection of a group's protocol, that is of its partition assignor.
 
 Source: Kafka `ClassicGroup.selectProtocol`, `supportsProtocols`.
 """
@@ -14,7 +14,7 @@ from coordinator.core.group import GroupState
 
 
 def check_acceptable(group: ClassicGroup, protocol_type: str, names: Iterable[str]) -> None:
-    """Refuse a member whose protocols the group cannot follow.
+    """Refuse a member that shares no protocol with the group.
 
     Raises:
         Refused: INCONSISTENT_GROUP_PROTOCOL.
@@ -43,9 +43,9 @@ def check_acceptable(group: ClassicGroup, protocol_type: str, names: Iterable[st
 
 
 def select(group: ClassicGroup) -> str:
-    """The protocol with most votes; each member votes for its first that all members list.
+    """Return the protocol with most votes; members vote for their first that all members list.
 
-    A tie goes to the one highest in the leader's list.
+    Ties are decided by the order of the leader's list.
 
     Raises:
         InvariantViolated: there are no members, or nothing is common to them.

@@ -1,4 +1,4 @@
-"""The join phase: how it starts, when it is complete, what it makes.
+"""The join phase: its start, its completion, and the generation that it creates.
 
     request ──► prepare ──► (members join) ──► complete_join_phase ──► AWAITING_SYNC
                    │                                 │
@@ -61,10 +61,10 @@ def request(
     reason: str = "",
     config: GroupConfig | None = None,
 ) -> None:
-    """Start a join phase, or look again whether the running one is complete.
+    """Start a join phase, or check whether the running one is complete.
 
     Args:
-        member: the one that caused it.
+        member: the member that caused it.
         config: needed where the group may be Empty.
     """
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -92,7 +92,7 @@ def prepare(
     was_empty = group.state is GroupState.EMPTY
     if group.state is GroupState.AWAITING_SYNC:
         for waiting in group.members.values():
-            waiting.assignment = b""  # That of an earlier generation: this one never had any.
+            waiting.assignment = b""  # From an earlier generation: this one has none yet.
             if waiting.parked_sync is not None:
                 fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, out)
                 reset_session(group, waiting, now_ms, out)
@@ -166,7 +166,7 @@ def complete_join_phase(
 
 
 def sync_phase_is_complete(group: ClassicGroup | None, generation: int) -> bool:
-    """True if nobody's SyncGroup is awaited in this generation any more."""
+    """True if no SyncGroup is awaited in this generation any more."""
     return (
         group is None
         or group.generation != generation
@@ -191,13 +191,13 @@ def expire_sync_phase(
 
 
 def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
-    """Tells a member its generation, and the leader of all members."""
+    """Return the reply for a member; the leader's lists all members."""
     is_leader = member.member_id == group.leader_id
     return _join_reply(group, member, _member_list(group) if is_leader else ())
 
 
 def repeat_join_reply(group: ClassicGroup, member: Member, call_id: CallId, out: Outcome) -> None:
-    """The answer may have been lost on its way, or its promise refused by the log."""
+    """Answer a JoinGroup of the current generation again: the first answer may have been lost."""
     _promise_generation(group, out)
     _answer_join(group, call_id, join_reply(group, member), out)
 
@@ -271,12 +271,12 @@ def _start_generation(
 
 
 def _is_promised(group: ClassicGroup) -> bool:
-    """True if no crash can make anybody hand the group's generation out again."""
+    """True if the log guarantees that the group's generation is not used again after a crash."""
     return group.generation <= group.durable_generation + 1
 
 
 def _promise_generation(group: ClassicGroup, out: Outcome) -> None:
-    """See decision 0001: what is in the log covers one number more."""
+    """Write a `GenerationFloor` if the log does not cover the generation: see decision 0001."""
     if not _is_promised(group):
         floor = GenerationFloor(group.group_id, group.generation - 1)
         out.persist([floor], Unawaited(group.group_id))
@@ -304,7 +304,7 @@ def _join_reply(
 
 
 def _member_list(group: ClassicGroup) -> tuple[JoinedMember, ...]:
-    """All members, absent static ones too: built once, shown to the leader only."""
+    """Return all members, absent static ones too, for the leader's reply."""
     name = group.protocol_name
     return tuple(
         JoinedMember(member.member_id, member.instance_id, member.metadata_for(name))

@@ -1,4 +1,4 @@
-"""A restarted static member's join that waits for the log."""
+"""A replacement of a static member that waits for the log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from coordinator.core.requests import JoinGroup
 
 @dataclass(slots=True, eq=False)
 class Replacement:
-    """A restarted static member's join, in a Stable group: what it asked for becomes true when the
-    log has it, and until then the member is as it was.
+    """JoinGroup of a restarted static member in a Stable group; it takes effect once durable.
 
-    `successor` is the process under its new id. `deadline_ms` is when its time is over, once its
-    record is on the way; None: it waits for its turn.
+    `successor` is the new process under its new member id. `deadline_ms` is the time-out of the
+    write; None while it waits for an earlier replacement.
     """
 
     command: JoinGroup
@@ -23,6 +22,6 @@ class Replacement:
 
     @property
     def instance_id(self) -> str:
-        """The instance id whose place is wanted."""
+        """Instance id of the static member to replace."""
         assert self.command.instance_id is not None
         return self.command.instance_id

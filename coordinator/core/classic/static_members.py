@@ -1,15 +1,14 @@
-"""A static member whose process has restarted takes its place back.
+"""Replacement of a static member whose process has restarted.
 
-It comes with its instance id and no member id, is always given a fresh member id, and
-so fences the process it replaces. In a Stable group nobody else needs to notice: if
-the group would still select the same protocol, the new id is written and answered
-with the generation that is in force.
+The new process joins with the instance id and no member id, always gets a new member id, and so
+fences the process it replaces. A Stable group need not rebalance: if it would still select the same
+protocol, the new id is written and answered with the current generation.
 
-Until that record is durable nothing has changed. The old id's heartbeats are answered as
-ever and count as life; what else it asks (JoinGroup, OffsetCommit, LeaveGroup) waits for the
-log, which decides whether it is fenced. So a record that is refused needs no undoing, and one
-whose time is over, of which nobody knows, fences nobody and restores nobody. Replacements of
-one group are written one after the other: each record is made of what is durable.
+Until that record is durable nothing has changed. Heartbeats under the old id are answered and
+extend its session; its other requests (JoinGroup, OffsetCommit, LeaveGroup) wait for the result of
+the write, which decides whether it is fenced. So a refused record needs no roll-back, and a write
+that times out without a result fences neither process. Replacements of one group are written one
+after the other, since each record is based on the durable one.
 
 In a join phase ids are not durable before the assignment is, and a restarted process takes
 over at once.
@@ -46,7 +45,7 @@ def replace(
     out: Outcome,
     config: GroupConfig,
 ) -> None:
-    """Let the joining process take over its instance id, under a fresh `member_id`."""
+    """Let the joining process take over its instance id, under a new `member_id`."""
     assert command.instance_id is not None
     member = group.members[group.static_members[command.instance_id]]
     replacement = Replacement(command, Member.joining(command, member_id, now_ms))
@@ -71,9 +70,9 @@ def replacement_settled(
     out: Outcome,
     config: GroupConfig,
 ) -> None:
-    """The log has spoken: the new id is in force, or was never there. The next one begins.
+    """Finish a replacement at the result of its write, and begin the next one.
 
-    If the group left Stable meanwhile, the joiner takes part in what goes on.
+    If the group has left Stable meanwhile, the new process takes part in the join phase.
     """
     if not group.replacements or group.replacements[0].successor.member_id != command.member_id:
         return
@@ -84,7 +83,7 @@ def replacement_settled(
     for number, replacement in enumerate(waiting):
         member = member_replaced(group, replacement)
         if member is None or member.parked_join != replacement.command.call_id:
-            continue  # It has been answered, or its client has gone.
+            continue  # It has been answered, or its client has disconnected.
         if _keeps_protocol(group, member, replacement.command):
             group.replacements = tuple(waiting[number:])
             _write(group, member, replacement, now_ms, out, config)
@@ -97,11 +96,11 @@ def replacement_settled(
 def replacement_written(
     group: ClassicGroup, command: StaticMemberWritten, now_ms: int, out: Outcome
 ) -> None:
-    """Answer a joiner whose new id is durable, or is not, or of which nobody knows yet."""
+    """Answer the new process: its id is durable or refused, or the write has timed out."""
     member = group.members.get(group.static_members.get(command.instance_id, ""))
     if (
         member is None
-        or member.parked_join != command.call_id  # Another process came after it, or it went away.
+        or member.parked_join != command.call_id  # Superseded, or its client has disconnected.
         or group.state is not GroupState.STABLE
         or group.generation != command.generation
     ):
@@ -124,7 +123,7 @@ def replacement_written(
 def replacement_overdue(
     group: ClassicGroup, command: ReplacementOverdue, now_ms: int, out: Outcome
 ) -> None:
-    """The one before it is on its way still: a joiner that waits for its turn waits no longer."""
+    """Refuse a replacement that has waited too long for the one before it."""
     if command.error is ErrorCode.NONE:
         return
     for replacement in group.replacements:
@@ -142,7 +141,7 @@ def replacement_overdue(
 
 
 def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
-    """Under which id the process joins whose call is parked: it may wait to become the member."""
+    """Return the member id of the process whose JoinGroup is parked."""
     for replacement in group.replacements:
         if replacement.command.call_id == member.parked_join:
             return replacement.successor.member_id
@@ -150,7 +149,7 @@ def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
 
 
 def _keeps_protocol(group: ClassicGroup, member: Member, command: JoinGroup) -> bool:
-    """True if the group would select the protocol it follows with the process in its place."""
+    """True if the group would still select its present protocol after the replacement."""
     before = member.protocols
     group.set_protocols(member, command.protocols)
     selected = protocols.select(group)
@@ -161,11 +160,11 @@ def _keeps_protocol(group: ClassicGroup, member: Member, command: JoinGroup) -> 
 def _take_over_now(
     group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome
 ) -> None:
-    """Nothing that is in force depends on the old id, or it is given up: a join phase begins."""
+    """Replace the member without a record, and rebalance unless a join phase is running."""
     member = take_over(group, replacement, now_ms, out)
     match group.state:
         case GroupState.STABLE | GroupState.AWAITING_SYNC:
-            # In a sync phase the old id may stand in the leader's assignment already.
+            # In a sync phase the leader's assignment may already name the old id.
             rebalance.prepare(
                 group,
                 RebalanceCause.STATIC_MEMBER_REPLACED,
@@ -209,7 +208,7 @@ def _write(
 def _record(
     group: ClassicGroup, member: Member, replacement: Replacement, now_ms: int
 ) -> GroupMetadata:
-    """The group as it is, with the process in its place."""
+    """Return the group's record with the new process in place of the member."""
     record = group.metadata(now_ms)
     new = replacement.successor.record(group.protocol_name, member.assignment)
     old_id = member.member_id

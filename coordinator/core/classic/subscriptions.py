@@ -1,4 +1,4 @@
-"""Which topics a consumer group reads, as far as its members' metadata tell.
+"""Topics that a consumer group reads, from its members' metadata.
 
 Offsets of topics that are being read neither expire nor may be deleted.
 """
@@ -13,23 +13,23 @@ from coordinator.core.classic.journal import AssignmentReader
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE
 
 READ_MAX = 50_000
-"""Topics that are read when a generation begins, those of members that say different things added
-up, in 50 ms. Of a group with more they are not known."""
+"""Topics parsed at the start of a generation, summed over different subscriptions, which takes
+50 ms. For groups with more they are unknown."""
 
 TopicReader = Callable[[bytes], frozenset[str] | None]
-"""Topics named in a member's metadata; None if it cannot be read. Injected."""
+"""Injected parser of the topics in a member's metadata; returns None if it cannot parse it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadReader:
-    """What the core is told of consumers' payloads. Injected."""
+    """Injected parsers of consumers' metadata and assignments."""
 
     topics: TopicReader
     partitions: AssignmentReader
 
 
 def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozenset[str] | None:
-    """The topics that any member reads; None if they are unknown.
+    """Return the topics that any member reads; None if they are unknown.
 
     Source: Kafka `ClassicGroup.computeSubscribedTopics`.
     """
@@ -40,7 +40,7 @@ def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozense
     name = group.protocol_name
     topics: frozenset[str] = frozenset()
     read = 0
-    # Members mostly say the same: each text is read once.
+    # Most members send equal metadata: each is parsed once.
     for metadata in {member.metadata_for(name) for member in group.members.values()}:
         more = read_topics(metadata)
         if more is None:
@@ -48,6 +48,6 @@ def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozense
         read += len(more)
         if read > READ_MAX:
             return None
-        # Most groups read one set of topics: they share it instead of having a copy each.
+        # Groups with one set of topics share the parser's copy of it.
         topics = more if not topics else topics if more <= topics else topics | more
     return topics

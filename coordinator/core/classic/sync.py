@@ -1,12 +1,12 @@
-"""SyncGroup: the leader hands the assignment in, everyone fetches their part.
+"""SyncGroup: the leader sends the assignment, and every member gets its part.
 
-Nobody gets an assignment that is not durable. The leader's call writes the record, and
-`Group.apply` gives the members what it says. All parked calls are answered when it counts as
-done, by `assignment_written`, and only if the group still is in that generation and waits for it.
+An assignment is answered only once it is durable. The leader's call writes the record,
+`Group.apply` sets the members' assignments, and `assignment_written` answers all parked calls if
+the group is still in that generation and awaits it.
 
-A generation's assignment is written once. A leader that syncs again while it is on its way
-(its first call was lost, say) waits for that write, and what it sends then is ignored: what
-was answered has to be what a restart reads back.
+A generation's assignment is written once. If the leader syncs again during that write (its first
+call was lost, say), it waits for the same write and its second assignment is ignored: a restart has
+to read the assignment that was answered.
 
 Source: Kafka `GroupCoordinator.doSyncGroup`.
 """
@@ -34,7 +34,7 @@ from coordinator.core.written import AssignmentWritten
 
 
 def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcome) -> None:
-    """Answer, or park, a SyncGroup.
+    """Answer or park a SyncGroup.
 
     Raises:
         Refused: before anything changed.
@@ -45,7 +45,9 @@ def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcom
     _check_protocol(group, command)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-    fail_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # A call it supersedes.
+    fail_sync(
+        group, member, ErrorCode.REBALANCE_IN_PROGRESS, out
+    )  # An earlier call of the same member.
     group.awaited_syncs.pop(member.member_id, None)
     reset_session(group, member, now_ms, out)
     is_leader = member.member_id == group.leader_id
@@ -64,7 +66,7 @@ def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcom
 def assignment_written(
     group: ClassicGroup, command: AssignmentWritten, now_ms: int, out: Outcome
 ) -> None:
-    """The log has taken the assignment, or refused it: answer everyone who waits for it."""
+    """Answer all parked SyncGroups at the result of the assignment's write."""
     record = command.record
     if group.state is not GroupState.AWAITING_SYNC or group.generation != record.generation:
         return

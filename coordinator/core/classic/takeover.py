@@ -1,8 +1,8 @@
-"""A restarted process takes the place of the static member that it was.
+"""Steps by which a restarted process takes the place of a static member.
 
-In a Stable group that is true when the log has it: `Group.apply` gives the place away, and
-`welcome` follows. In a join phase ids are not durable before the next assignment is: `take_over`
-does both at once. `static_members` decides which of the two it is.
+In a Stable group the change is written first: `Group.apply` makes it, and `welcome` follows. In a
+join phase member ids are not durable before the next assignment is: `take_over` does both at once.
+`static_members` chooses between the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator.core.outcome import MemberKey, Outcome
 
 
 def take_over(group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome) -> Member:
-    """Let a restarted process be the static member, with nothing in the log yet."""
+    """Give the static member's place to the new process before any record of it is written."""
     old_id = group.static_members[replacement.instance_id]
     held = group.members[old_id].assignment
     group.give_place(replacement.successor.record(group.protocol_name, held))
@@ -26,10 +26,10 @@ def take_over(group: ClassicGroup, replacement: Replacement, now_ms: int, out: O
 def welcome(
     group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Outcome
 ) -> Member:
-    """Go on with a process that has its place: the one before is fenced from here on."""
+    """Set up a new process that has taken the place; the old one is fenced from now on."""
     member = group.members[replacement.successor.member_id]
     group.set_protocols(member, replacement.command.protocols)
-    # A process that restarts at once does so again: only its parked call keeps it alive.
+    # While its JoinGroup is parked, a passed deadline evicts only a new member.
     member.is_new = False
     out.check(MemberKey(group.group_id, old_id))
     reset_session(group, member, now_ms, out)
@@ -41,9 +41,9 @@ def welcome(
 
 
 def take_over_early(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-    """The group leaves Stable, and who waits for the log takes part in the join phase instead.
+    """Complete waiting replacements at once, because the group leaves Stable.
 
-    A replacement that nobody waits for is left to the log: its old id stays.
+    A replacement without a parked call is not completed: the old member id stays.
     """
     replacements, group.replacements = group.replacements, ()
     for replacement in replacements:
@@ -53,5 +53,5 @@ def take_over_early(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
 
 
 def member_replaced(group: ClassicGroup, replacement: Replacement) -> Member | None:
-    """The static member whose place a restarted process wants; None if it is gone."""
+    """Return the static member to replace; None if it has left."""
     return group.members.get(group.static_members.get(replacement.instance_id, ""))

@@ -1,4 +1,4 @@
-"""A rebalance that is running, as far as it has come; what the journal writes is made of it."""
+"""The progress of a running rebalance, from which the journal's record is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.core.records import GroupMetadata, RemovedMember
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """A running rebalance. Times are epoch milliseconds; `synced_at_ms` is the leader's."""
+    """A running rebalance. Epoch milliseconds; `synced_at_ms`: the leader's SyncGroup."""
 
     started: RebalanceStarted
     started_at_ms: int
