@@ -1,13 +1,12 @@
 """Sleeping until the next deadline, on an asyncio loop.
 
-The owner says when it next wants to be woken; the driver sleeps that long and
-calls it. Between the two there is at most one handle in the loop. Deadlines of a
-busy owner mostly move back (heartbeats), so a later wish is only stored: the
-handle already set goes off too early, finds the wish, and is set again without
-bothering the owner. Only an earlier wish replaces the handle. With nothing to
-wait for there is no handle and no polling.
+The owner requests a wake-up; the driver sleeps until then and calls it. At most one
+handle is scheduled in the loop. Deadlines of a busy owner mostly move to later times
+(heartbeats), so a later request is only stored: the scheduled handle fires too early,
+finds the request, and is scheduled again without calling the owner. Only an earlier
+request replaces the handle. Without a request there is no handle and no polling.
 
-Like everything here it belongs to one thread: the loop's.
+A driver belongs to one thread: the loop's.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from timer.clock import Clock
 
 
 class AsyncTimerDriver:
-    """Calls `on_deadline(now_ms)` once the wished-for time has come.
+    """Calls `on_deadline(now_ms)` at the requested time.
 
-    Each wish is good for one call. `on_deadline` usually advances a timer and then
-    says when to be woken next:
+    Each request causes one call. `on_deadline` usually advances a timer and then
+    requests the next wake-up:
 
         def on_deadline(now_ms: int) -> None:
             timer.advance_to(now_ms)
             driver.wake_at(timer.next_expiration_ms())
 
-    Whoever adds to the timer at other moments calls `wake_at` in the same way. An
+    Code that adds to the timer at other moments calls `wake_at` in the same way. An
     exception from `on_deadline` goes to the loop's exception handler; the driver
-    then has no wish left, and sleeps until it is given one.
+    then has no request left, and sleeps until the next one.
 
     Args:
-        clock: the clock of the deadlines. It has to go at the pace of the loop's.
+        clock: the clock of the deadlines. It has to run at the speed of the loop's clock.
         on_deadline: called from the loop, never from inside `wake_at`.
         loop: the loop to sleep on; the running one if None.
     Raises:
@@ -62,7 +61,7 @@ class AsyncTimerDriver:
         self._clock = clock
         self._on_deadline = on_deadline
         self._loop = asyncio.get_running_loop() if loop is None else loop
-        # Whoever happens to set the handle, what comes of it is not done on his behalf.
+        # The handle uses this context, so that it does not inherit a caller's contextvars.
         self._context = contextvars.copy_context()
         self._handle: asyncio.TimerHandle | None = None
         self._handle_ms = 0
@@ -70,9 +69,9 @@ class AsyncTimerDriver:
         self._closed = False
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Be called at `deadline_ms`, or as soon as possible after; None: not at all.
+        """Request a call at `deadline_ms`, or as soon as possible after; None: no call.
 
-        It replaces the wish before. After `close` it does nothing.
+        It replaces the previous request. After `close` it does nothing.
         """
         if self._closed:
             return
@@ -86,7 +85,7 @@ class AsyncTimerDriver:
         self._sleep_until(deadline_ms)
 
     def close(self) -> None:
-        """Stop for good: no call follows, and nothing of this is left in the loop."""
+        """Stop: no call follows, and no handle is left in the loop."""
         self._closed = True
         self._wake_ms = None
         if self._handle is not None:
@@ -105,7 +104,7 @@ class AsyncTimerDriver:
             return
         now_ms = self._clock.now_ms()
         if now_ms < wake_ms:
-            self._sleep_until(wake_ms)  # The wish moved back, or the loop was early.
+            self._sleep_until(wake_ms)  # The request moved to a later time, or the loop was early.
             return
         self._wake_ms = None
         self._on_deadline(now_ms)

@@ -1,12 +1,12 @@
-"""One slot of a wheel: a circular list of tasks and the time it comes up.
+"""One slot of a wheel: a circular list of tasks, and its expiration time.
 
 The list has a root node which is never run: root.following is the oldest task,
 root.preceding the youngest, and an empty bucket is a root that points at itself.
 With a root there is no first-or-last case, so linking is four stores and
 unlinking is two.
 
-A bucket counts nothing. The timer counts its pending tasks; a bucket only needs
-to know whether it is empty, and the root tells.
+A bucket has no counter: the timer counts pending tasks, and the root shows whether
+the bucket is empty.
 
 Linking and unlinking of single tasks are written out in `Timer.add` and
 `Timer.cancel`, where the numbers are.
@@ -22,7 +22,7 @@ from timer.task import DETACHED, TimerTask
 if TYPE_CHECKING:
     from timer.timer import Timer
 
-# Before every deadline. A bucket with this expiration is not queued.
+# Earlier than every deadline. A bucket with this expiration is not queued.
 NO_EXPIRATION_MS: Final = -(1 << 62)
 
 
@@ -48,7 +48,7 @@ class Bucket:
 
     @property
     def is_empty(self) -> bool:
-        """True if no task sits here."""
+        """True if the bucket has no tasks."""
         return self.root.following is self.root
 
     def pop_first(self) -> TimerTask | None:
@@ -66,10 +66,10 @@ class Bucket:
         return task
 
     def take_all(self, other: Bucket) -> None:
-        """Put every task of `other` behind those already here, in O(1).
+        """Move all tasks of `other` to the end of this bucket, in O(1).
 
-        The tasks keep saying that they sit in `other`, so this is only for two
-        buckets of one timer that are both outside the queue.
+        The `bucket` of the tasks still is `other`, so this is only for two buckets of
+        one timer that are both outside the queue.
         """
         assert self.timer is other.timer
         assert self.expiration_ms == other.expiration_ms == NO_EXPIRATION_MS
@@ -86,7 +86,7 @@ class Bucket:
         theirs.preceding = theirs
 
     def __iter__(self) -> Iterator[TimerTask]:
-        """The tasks, oldest first. Nothing may be added or cancelled meanwhile."""
+        """Iterate over the tasks, oldest first. The bucket must not change meanwhile."""
         task = self.root.following
         while task is not self.root:
             yield task

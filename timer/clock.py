@@ -1,10 +1,10 @@
-"""Where time comes from: the machine's monotonic clock, or a test's own.
+"""Clocks: the machine's monotonic clock, and a virtual one for tests.
 
-A timer is told the time. Who tells it reads a `Clock`, and there are two. The
-real one never goes back. The virtual one moves only when asked, and then not in
-one jump: it stops at every moment the timer has something to do, so a handler
-that re-arms does so from its own deadline. With one jump to the end, a timer of
-every 10 ms would run once in 100 ms and start again from there.
+A timer reads no clock: its owner reads a `Clock` and tells it the time. The virtual
+clock moves only when asked, and then not in one jump: it stops at every moment at
+which the timer has something to do, so a handler that re-arms does so from its own
+deadline. With one jump to the end, a timer of every 10 ms would run once in 100 ms
+and start again from there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-# Far more than any honest handler needs; a test then fails and does not hang.
+# Far more than a correct handler needs; beyond it a test fails instead of hanging.
 STEPS_AT_ONE_TIME_MAX: Final = 100_000
 
 
 class Clock(Protocol):
-    """Something that knows the time."""
+    """A source of the current time."""
 
     def now_ms(self) -> int:
         """Milliseconds since a fixed but unspecified moment; never decreases."""
@@ -25,14 +25,14 @@ class Clock(Protocol):
 
 
 class Timed(Protocol):
-    """Something that is told the time, such as a `Timer`."""
+    """Interface of objects that are told the time, such as a `Timer`."""
 
     def next_expiration_ms(self) -> int | None:
-        """When it next has something to do; None: nothing is due."""
+        """Return the next time to call `advance_to`; None if there is none."""
         ...
 
     def advance_to(self, now_ms: int, /) -> object:
-        """Do what is due by then."""
+        """Run everything that is due by `now_ms`."""
         ...
 
 
@@ -42,7 +42,7 @@ class MonotonicClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Whole milliseconds, rounded down, since a moment the machine chose."""
+        """Milliseconds, rounded down, since an unspecified moment."""
         return time.monotonic_ns() // 1_000_000
 
 
@@ -50,7 +50,7 @@ class VirtualClock:
     """A clock for tests and simulations, which stands still until it is moved.
 
     Args:
-        now_ms: where it starts, in milliseconds.
+        now_ms: initial time, in milliseconds.
     """
 
     __slots__ = ("_now_ms",)
@@ -59,14 +59,13 @@ class VirtualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """The time it stands at, in milliseconds."""
+        """Current virtual time, in milliseconds."""
         return self._now_ms
 
     def advance(self, delta_ms: int, timer: Timed) -> None:
-        """Move `delta_ms` on, stopping wherever `timer` has something to do.
+        """Advance by `delta_ms`, stopping whenever `timer` has something to do.
 
-        At each stop the clock reads that moment and the timer is advanced to it.
-        At the end the clock reads the target.
+        At each stop the clock shows that moment and the timer is advanced to it.
 
         Raises:
             ValueError: `delta_ms` is negative.

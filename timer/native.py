@@ -1,8 +1,8 @@
-"""What the optional compiled build needs to know, and Python itself does not.
+"""A decorator for the optional build with mypyc; a no-op in Python.
 
-mypyc makes a class final unless it is told that plain Python will subclass it. It is told
-by a decorator of `mypy_extensions`, which only the type checker and the compiler look at:
-this library runs on the standard library alone.
+mypyc compiles a class as final unless `mypy_extensions.mypyc_attr` allows subclasses in
+plain Python. Only the type checker and the compiler import `mypy_extensions`: this library
+runs on the standard library alone.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 else:
 
     def mypyc_attr(**_):
-        """Leave the class as it is."""
+        """Return a decorator that changes nothing."""
         return lambda decorated: decorated

@@ -1,17 +1,17 @@
-"""A request that cannot be answered yet.
+"""A delayed operation: work that waits for a condition or a time-out.
 
-It ends in one of two ways. Its condition becomes true, which whoever caused that
-notices by calling `try_complete`; or its time runs out, which the timer notices.
-Both meet in `force_complete`, and the first one there wins:
+It completes in one of two ways. Its condition becomes true, and the code that made it
+true calls `try_complete`; or its time runs out, and the timer calls `run`. Both end in
+`force_complete`, and the first call wins:
 
     event ──► try_complete ── condition true? ──┐
                                                 ├──► force_complete ──► on_complete
     timer ──► run ──────────────────────────────┘         └─ then, if it was the timer
                                                              that won: on_expiration
 
-The operation is its own timer task, so completing it takes it out of the timer
-at once, with no search. What it does leave behind is entries in the watch lists
-of a purgatory; those are dropped when touched or purged.
+The operation is its own timer task, so completing it removes it from the timer at
+once, without a search. Its entries in the watch lists of a purgatory stay behind, and
+are dropped when their list is next touched, or by a purge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from timer.task import TimerTask
 
 
 class ArmedCount:
-    """How many operations of one purgatory are armed; shared with each of them."""
+    """Number of armed operations of one purgatory, shared with each of them."""
 
     __slots__ = ("armed",)
 
@@ -31,9 +31,9 @@ class ArmedCount:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
-    """Something that completes exactly once, by an event or by time.
+    """An operation that completes exactly once, by an event or by a time-out.
 
-    Override `try_complete`, `on_complete` and, if time-out means more, `on_expiration`.
+    Override `try_complete`, `on_complete` and, for time-outs, `on_expiration`.
     `gone` and `armed_by` belong to the purgatory.
 
     Source: Kafka `DelayedOperation`.
@@ -50,7 +50,7 @@ class DelayedOperation(TimerTask):
 
     @property
     def is_completed(self) -> bool:
-        """True from just before `on_complete` is called, for ever."""
+        """True from just before `on_complete` is called."""
         return self._completed
 
     def try_complete(self) -> bool:
@@ -64,7 +64,7 @@ class DelayedOperation(TimerTask):
         raise NotImplementedError
 
     def force_complete(self) -> bool:
-        """Complete whatever the condition says, unless that has happened already.
+        """Complete the operation without testing the condition, unless it is completed.
 
         The timer is cancelled first, then `on_complete` is called.
 
@@ -81,7 +81,7 @@ class DelayedOperation(TimerTask):
         return True
 
     def on_complete(self) -> None:
-        """Do what was being waited for. Called exactly once.
+        """Do the delayed work. Called exactly once.
 
         Raises:
             NotImplementedError: the subclass did not override it.
@@ -92,7 +92,7 @@ class DelayedOperation(TimerTask):
         """Called after `on_complete` if it was the timer that completed the operation."""
 
     def run(self) -> None:
-        """The timer's way in: complete, and if nobody was faster, tell `on_expiration`."""
+        """Complete at the deadline; called by the timer. Calls `on_expiration` if it was first."""
         if self.force_complete():
             self.on_expiration()
 

@@ -1,18 +1,17 @@
-"""Where operations wait: by key for an event, in the timer for the end of their time.
+"""Purgatory: delayed operations, watched by key for events and armed in a timer.
 
-An event names a key ("this group", "this shard") and every operation watched
-under that key is asked again. An operation may be watched under many keys. When
-it completes through one of them, or by time, the others do not hear of it: taking
-it out everywhere would mean a search per key, for lists that are mostly touched
-soon anyway. Its dead entries go when their list is next touched, when it has grown, or by
-a purge.
+An event names a key ("this group", "this shard"), and every operation watched under
+that key is tried again. An operation may be watched under many keys. When it completes
+through one of them, or by time, its entries under the other keys stay: removing them
+would take a search per key, in lists that are mostly touched soon anyway. These dead
+entries go when their list is next touched, when it has grown, or by a purge.
 
 A list that grows is compacted: once it has twice the entries that were left when it
-was last cleaned, its dead go. So a list holds at most twice as many entries as it had
-waiting at some moment since (never fewer than 16 are bothered about), and since a walk
-over n entries comes after n/2 new ones, watching costs O(1) for each on average. That
-serves keys in use. A key that nobody watches under any more neither grows nor is
-touched, and waits for the purge; which in turn passes over long lists that have grown
+was last cleaned, its dead entries are removed. So a list holds at most twice as many
+entries as it had waiting at some moment since (lists below 16 are left alone), and
+since a walk over n entries comes after n/2 new ones, watching costs O(1) for each on
+average. That serves keys in use. A key without new operations neither grows nor is
+touched, and waits for the purge; which in turn skips long lists that have grown
 since the purge before (with 100 keys in use and half of the operations timing out, a
 third of the CPU at full load went into walking over them).
 
@@ -25,8 +24,7 @@ and a purge, a walk over the lists, is due when that exceeds the interval.
 At the start of a purge the estimate is set back to the number armed. Lists that
 were touched meanwhile have dropped their dead already, so the estimate errs
 upwards, and the price of that is a walk that finds less. A purge is started from
-`try_complete_else_watch` and `check_and_complete`; a purgatory nobody calls holds
-what it holds.
+`try_complete_else_watch` and `check_and_complete` only.
 
 Why try twice: between the first try and the watching, an event may make the
 condition true and find nobody under the key. With one thread that takes a
@@ -48,7 +46,7 @@ from timer.timer import Timer
 
 K = TypeVar("K", bound=Hashable)
 
-# Entries a watch list may have before its growth is looked at: most never get there.
+# Length from which a watch list is compacted; most never get there.
 COMPACT_FROM: Final = 16
 
 
@@ -59,7 +57,7 @@ class Purgatory(Generic[K]):
 
     Args:
         timer: arms the operations; the owner advances it.
-        purge_interval: finished operations to tolerate before the lists are walked.
+        purge_interval: completed operations in the lists that cause a purge.
     Source: Kafka `DelayedOperationPurgatory`.
     """
 
@@ -91,12 +89,12 @@ class Purgatory(Generic[K]):
 
     @property
     def watched(self) -> int:
-        """Entries over all watch lists; an operation counts once per key, dead ones too."""
+        """Number of entries in all watch lists: one per operation and key, dead ones included."""
         return self._watched
 
     @property
     def delayed(self) -> int:
-        """Operations of this purgatory that are armed."""
+        """Number of armed operations of this purgatory."""
         return self._armed_count.armed
 
     @property
@@ -147,17 +145,17 @@ class Purgatory(Generic[K]):
         return completed
 
     def find(self, key: K) -> DelayedOperation | None:
-        """The first operation that waits under a key; None if none does."""
+        """Return the first operation that waits under a key; None if there is none."""
         for operation in self._watch_lists.get(key, ()):
             if not operation.gone:
                 return operation
         return None
 
     def check_and_complete(self, key: K) -> int:
-        """Ask every operation watched under `key` again.
+        """Try to complete every operation watched under `key`.
 
         Returns:
-            How many completed now, by this call.
+            The number of operations that this call completed.
         Source: Kafka `DelayedOperationPurgatory.checkAndComplete`.
         """
         operations = self._watch_lists.get(key)
@@ -172,10 +170,10 @@ class Purgatory(Generic[K]):
         return completed
 
     def cancel_for_key(self, key: K) -> list[DelayedOperation]:
-        """Take every operation watched under `key` out, without completing any.
+        """Remove every operation watched under `key`, without completing it.
 
-        They are disarmed, and not asked again under their other keys either. The
-        caller may still complete one, or have it watched anew.
+        They are disarmed, and not tried again under their other keys either. The
+        caller may still complete one, or have it watched again.
 
         Returns:
             The operations, in the order in which they were watched, each once;
@@ -196,10 +194,10 @@ class Purgatory(Generic[K]):
         return cancelled
 
     def purge(self) -> int:
-        """Walk all the lists now and drop what has completed or was cancelled.
+        """Walk all lists and drop completed and cancelled operations.
 
         Returns:
-            How many entries were dropped; they count in `purged_total`.
+            The number of dropped entries; they count in `purged_total`.
         Source: Kafka `DelayedOperationPurgatory.advanceClock`.
         """
         self._lengths.clear()
@@ -210,7 +208,7 @@ class Purgatory(Generic[K]):
             self._purge(self._idle_keys())
 
     def _idle_keys(self) -> Sequence[K]:
-        """The keys of short lists, and of long ones that are as they were at the last purge."""
+        """Return the keys of short lists, and of long ones unchanged since the last purge."""
         before, self._lengths = self._lengths, {}
         idle = []
         for key, operations in self._watch_lists.items():
@@ -241,7 +239,7 @@ class Purgatory(Generic[K]):
             self._drop_gone(key)
 
     def _drop_gone(self, key: K) -> int:
-        """Clean one list, drop it if that leaves it empty, and say how many went."""
+        """Remove dead entries from a list, and an empty list; returns their number."""
         operations = self._watch_lists.get(key)
         if operations is None:
             return 0

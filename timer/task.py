@@ -1,15 +1,14 @@
-"""The thing that waits: a node which carries its own links.
+"""A timer task, which is also the node of the bucket's linked list.
 
-A timer that holds tens of thousands of tasks must be able to let go of any of
-them without looking for it. So the task *is* the list node: it knows its two
-neighbours and the bucket it sits in, and taking it out touches those and
-nothing else. No wrapper object is made per timer.
+A timer with tens of thousands of tasks must cancel any of them without a search. So
+the task *is* the list node: it knows its two neighbours and its bucket, and removing
+it touches only those. No wrapper object is made per task.
 
-`deadline_ms` is the true deadline. It may be later than the bucket says, because
-moving a deadline back only stores the number (see `Timer.rearm`); the timer
-compares the two when the bucket comes up. It is never earlier.
+`deadline_ms` is the true deadline. It may be later than the bucket's expiration, because
+moving a deadline to a later time only stores the number (see `Timer.rearm`); the timer
+compares the two when the bucket expires. It is never earlier.
 
-Weakness: one node, one place. A task can be pending in one timer at a time.
+Weakness: a task can be pending in one timer at a time only.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTask:
-    """Something to run at a deadline; override `run`.
+    """A task to run at a deadline; override `run`.
 
-    `deadline_ms` is in the milliseconds of whoever drives the timer, and 0 until
-    the task is first added. `bucket`, `following` and `preceding` belong to the
+    `deadline_ms` is in the milliseconds of the timer's owner, and 0 until the task is
+    first added. `bucket`, `following` and `preceding` belong to the
     timer: read them in a debugger, write them nowhere.
 
     Source: Kafka `TimerTask` and `TimerTaskEntry`, here one object.
@@ -68,10 +67,10 @@ class _Nowhere(TimerTask):
     __slots__ = ()
 
     def __init__(self) -> None:
-        # No links: they could only point at this very object, which is not there yet.
+        # No links: they could only point at DETACHED, which does not exist yet.
         pass
 
 
-# What the links of a task outside every bucket point at. It is only ever compared
-# or overwritten, never followed.
+# Links of a task outside every bucket point here. They are only compared or
+# overwritten, never followed.
 DETACHED: Final[TimerTask] = _Nowhere()

@@ -102,23 +102,23 @@ class Timer:
         self.wheel = TimingWheel(self, 0, tick_ms, wheel_size, now_ms)
         # (expiration, rank, bucket): the rank is unique, so no two buckets are compared.
         self._heap: list[tuple[int, int, Bucket]] = []
-        # What was due when it was added waits in _due. An advance moves it to _ready
-        # first, so that what is added meanwhile is left for the next advance.
+        # Tasks that were due when they were added wait in _due. An advance first moves them
+        # to _ready, so that tasks added meanwhile are left for the next advance.
         self._due = Bucket(self, 0)
         self._ready = Bucket(self, 0)
 
     def __len__(self) -> int:
-        """How many tasks are pending, over all levels and exactly. O(1)."""
+        """Number of pending tasks, over all levels; O(1)."""
         return self._pending
 
     @property
     def now_ms(self) -> int:
-        """The time the timer was last told."""
+        """Time at which the timer was last advanced."""
         return self._now_ms
 
     @property
     def is_behind(self) -> bool:
-        """True if an advance has stopped at its limit and has not been finished since."""
+        """True if the last advance has stopped at its limit before it was finished."""
         return self._is_behind
 
     def add(self, task: TimerTask, deadline_ms: int) -> None:
@@ -177,7 +177,7 @@ class Timer:
             self.add(task, deadline_ms)
 
     def cancel(self, task: TimerTask) -> bool:
-        """Take `task` out of its bucket, now and in O(1).
+        """Remove `task` from its bucket, in O(1).
 
         Returns:
             True if it was pending; False, and nothing happens, otherwise.
@@ -197,7 +197,7 @@ class Timer:
         return True
 
     def advance_to(self, now_ms: int, limit: int | None = None) -> int:
-        """Tell the time and run everything that is due by then, or a part of it.
+        """Advance the time to `now_ms` and run the tasks that are due, or a part of them.
 
         Tasks run in the order of their deadlines, tick by tick, and within a
         bucket in the order in which they were added. An exception from a task
@@ -210,10 +210,9 @@ class Timer:
         Args:
             limit: at least 1; None for as many as there are.
         Returns:
-            How many tasks ran.
+            The number of tasks that ran.
         Raises:
-            ValueError: `now_ms` is before the last time told, for time is monotonic;
-                or `limit` < 1.
+            ValueError: `now_ms` is before the previous one; or `limit` < 1.
             RuntimeError: called from inside a running task.
         Source: Kafka `SystemTimer.advanceClock`.
         """
@@ -242,13 +241,12 @@ class Timer:
         return ran
 
     def next_expiration_ms(self) -> int | None:
-        """When `advance_to` will next have something to do; None if never.
+        """Return the next time at which `advance_to` has something to do; None if there is none.
 
-        That is the expiration of the first bucket with a task in it, so it may be
-        a step down the levels, or a deadline that has moved, and not a run; it is
-        never later than the first run. The time last told, if a task waits for
-        the next advance or the timer is behind. O(1), plus a pop for each bucket
-        emptied since.
+        That is the expiration of the first bucket with a task in it. Tasks may only move
+        down a level then, or their deadlines may have moved; it is never later than the
+        first run. It is `now_ms` if a task waits for the next advance or the timer is
+        behind. O(1), plus a pop for each bucket emptied since.
         """
         if self._is_behind or not (self._due.is_empty and self._ready.is_empty):
             return self._now_ms
@@ -256,7 +254,7 @@ class Timer:
         return None if bucket is None else bucket.expiration_ms
 
     def _run_until(self, target_ms: int) -> int:
-        """Empty `_ready` and every bucket up to a time; notes if the limit ends it before."""
+        """Empty `_ready` and every bucket up to `target_ms`, or stop behind at the limit."""
         wheel = self.wheel
         ran = self._flush(self._ready)
         if not self._ready.is_empty:
@@ -274,7 +272,7 @@ class Timer:
         return ran
 
     def _first_bucket(self) -> Bucket | None:
-        """The first bucket with a task in it; emptied ones before it are let go."""
+        """Return the first bucket with a task in it; remove empty ones before it from the heap."""
         heap = self._heap
         while heap:
             bucket = heap[0][2]
@@ -285,7 +283,7 @@ class Timer:
         return None
 
     def _flush(self, bucket: Bucket) -> int:
-        """Empty a bucket whose time has come: run what is due, re-add the rest."""
+        """Empty an expired bucket: run the tasks that are due, add the others again."""
         next_tick_ms = self.wheel.next_tick_ms
         left = self._left
         ran = 0

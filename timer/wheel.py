@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def floor_to_tick(time_ms: int, tick_ms: int) -> int:
-    """The start of the tick that `time_ms` lies in; `time_ms` may be negative."""
+    """Return the start of the tick that contains `time_ms`, which may be negative."""
     return time_ms - time_ms % tick_ms
 
 
 def slot_of(deadline_ms: int, tick_ms: int, size: int) -> int:
-    """The slot, 0 to `size` - 1, of a deadline on a level that accepts it.
+    """Return the slot, 0 to `size` - 1, of a deadline on a level that accepts it.
 
     Source: Varghese & Lauck 1997, scheme 4; Kafka `TimingWheel.add`.
     """
@@ -47,14 +47,14 @@ def slot_of(deadline_ms: int, tick_ms: int, size: int) -> int:
 
 
 class TimingWheel:
-    """One level, and through `overflow` all the coarser ones made so far.
+    """One level; `overflow` is the next coarser one, if it has been needed.
 
     `next_tick_ms` is the earliest deadline it accepts and `end_ms` the first one
     that is too far away; both are derived from `current_ms` and stored because
     every `Timer.add` compares with them.
 
     Args:
-        timer: whose tasks the buckets hold.
+        timer: owner of the tasks in the buckets.
         level: 0 for the lowest, the only one that runs tasks.
         tick_ms: milliseconds per slot, at least 1.
         size: slots, at least 2.
