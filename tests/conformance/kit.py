@@ -183,7 +183,7 @@ class Scenario:
         return partition_codes(self.commit(offsets, **more).response)
 
     def fetch(self, *partitions, group: str = GROUP, require_stable: bool = False):
-        """With no partitions: everything stored."""
+        """Fetch offsets; without partitions all that are stored."""
         topics: dict[str, list] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -226,7 +226,7 @@ class Scenario:
         return list(self.group(group).members)
 
     def deadline(self, member_id: str, group: str = GROUP) -> int:
-        """When the member's session ends, in virtual milliseconds."""
+        """Return the end of the member's session, in virtual milliseconds."""
         member = self.group(group).members[member_id]
         return member.last_heard_ms + member.session_timeout_ms
 

@@ -230,7 +230,7 @@ def test_processes_in_a_row_that_are_all_refused_leave_the_durable_one(s, proces
 
 @pytest.mark.parametrize("fates", [("too_large", None), (None, "too_large"), (None, None)])
 def test_two_processes_in_a_row(s, fates):
-    """Whatever becomes of each: memory and log agree on who is the member."""
+    """Memory and log agree on the member, whatever the results of the two writes."""
     _, old = s.s2(**LONG)
     s.c.hold_appends()
     first, second = restart_of(s, "F"), restart_of(s, "F")

@@ -1,4 +1,4 @@
-"""What each state answers to each request: the whole table, cell by cell.
+"""State table: the answer of each state to each request, cell by cell.
 
 Members are A (leader) and B, as in F2. `parks` stands for a call that is not answered
 yet, `answers` for an immediate answer with the current generation.

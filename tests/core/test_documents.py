@@ -1,4 +1,4 @@
-"""What is said in two places has to agree."""
+"""Documents and generated files agree with the code they describe."""
 
 from __future__ import annotations
 

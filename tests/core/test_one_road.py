@@ -119,7 +119,7 @@ def test_a_deleted_offset_takes_the_end_of_its_log_along():
 
 
 def changed_by(node: ast.AST) -> list[ast.expr]:
-    """What a statement or a call of a dict's method changes."""
+    """Return the targets that a statement, or a call of a dict's method, changes."""
     match node:
         case ast.Assign(targets=targets) | ast.Delete(targets=targets):
             return [t.value if isinstance(t, ast.Subscript) else t for t in targets]
@@ -165,7 +165,7 @@ def durable(s: Scenario) -> list[records.Record]:
 
 
 def held(s: Scenario) -> dict:
-    """Who has which place and which assignment."""
+    """Return what each member holds: instance id, assignment, host, time-outs, leadership."""
     group = s.c.shard.machine.groups[GROUP]
     return {
         m.member_id: (

@@ -43,7 +43,7 @@ class Clients(RuleBasedStateMachine):
         self.instances: list[str | None] = [None] * 10
         self.generations = [-1] * 10
         self.calls: list = [None] * 10
-        self.next = ["join"] * 10  # What a client that behaves does next.
+        self.next = ["join"] * 10  # Next request of a correct client.
         self.heard: dict[int, set[tuple[str, str]]] = {}  # (leader, protocol) by generation.
         self.committed = -1
 
@@ -179,7 +179,7 @@ class Clients(RuleBasedStateMachine):
             invariants.check(group)
 
     def _behave(self, n: int) -> None:
-        """What a client with an id does next: re-join when told to, sync, else beat."""
+        """Send the next request of a client with an id: re-join if told to, sync or heartbeat."""
         self._hear(n)
         if self.calls[n] is not None or not self.ids[n]:
             return

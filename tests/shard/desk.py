@@ -101,7 +101,7 @@ class Desk:
         return call
 
     def sync(self, joined: int) -> int:
-        """As the one member whose join call has been answered."""
+        """Sync as the one member, whose JoinGroup was call `joined`."""
         call = next(self._calls)
         answer = self.answers[joined]
         self.step(
@@ -157,7 +157,7 @@ class Desk:
         return call
 
     def error(self, call: int):
-        """Of a commit that was answered; None: it was not."""
+        """Return the error of an answered commit; None if it is not answered."""
         answer = self.answers.get(call)
         return None if answer is None else answer.results[0].error.name
 

@@ -127,7 +127,7 @@ class Bench:
         return [str(told.error) for _, told in self.told if getattr(told, "error", None)]
 
     def is_well(self, offset: int = 7) -> bool:
-        """What was durable is served again, and commits are taken."""
+        """True if durable offsets are served and commits are accepted."""
         return (
             self.fetch().offsets[0].offset == offset
             and self.commit(offset).results[0].error is ErrorCode.NONE

@@ -10,7 +10,7 @@ from tests.shard.desk import Desk
 
 @pytest.fixture
 def desk() -> Desk:
-    """Where the assignment is durable, and the record of its rebalance under way."""
+    """Desk with a durable assignment, and the record of its rebalance in flight."""
     it = Desk()
     joined = it.join("one")
     it.pass_time(3_000)

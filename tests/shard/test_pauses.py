@@ -12,7 +12,7 @@ from coordinator.runtime.inputs import from_json, to_json
 from coordinator.shard.outbox import Tick
 from tests.shard.desk import Desk
 
-SESSION_MS = 30_000  # Of the desk's members.
+SESSION_MS = 30_000  # Session timeout of the desk's members.
 
 
 class PausedDesk(Desk):

@@ -1,4 +1,4 @@
-"""Who waited how long in which purgatory, and how late the timer was."""
+"""Histograms of waits by purgatory, and the lag of the timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the timer tests share: tasks that write down when they ran."""
+"""Fixtures of the timer tests: tasks that record when they ran."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Notebook:
         return tasks
 
     def take(self) -> list[object]:
-        """What ran since the last call."""
+        """Return the tasks that ran since the last call."""
         ran, self.ran[:] = list(self.ran), []
         return ran
 

@@ -166,7 +166,7 @@ class World:
             self.timer.add(task, deadline_ms)
 
     def act(self):
-        """What is to happen after the runs so far."""
+        """Carry out the scripted actions that follow the runs so far."""
         while self.acted < len(self.ran):
             self.acted += 1
             for what, number, delay_ms in self.script.get(self.acted, ()):

@@ -13,7 +13,7 @@ from timer.aio import AsyncTimerDriver
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """As much of an event loop as call_later needs; its time is a virtual clock's."""
+    """Minimal event loop for call_later, on a virtual clock."""
 
     def __init__(self, clock):
         self.clock = clock

@@ -143,7 +143,7 @@ class TimerMachine(RuleBasedStateMachine):
             last = entry
 
     def run_model(self, last_tick):
-        """What has to run up to `last_tick`, per task in its own order."""
+        """Return the tasks that have to run up to `last_tick`, by task and in order."""
         expected = defaultdict(deque)
         for task, first in list(self.model.items()):
             del self.model[task]

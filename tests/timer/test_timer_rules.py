@@ -1,4 +1,4 @@
-"""What a timer promises: when tasks run, in which order, and what is counted."""
+"""Guarantees of a timer: when tasks run, in which order, and what is counted."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_the_price_of_compaction_is_a_few_entries_for_each_one_watched():
 
 
 class WatchLists(RuleBasedStateMachine):
-    """Whatever is done, who waits is found under each of its keys, and lists stay bounded."""
+    """Waiting operations are found under each of their keys, and lists stay bounded."""
 
     operations = Bundle("operations")
 
