@@ -24,12 +24,21 @@ OPENINGS = """
 """Words that no first line begins with. The same with a hyphen are others: In-memory, As-is."""
 COMMENT_OPENINGS = ["Of", "So many", "So much", "What", "Whatever", "Whoever", "Whose"]
 """Openings of a comment's first line."""
+RELATIVE = "How Nobody Of What Whatever Which Who Whoever Whom Whose Where Why".split()
+"""Words that no section of a page begins with. Prose may begin with If, When or In."""
 NAMES = """
-    Beater Circle Duties Ears Revive Warm has_seat is_settled pending_joins pending_syncs sleepers
+    Beater Circle Duties Ears Hosts Revive Room Turn Warm _turn has_seat is_settled
+    pending_joins pending_syncs sleepers
 """.split()
 """Identifiers that have given way to the words an engineer would search for."""
+ARGUED = ("coordinator/decisions/", "CHANGELOG.md")
+"""Pages with other rules: a decision's title is what was decided, a changelog names what was."""
 
 _OPENING = re.compile(rf"(?:{'|'.join(OPENINGS)})(?=[\s,:;.])")
+_HELP_OPENING = re.compile(_OPENING.pattern, re.IGNORECASE)
+_RELATIVE_OPENING = re.compile(rf"(?:{'|'.join(RELATIVE)})\b")
+_CODE_IN_TEXT = re.compile(r"`[^`\n]+`")
+_NAME = re.compile(rf"\b(?:{'|'.join(NAMES)})\b")
 _COMMENT_OPENING = re.compile(rf"# (?:{'|'.join(COMMENT_OPENINGS)})\b")
 
 
@@ -60,6 +69,22 @@ def strings_below_fields_name_their_subject(source: Source) -> Iterator[str]:
                     yield source.at(below.lineno, what)
 
 
+def help_texts_name_their_subject(source: Source) -> Iterator[str]:
+    """The help of a flag or a command, and the meaning of a setting or a metric."""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        texts = [it.value for it in node.keywords if it.arg in ("help", "description")]
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if called == "setting" or called.endswith(("Histogram", "Counter", "MetricFamily")):
+            texts += node.args[1:3]
+        for text in texts:
+            said = text.value if isinstance(text, ast.Constant) else ""
+            if isinstance(said, str) and (found := _HELP_OPENING.match(said)):
+                what = f"begins with {found[0]!r} instead of its subject: {_first(said)}"
+                yield source.at(text.lineno, what)
+
+
 def comments_name_their_subject(source: Source) -> Iterator[str]:
     previous = -1
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
@@ -77,6 +102,31 @@ def names_are_those_of_the_field(source: Source) -> Iterator[str]:
             yield source.at(token.start[0], f"{token.string} has a better name")
 
 
+def titles_name_their_subject(page: Source) -> Iterator[str]:
+    """Titles of a page, its sections, and the first words below each."""
+    is_code = is_first = False
+    for line, text in enumerate(page.lines, start=1):
+        is_code ^= text.startswith("```")
+        if is_code or not text.strip():
+            continue
+        title = re.match(r"#+ +(?:[0-9.]+ +)?(.*)", text)
+        said = title[1] if title else text
+        opening = _OPENING if title else _RELATIVE_OPENING
+        if (title or is_first) and (found := opening.match(said)):
+            yield page.at(line, f"begins with {found[0]!r} instead of its subject: {_first(said)}")
+        is_first = title is not None
+
+
+def pages_use_the_names_of_the_field(page: Source) -> Iterator[str]:
+    """Identifiers stand in code: in a span, or in a block."""
+    is_code = False
+    for line, text in enumerate(page.lines, start=1):
+        is_code ^= text.startswith("```")
+        for span in [text] if is_code else _CODE_IN_TEXT.findall(text):
+            for name in _NAME.findall(span):
+                yield page.at(line, f"{name} has a better name")
+
+
 def _string(node: ast.stmt) -> str:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         value = node.value.value
@@ -91,18 +141,30 @@ def _first(text: str) -> str:
 RULES: list[Rule] = [
     first_lines_name_their_subject,
     strings_below_fields_name_their_subject,
+    help_texts_name_their_subject,
     comments_name_their_subject,
     names_are_those_of_the_field,
 ]
+PAGE_RULES: list[Rule] = [titles_name_their_subject, pages_use_the_names_of_the_field]
+
+
+def rules_for(path: str) -> list[Rule]:
+    """The rules of a file; none if it is neither written by hand in Python nor a page."""
+    if path.endswith(".py") and not path.startswith(GENERATED):
+        return RULES
+    return PAGE_RULES if path.endswith(".md") and not path.startswith(ARGUED) else []
 
 
 def main(paths: list[str]) -> int:
     """Print the offences in some files and folders, or in all; their number."""
     command = ["git", "ls-files", "--", *paths]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    files = [f for f in listed if f.endswith(".py") and not f.startswith(GENERATED)]
-    sources = [Source(file, Path(file).read_text()) for file in files]
-    offences = [offence for s in sources for rule in RULES for offence in rule(s)]
+    offences = [
+        offence
+        for file in listed
+        for rule in rules_for(file)
+        for offence in rule(Source(file, Path(file).read_text()))
+    ]
     print(*offences, sep="\n")
     return min(len(offences), 1)
 

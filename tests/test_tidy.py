@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tidy
+from tests import sentences, tidy
 from tests.tidy import Source
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +85,30 @@ def test_links(source: Source) -> None:
         pytest.fail(report, pytrace=False)
 
 
+SENTENCES_LATER = (
+    "coordinator/assignors/", "coordinator/client/", "coordinator/cluster/",
+    "coordinator/console/", "coordinator/core/", "coordinator/runtime/", "coordinator/security/",
+    "coordinator/service/", "coordinator/shard/", "coordinator/simulate/", "coordinator/sources/",
+    "coordinator/spark/", "coordinator/storage/", "coordinator/testing/", "coordinator/web/",
+    "timer/", "tests/assignors/", "tests/client/", "tests/cluster/",
+    "tests/conformance/", "tests/core/", "tests/faults/", "tests/flights/", "tests/fuzz/",
+    "tests/integration/", "tests/runtime/", "tests/security/",
+    "tests/service/", "tests/shard/", "tests/simulate/", "tests/sources/", "tests/spark/",
+    "tests/storage/", "tests/streaming/", "tests/timer/",
+)  # fmt: skip
+"""Folders whose sentences are still to be rewritten."""
+
+
+@pytest.mark.parametrize(
+    "rule", [*sentences.RULES, *sentences.PAGE_RULES], ids=lambda rule: rule.__name__
+)
+def test_sentences(rule: tidy.Rule) -> None:
+    sources = [s for s in SOURCES if not s.path.startswith(SENTENCES_LATER)]
+    checked = [s for s in sources if rule in sentences.rules_for(s.path)]
+    if report := _report(offence for source in checked for offence in rule(source)):
+        pytest.fail(report, pytrace=False)
+
+
 def test_the_rules_see_the_whole_repository() -> None:
     seen = {source.path for source in SOURCES}
     assert {"coordinator/__init__.py", "tests/run", "tests/tidy.py", "pyproject.toml"} <= seen
@@ -124,6 +148,28 @@ OFFENDERS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.no_path_of_a_machine, "timer/README.md", "see ../" + "shared/spec"),
     (tidy.no_path_of_a_machine, "coordinator/cli/demo.py", 'open("/tm' + 'p/log")'),
     (tidy.no_path_of_a_machine, "tests/bench/log.py", 'open("/tm' + 'p/log")'),
+    (sentences.first_lines_name_their_subject, "timer/x.py", '"""What runs later."""'),
+    (sentences.first_lines_name_their_subject, "x.py", 'def f():\n    """Of a file."""'),
+    (sentences.first_lines_name_their_subject, "x.py", 'class A:\n    """\n    Who: x."""'),
+    (sentences.strings_below_fields_name_their_subject, "x.py", 'A = 1\n"""So many."""'),
+    (
+        sentences.strings_below_fields_name_their_subject,
+        "x.py",
+        'class A:\n    b: int\n    """Where it is."""',
+    ),
+    (sentences.help_texts_name_their_subject, "x.py", "p.add_argument('x', help='where to')"),
+    (sentences.help_texts_name_their_subject, "x.py", "p.add_parser('x', description='Of x.')"),
+    (sentences.help_texts_name_their_subject, "x.py", "x: int = setting(1, None, 'How long.')"),
+    (sentences.help_texts_name_their_subject, "x.py", "Histogram('x', 'From a to b.')"),
+    (sentences.comments_name_their_subject, "timer/x.py", "# Whoever asks is answered.\nx = 1"),
+    (sentences.comments_name_their_subject, "timer/x.py", "x = 1  # What is left."),
+    (sentences.names_are_those_of_the_field, "timer/x.py", "sleepers = 1"),
+    (sentences.names_are_those_of_the_field, "timer/x.py", "class Ears: ..."),
+    (sentences.titles_name_their_subject, "x.md", "# What holds\n"),
+    (sentences.titles_name_their_subject, "x.md", "Text.\n\n### 2. How it is done"),
+    (sentences.titles_name_their_subject, "x.md", "# Limits\n\nWhat a message may hold."),
+    (sentences.pages_use_the_names_of_the_field, "x.md", "The class `Ears` hears."),
+    (sentences.pages_use_the_names_of_the_field, "x.md", "```\nx.has_seat(y)\n```"),
 ]
 
 
@@ -156,7 +202,35 @@ INNOCENTS: list[tuple[tidy.Rule, str, str]] = [
     (tidy.functions_fit_on_a_screen, "timer/x.py", LONG_DOCSTRING),
     (tidy.promises_name_their_issue, "timer/x.py", f"# {PROMISE}(#12): later\nx = '{PROMISE}'"),
     (tidy.no_path_of_a_machine, "README.md", "deploy/work/x /tm" + "p/x https://a.b/root/x"),
+    (sentences.first_lines_name_their_subject, "timer/x.py", '"""In-memory log. What it holds."""'),
+    (sentences.first_lines_name_their_subject, "timer/x.py", 'x = """What is no docstring."""'),
+    (sentences.strings_below_fields_name_their_subject, "x.py", 'f()\n"""Of no field."""'),
+    (sentences.help_texts_name_their_subject, "x.py", "p.add_argument('x', help='whole file')"),
+    (sentences.help_texts_name_their_subject, "x.py", "log('x', what='Of a store.')"),
+    (sentences.help_texts_name_their_subject, "x.py", "p.add_argument('x', help=SUPPRESS)"),
+    (sentences.comments_name_their_subject, "x.py", "# A sentence that goes on to say\n# What."),
+    (sentences.comments_name_their_subject, "timer/x.py", "x = '# What is no comment'"),
+    (sentences.names_are_those_of_the_field, "timer/x.py", "x = 'sleepers'  # sleepers"),
+    (sentences.titles_name_their_subject, "x.md", "# Limits\n\nIf a node dies, it is restarted."),
+    (sentences.titles_name_their_subject, "x.md", "# Limits\n\nText.\n\nWhat follows is prose."),
+    (sentences.titles_name_their_subject, "x.md", "# A\n\n```\n# What is a comment\n```"),
+    (sentences.pages_use_the_names_of_the_field, "x.md", "Warm standbys, and a Room."),
 ]
+
+
+@pytest.mark.parametrize(
+    ("path", "rules"),
+    [
+        ("coordinator/cli/main.py", sentences.RULES),
+        ("coordinator/v1/group_pb2.py", []),
+        ("deploy/README.md", sentences.PAGE_RULES),
+        ("coordinator/decisions/0001-generation-floor.md", []),
+        ("CHANGELOG.md", []),
+        ("pyproject.toml", []),
+    ],
+)
+def test_sentences_are_checked_in_files_written_by_hand(path: str, rules: list) -> None:
+    assert sentences.rules_for(path) == rules
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), INNOCENTS)

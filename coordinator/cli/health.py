@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
         type=float,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="for each node (default: 2)",
+        help="time limit per node (default: 2)",
     )
     add_common_flags(command)
 

@@ -290,7 +290,7 @@ def _waits(shards: Sequence[Mapping[str, WaitStats]]) -> Iterable[Metric]:
     """Histogram of waits, and counter of those that timed out, summed over shards."""
     waits = HistogramMetricFamily(
         "coordinator_purgatory_wait_seconds",
-        "How long ended operations had waited, by purgatory.",
+        "Wait of operations that have ended, by purgatory.",
         labels=["purgatory"],
     )
     expired = CounterMetricFamily(

@@ -30,7 +30,7 @@ class RebalanceMetrics:
         )
         self._blocked = Histogram(
             "coordinator_member_blocked_seconds",
-            "How long members of completed rebalances waited for others, by phase.",
+            "Time that members of completed rebalances waited for others, by phase.",
             ["phase"],
             buckets=WAITS_S,
             registry=registry,

@@ -37,7 +37,7 @@ class ServingConfig(Section):
     advertised_port: int = setting(0, Bounds(0, 65_535),
         "Port that FindCoordinator returns for this node; 0: the port of listen.")
     drain_timeout_ms: int = setting(10_000, Bounds(0, unit="ms"),
-        "How long a stopping node waits until its last responses are sent.")
+        "Time that a stopping node has to send its last responses.")
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -147,10 +147,10 @@ class ClusterConfig(Section):
         "Nodes that hold each shard in memory, including its leader; a follower takes over without "
         "loading it. Only with a shared store.")
     acks: str = setting("store", ("store", "all"),
-        "When a write is acknowledged: store, when the shared store has it; all, when all in-sync "
+        "Acknowledgement of writes: store, when the shared store has it; all, when all in-sync "
         "replicas have it too.")
     min_insync_replicas: int = setting(1, Bounds(1, 16, unit="replicas"),
-        "With acks=all: replicas, including the leader, that must be in sync for a write.")
+        "Replicas, including the leader, that must be in sync for a write with acks=all.")
     replica_lag_time_max_ms: int = setting(10_000, Bounds(100, 600_000, unit="ms"),
         "A replica that has not caught up with its leader's log end for this long is out of sync; "
         "one whose session with the store has ended is so at once.")

@@ -9,7 +9,7 @@ from coordinator.service.grpc.message_limits import Elsewhere, Limit, limits_of
 from tests.service.test_message_limits import WAYS, is_limited
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
-TABLE = "| field | may hold | beyond it |\n|---|---|---|\n"
+TABLE = "| field | limit | beyond it |\n|---|---|---|\n"
 
 
 def row(field: str, limit: Limit) -> str:

@@ -84,7 +84,7 @@ def test_every_setting_is_in_the_table(site):
 
 def test_the_address_of_the_site_leads_to_its_first_page(site):
     (target,) = re.findall(r'href="([^"]+)"', (site / "index.html").read_text())
-    assert "What fails" in (site / target).read_text()
+    assert "Failures" in (site / target).read_text()
 
 
 def figures(page: str) -> list[str]:

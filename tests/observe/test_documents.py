@@ -16,8 +16,8 @@ from coordinator.shard.waits import WaitStats
 PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
 HEAD = (
     "# Metrics\n\n"
-    "The series of `/metrics`. Names and units follow Prometheus' conventions. No member id is ever "
-    "a label, and no group id but those that `--metrics-groups` lists.\n\n"
+    "The series of `/metrics`. Names and units follow Prometheus' conventions. Member ids are "
+    "never labels, and group ids only where `--metrics-groups` lists them.\n\n"
     "| name | type | labels | meaning |\n"
     "|---|---|---|---|\n"
 )
