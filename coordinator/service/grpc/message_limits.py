@@ -16,25 +16,8 @@ from typing import Any, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from coordinator.service.bounds import (
-    CLIENT_ID,
-    FILTER,
-    GROUP_ID,
-    GROUPS,
-    INSTANCE_ID,
-    MEMBER_ID,
-    MEMBERS,
-    PART_OF_ID,
-    PARTITIONS,
-    PROTOCOL,
-    PROTOCOLS,
-    REASON,
-    STATE,
-    TOPIC,
-    TYPE,
-    Items,
-    Text,
-)
+from coordinator.service import bounds
+from coordinator.service.bounds import Items, Text
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 
@@ -55,34 +38,34 @@ _WORD = 255
 """Characters of names of services, files and symbols."""
 _OURS = "coordinator.v1"
 LIMITS: dict[str, tuple[Limit, ...]] = {
-    "group_id": (GROUP_ID,),
-    "member_id": (MEMBER_ID,),
-    "group_instance_id": (INSTANCE_ID,),
-    "client_id": (CLIENT_ID,),
-    "reason": (Elsewhere(str(REASON), "is cut there, as Kafka's clients do"),),
-    "protocol_type": (PROTOCOL,),
-    "protocol_name": (PROTOCOL,),
-    "protocols": (PROTOCOLS,),
-    "Protocol.name": (PROTOCOL,),
+    "group_id": (bounds.GROUP_ID,),
+    "member_id": (bounds.MEMBER_ID,),
+    "group_instance_id": (bounds.INSTANCE_ID,),
+    "client_id": (bounds.CLIENT_ID,),
+    "reason": (Elsewhere(str(bounds.REASON), "is cut there, as Kafka's clients do"),),
+    "protocol_type": (bounds.PROTOCOL,),
+    "protocol_name": (bounds.PROTOCOL,),
+    "protocols": (bounds.PROTOCOLS,),
+    "Protocol.name": (bounds.PROTOCOL,),
     "Protocol.metadata": (Elsewhere("max_member_metadata_bytes", "RESOURCE_EXHAUSTED"),),
-    "assignments": (MEMBERS,),
+    "assignments": (bounds.MEMBERS,),
     "assignment": (Elsewhere("max_assignment_bytes", "RESOURCE_EXHAUSTED"),),
-    "heartbeats": (MEMBERS,),
-    "members": (MEMBERS,),
-    "topics": (PARTITIONS,),
-    "Topic.name": (TOPIC,),
-    "partitions": (PARTITIONS,),
-    "partition_indexes": (PARTITIONS,),
+    "heartbeats": (bounds.MEMBERS,),
+    "members": (bounds.MEMBERS,),
+    "topics": (bounds.PARTITIONS,),
+    "Topic.name": (bounds.TOPIC,),
+    "partitions": (bounds.PARTITIONS,),
+    "partition_indexes": (bounds.PARTITIONS,),
     "committed_metadata": (
         Elsewhere("offset_metadata_max_bytes", "OFFSET_METADATA_TOO_LARGE, for the partition"),
     ),
     "manifest": (Elsewhere("offset_manifest_max_bytes", "INVALID_REQUEST"),),
-    "states_filter": (FILTER, STATE),
-    "types_filter": (FILTER, TYPE),
-    "group_id_contains": (PART_OF_ID,),
-    "groups": (GROUPS, GROUP_ID),
-    "groups_names": (GROUPS, GROUP_ID),
-    "group_ids": (GROUPS, GROUP_ID),
+    "states_filter": (bounds.FILTER, bounds.STATE),
+    "types_filter": (bounds.FILTER, bounds.TYPE),
+    "group_id_contains": (bounds.PART_OF_ID,),
+    "groups": (bounds.GROUPS, bounds.GROUP_ID),
+    "groups_names": (bounds.GROUPS, bounds.GROUP_ID),
+    "group_ids": (bounds.GROUPS, bounds.GROUP_ID),
     "shards": (Items(1_024, "there are no more shards"),),
     "replicas": (Items(64, "a shard has at most 16 replicas"),),
     # Health and reflection.
