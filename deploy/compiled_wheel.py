@@ -23,7 +23,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 VARIABLE = "COMPILE_TIMER"
 
 MODULES = ("bucket", "operation", "purgatory", "task", "timer", "wheel")
-"""Of `timer`. Not `clock` and `aio`, which wait for the machine anyway."""
+"""Compiled modules of `timer`. `clock` and `aio` are not worth it: they wait for the system."""
 
 SETUP = """
 from mypyc.build import mypycify
@@ -44,7 +44,7 @@ class CompiledWheel(BuildHookInterface):
     _folder: Path | None = None
 
     def dependencies(self) -> list[str]:
-        """What the build needs beyond hatchling."""
+        """Build requirements beyond hatchling."""
         return ["mypy[mypyc]>=1.18"] if VARIABLE in os.environ else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

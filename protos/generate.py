@@ -69,7 +69,7 @@ def package_files(root: Path) -> dict[str, bytes]:
 
 
 def drift(root: Path = ROOT) -> list[str]:
-    """What differs between the packages below `root` and fresh ones; empty if nothing."""
+    """Differences between the packages below `root` and fresh ones; empty if there are none."""
     with tempfile.TemporaryDirectory() as fresh:
         generate(Path(fresh))
         wanted = package_files(Path(fresh))

@@ -44,7 +44,7 @@ class Authority:
 
 
 def replace(path: Path | str, content: bytes | str) -> None:
-    """As an operator does it: whoever reads sees the old or the new, and nothing between."""
+    """Replace a file atomically, as an operator does: readers see the old or the new content."""
     data = content.encode() if isinstance(content, str) else content
     new = Path(f"{path}.new")
     new.write_bytes(data)
@@ -52,5 +52,5 @@ def replace(path: Path | str, content: bytes | str) -> None:
 
 
 def content(path: str) -> bytes:
-    """Of a file."""
+    """Content of a file."""
     return Path(path).read_bytes()

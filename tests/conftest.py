@@ -28,7 +28,7 @@ settings.register_profile("long", settings.get_profile("unhurried"), print_blob=
 
 TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
-JAVA_MINIMUM = 17  # What PySpark 4 needs.
+JAVA_MINIMUM = 17  # PySpark 4 needs it.
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -51,7 +51,7 @@ def java_version(text: str) -> int | None:
 
 @functools.cache
 def missing_for_spark() -> str | None:
-    """Why Spark tests cannot run here; None if they can."""
+    """Reason that Spark tests cannot run here; None if they can."""
     if not _exists("pyspark"):
         return "PySpark is not installed (pip install '.[spark]')"
     home = os.environ.get("JAVA_HOME")
@@ -67,13 +67,13 @@ def missing_for_spark() -> str | None:
 
 @functools.cache
 def missing_for_faults() -> str | None:
-    """Why fault tests cannot run here; None if they can."""
+    """Reason that fault tests cannot run here; None if they can."""
     return None if os.name == "posix" else "faults are injected with POSIX signals"
 
 
 @functools.cache
 def missing_for_browser() -> str | None:
-    """Why browser tests cannot run here; None if they can."""
+    """Reason that browser tests cannot run here; None if they can."""
     if any(shutil.which(name) for name in CHROMIUM_NAMES):
         return None
     return f"no browser found ({', '.join(CHROMIUM_NAMES)})"
@@ -97,7 +97,7 @@ BEGIN_FIRST = ["spark", "installing", "faults", "storage"]
 
 
 def group_of(path: PurePath) -> str:
-    """Of a path within this folder."""
+    """Group of a test by its path within this folder."""
     if path.parts[0] in FOLDER_GROUPS:
         return path.parts[0]
     return FILE_GROUPS.get(path.stem, path.as_posix())
@@ -113,7 +113,7 @@ def _is_slow(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in SLOW_MARKERS)
 
 
-@pytest.hookimpl(optionalhook=True)  # Of pytest-xdist, which need not be there.
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist has it, and is optional.
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
     # Its own way, `--dist loadgroup`, writes the group into a test's name, which pytest 9.2 does
     # not let it do: there it would part the tests of a group.

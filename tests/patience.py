@@ -1,4 +1,4 @@
-"""How long tests wait. `TESTS_PATIENCE=3` stretches every time-out three times.
+"""Time-outs of tests. `TESTS_PATIENCE=3` stretches every time-out three times.
 
 A time-out in a test guards against hangs and decides nothing else: it is far longer than what it
 waits for takes on a machine that does ten other things. A test that would pass or fail by the

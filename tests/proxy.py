@@ -56,7 +56,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         self._tasks.add(task)
-        with contextlib.suppress(asyncio.CancelledError):  # Of our own end.
+        with contextlib.suppress(asyncio.CancelledError):  # Our own end was cancelled.
             await self._join(reader, writer)
         self._tasks.discard(task)
 

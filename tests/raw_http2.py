@@ -81,7 +81,7 @@ class RawClient:
         return True
 
     def events(self, seconds: float, until: type | None = None) -> list:
-        """What the server says in that time, until it hangs up, or until it says `until`."""
+        """Bytes from the server in that time, until it closes the connection or sends `until`."""
         found = []
         ends_at = time.monotonic() + seconds
         while (left := ends_at - time.monotonic()) > 0:

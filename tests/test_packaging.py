@@ -1,4 +1,4 @@
-"""What arrives on a user's machine: the wheel, and a member library that needs little."""
+"""Contents of the wheel, and the few dependencies of the member library."""
 
 import subprocess
 import sys
@@ -11,9 +11,9 @@ import pytest
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
-# What the member library may need, and all that the empty environment gets.
+# Dependencies of the member library, and all that the empty environment gets.
 LIGHT_DEPENDENCIES = ["grpcio", "protobuf", "typing_extensions"]
-# What must work with that alone.
+# Programs that must work with these alone.
 LIGHT_MODULES = ["coordinator.client", "coordinator.assignors", "coordinator.v1.group_pb2_grpc"]
 SERVER = ["core", "shard", "runtime", "storage", "service", "cluster", "observe", "cli"]
 NO_NETWORK = [
@@ -22,7 +22,7 @@ NO_NETWORK = [
     "Network is unreachable",
     "ConnectTimeoutError",
     "ProxyError",
-    "from versions: none",  # What remains of it when pip does not retry.
+    "from versions: none",  # The message if pip does not retry.
 ]
 
 

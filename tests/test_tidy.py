@@ -18,7 +18,7 @@ BEHIND_THE_SCENES = {"__pycache__", "build", "dist"}
 
 
 def repository_paths() -> list[str]:
-    """What git tracks or would track; without git, what is on the disk and not hidden."""
+    """Files that git tracks or would track; without git, files on the disk that are not hidden."""
     try:
         answer = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],

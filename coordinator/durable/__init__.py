@@ -1,1 +1,1 @@
-"""What the log holds: the format of its records, generated from protos/coordinator/durable."""
+"""Format of the log's records, generated from protos/coordinator/durable."""

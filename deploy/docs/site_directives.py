@@ -1,4 +1,4 @@
-"""What the pages ask for that Markdown has not: diagrams."""
+"""Directives of the pages that Markdown lacks: diagrams."""
 
 from __future__ import annotations
 

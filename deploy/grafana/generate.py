@@ -44,7 +44,7 @@ class Row:
 
 
 def quantile(q: float, metric: str, by: str = "") -> str:
-    """Of a histogram, over the interval of the picture."""
+    """Query of a histogram's quantile over the interval of the panel."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({q}, sum by ({labels}) (rate({metric}_bucket[$__rate_interval])))"
 

@@ -49,7 +49,7 @@ def table(**properties: Schema) -> Schema:
 
 
 def settings() -> Schema:
-    """What may stand under `settings`."""
+    """Schema of the chart's `settings`."""
     kinds = {str: "string", int: "integer", bool: "boolean"}
     found: dict[str, Schema] = {}
     for name, setting in SETTINGS.items():

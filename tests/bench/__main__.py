@@ -127,15 +127,17 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=float, help="duration of heartbeats, soak and churn; default: 15"
     )
     parser.add_argument(
-        "--requests", type=_number(1), help="of each run of purgatory; as published: 1000000"
+        "--requests", type=_number(1), help="requests per run of purgatory; as published: 1000000"
     )
     parser.add_argument(
-        "--store", metavar="URL", help="for cluster: etcd://HOST:PORT,… or zookeeper://…"
+        "--store",
+        metavar="URL",
+        help="shared store of cluster: etcd://HOST:PORT,… or zookeeper://…",
     )
     parser.add_argument(
-        "--against", type=Path, metavar="PATH", help="for compare: another checkout of this project"
+        "--against", type=Path, metavar="PATH", help="other checkout of this project, for compare"
     )
-    parser.add_argument("--pairs", type=_number(3), help="of compare; default: 15")
+    parser.add_argument("--pairs", type=_number(3), help="pairs of compare; default: 15")
     parser.add_argument(
         "--python",
         dest="pythons",

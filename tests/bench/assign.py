@@ -1,4 +1,4 @@
-"""How the assignors grow with the group: from nothing, and after one member has left."""
+"""Benchmark of the assignors by group size: from nothing, and after one member has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shared store costs, and how long it takes until somebody else leads."""
+"""Benchmark of a shared store: cost of appends, and time until another node leads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of it: moves of a shard, and kills with short sessions and with the default."""
+    """Size of a run: moves of a shard, and kills with short and with default sessions."""
 
     moves: int = 100
     fast_kills: int = 20
@@ -94,7 +94,7 @@ def _bench(store: str, groups: int, amount: Amount) -> Figures:
 
 
 async def _bench_appends(store: str) -> Figures:
-    """As many shards as writers, beside the bare transactions of as many records each."""
+    """Appends to one shard per writer, compared with bare transactions of as many records."""
     settings = Settings.of(store=store, shards=WRITERS)
     shared = settings.storage.shared_store
     assert shared is not None

@@ -28,12 +28,12 @@ from tests.bench.servers import Usage, environment, scratch
 
 OURS = Path(__file__).parents[2]
 AT_MOST = 1.03
-"""Of the old one's CPU."""
+"""Highest acceptable ratio of CPU, new to old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """How much of it.
+    """Size of a run.
 
     calls: of each half of a pair of heartbeats. barriers: members, of each barrier.
     """
@@ -97,7 +97,7 @@ def check(tree: Path) -> None:
 
 
 def _commit(tree: Path) -> str:
-    """As git names it, with `-dirty` if files were changed since."""
+    """Commit of a checkout, with `-dirty` if files were changed."""
     if not (tree / ".git").exists():
         return "not known: no git checkout"
     answer = subprocess.run(  # noqa: S603
@@ -149,8 +149,8 @@ def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
 
 
 def in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float], int]:
-    """What each costs, old and new, in pairs that begin with either in turn; and how many pairs
-    were lost, and measured again.
+    """Costs of old and new, in pairs that begin with either in turn; and the number of pairs that
+    were lost and measured again.
 
     Raises:
         LostMembers: as many pairs were lost as were asked for.

@@ -35,7 +35,7 @@ GROUPS = 64
 """Enough for each node to have some."""
 CALLS, ROUNDS = 20_000, 5
 BEATS = {"Heartbeat": 1, "HeartbeatBatch": 20}
-"""In one call."""
+"""Heartbeats per call."""
 
 
 def bench_cores(calls: int = CALLS, rounds: int = ROUNDS) -> Figures:
@@ -70,7 +70,7 @@ def bench_cores(calls: int = CALLS, rounds: int = ROUNDS) -> Figures:
 def _calls_a_second(
     folder: Path, shares: list[tuple[int, int]], calls: int, pinned: bool
 ) -> dict[str, float]:
-    """Of all nodes together; each is asked by a client of its own, for as many calls."""
+    """Calls per second of all nodes together; each node has a client with as many calls."""
     with contextlib.ExitStack() as running:
         addresses = []
         for number, share in enumerate(shares):
@@ -97,7 +97,7 @@ def _data_folder(folder: Path, share: tuple[int, int]) -> Path:
 
 
 def _messages(share: int, shares: int) -> dict[str, Message]:
-    """Of members of the groups that a share has."""
+    """Heartbeats of members whose groups are in a share."""
     groups = [g for g in map(group_id, range(GROUPS)) if shard_of(g, SHARDS) % shares == share]
     beats = [
         heartbeat(group, member_id(number, group), GENERATION)

@@ -1,4 +1,4 @@
-"""What was measured, against which goal, on what, and how: in turn, in one run.
+"""Results of benchmarks: values, goals, machine, and method (in turn, in one run).
 
 A figure is a number, a word, or a number with the goal it is held to.
 """
@@ -60,7 +60,7 @@ def shown(value: float | int | str) -> str:
 
 
 def machine() -> Figures:
-    """What it was measured on."""
+    """The machine of a measurement."""
     import grpc
 
     from coordinator import __version__

@@ -66,8 +66,7 @@ async def _beat(server: Server, groups: int, seconds: float) -> Figures:
 
 
 async def _restart(server: Server, groups: int) -> Figures:
-    """Nobody has noticed that the server was gone; then every member is started anew, each with
-    the instance id that it had, as a rolling restart of the fleet does."""
+    """Rebalances after the server was restarted, and after a rolling restart of static members."""
     usage = Usage(server.pid)
     async with Fleet(server.address) as fleet:
         fleet.adopt(members(groups), generation=GENERATION)

@@ -51,7 +51,7 @@ def send_at_once(
     *,
     cores: Sequence[int] | None = None,
 ) -> list[float]:
-    """As `send`, to several servers at the same time; calls a second of each.
+    """Like `send`, to several servers at the same time; calls per second of each.
 
     Args:
         cores: which client is to run on which; None: the system decides.
@@ -110,7 +110,7 @@ class Timed:
         return self._process.poll() is None
 
     def calls(self) -> list[Call]:
-        """Those that were answered. A rate ends here."""
+        """The answered calls. Stops a run with a fixed rate."""
         if self._is_endless:
             self._process.terminate()
         self._process.communicate()

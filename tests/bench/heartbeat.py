@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = "0.01"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of it. A quick one only shows that the benchmark works."""
+    """Size of a run. A quick one only shows that the benchmark works."""
 
     members: int = UNARY_MEMBERS
     batched: int = BATCHED_MEMBERS
@@ -71,7 +71,7 @@ def bench_soak(members: int, seconds: float) -> Figures:
 
 
 def _cost(load: Load, pythons: Sequence[str]) -> Figures:
-    """Of calls as fast as they are answered, beside handlers that return a constant, in turn."""
+    """CPU of closed-loop calls, compared in turn with handlers that return a constant."""
     if not h2load.is_installed():
         return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
     took: dict[tuple[str, str], list[float]] = defaultdict(list)

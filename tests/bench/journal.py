@@ -1,4 +1,4 @@
-"""What the rebalance journal costs: the same rebalances with it and without, in turn."""
+"""Benchmark of the rebalance journal: the same rebalances with and without it, in turn."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _GROUPS = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]
 
 @dataclass(frozen=True, slots=True)
 class LargeMessage:
-    """What it is, its method's full name, and the bytes to send, one after the other."""
+    """Description, full method name, and the request bytes to send one after the other."""
 
     what: str
     method: str

@@ -29,19 +29,19 @@ PARKED_POLL_S = 0.05
 
 @dataclass(slots=True)
 class Timings:
-    """What the calls of a measurement took."""
+    """Durations of the calls of a measurement."""
 
     milliseconds: list[float] = field(default_factory=list)
     failed: int = 0
 
     def percentile(self, percent: float) -> float:
-        """In milliseconds; 0 if nothing was measured."""
+        """A percentile in milliseconds; 0 if nothing was measured."""
         return percentile(self.milliseconds, percent)
 
 
 @dataclass(slots=True)
 class Barrier:
-    """When a group was formed, in seconds from the first join on.
+    """Time until a group was formed, in seconds from the first join.
 
     `failed` counts members that did not get their share.
     """
@@ -237,7 +237,7 @@ class Fleet:
         streams: bool = False,
         on_steady: Callable[[], object] = lambda: None,
     ) -> Timings:
-        """As processes with so many members each do, in one call; what is timed is a batch.
+        """Batched heartbeats of processes with several members each; measures batches.
 
         Args:
             streams: each process keeps one stream open, and a batch is a message on it.

@@ -1,4 +1,4 @@
-"""What durability costs: appends, the SyncGroup that waits for one, and a large load."""
+"""Benchmark of the log: appends, a SyncGroup that waits for one, and a large load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.bench.servers import scratch, with_server
 WRITERS = 100
 RECORD_BYTES = 400
 ROUNDS, SECONDS = 5, 1.0
-"""So many turns of each, so long; the medians are compared."""
+"""Number and length of turns; their medians are compared."""
 SYNCS, SYNC_ROUNDS, SYNC_PAUSE_S = 200, 3, 0.002
 GROUPS = 100_000
 BARE_INSERT = "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, 1, ?, ?)"
@@ -173,7 +173,7 @@ def _bare_table(folder: Path) -> apsw.Connection:
 
 
 def _fdatasync_ms(folder: Path) -> float:
-    """At the pace of the SyncGroups: a machine that rests in between takes its time to wake."""
+    """Pace of the SyncGroups: an idle machine needs time to wake up."""
     took = []
     with (folder / "page").open("wb", buffering=0) as file:
         for number in range(300):

@@ -1,4 +1,4 @@
-"""What one message costs a node at a time: the longest turn of its event loop, for each RPC.
+"""Benchmark of large messages: the longest turn of the event loop, for each RPC.
 
 The server is in this process, on a loop in a thread of its own, whose every turn is measured in CPU
 time of that thread; gRPC's own work in other threads is not in it. Messages are as large as their
@@ -115,7 +115,7 @@ class _Measured:
 
     async def _start(self) -> tuple[CoordinatorServer, int]:
         def ignore(*_: object) -> None:
-            """Nobody watches."""
+            """Callback that does nothing."""
 
         watchers = Watchers(events=ignore, failure=ignore, recovery=ignore)
         stores = await open_stores(self._settings.storage, lambda *_: None)

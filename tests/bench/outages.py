@@ -1,4 +1,4 @@
-"""For how long groups are not answered when servers of etcd die: its leader, or a majority.
+"""Benchmark of outages of etcd: unanswered time of groups when its leader or a majority dies.
 
 Each round kills etcd's leader, then the leader and another server, with etcd's own default timers
 and our default sessions. Groups at rest beat and commit meanwhile. How long etcd itself is away is

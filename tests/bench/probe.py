@@ -35,7 +35,7 @@ class CommitProbe:
         self._group_id = group_id
         self._offset = 0
         self.acknowledged: list[float] = []
-        """When commits were answered; seconds on the monotonic clock."""
+        """Times of answered commits, in seconds of the monotonic clock."""
 
     async def run(self) -> None:
         """Until it is cancelled."""

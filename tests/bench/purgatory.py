@@ -49,7 +49,7 @@ QUICK_RATES: Final = (25_000, 100_000)
 GOAL_RATE: Final = 100_000
 REQUESTS: Final = 100_000
 FULL_REQUESTS: Final = 1_000_000
-"""As published; and then one round is enough."""
+"""Number of requests of the published benchmark; one round is enough then."""
 QUICK_REQUESTS: Final = 3_000
 ROUNDS: Final = 3
 
@@ -58,7 +58,7 @@ REQUEST_BYTES: Final = 100
 KEYS, KEYS_EACH = 100, 3
 WHEEL_SIZE: Final = 20
 KEPT_UP: Final = 0.98
-"""Of the rate asked: that much is keeping up."""
+"""Share of the requested rate from which on a rival counts as keeping up."""
 BATCH: Final = 64
 """Requests taken in before the clock is looked at again."""
 
@@ -87,7 +87,7 @@ class Plan:
     """The same requests for everybody."""
 
     arrivals: array[float]
-    """In mean intervals since the start."""
+    """Arrival times in mean intervals since the start."""
     completions_ms: array[int]
     """After the arrival; some later than the time-out."""
     keys: Sequence[tuple[str, ...]]
@@ -115,11 +115,11 @@ class Run:
     rate: float
     """Requests taken in a second, until the last one was."""
     cpu: float
-    """Of a core, until the last request was taken in."""
+    """Share of a core used until the last request was accepted."""
     cpu_us: float
     """A request, until all have ended."""
     gc: float
-    """Of that, in the garbage collector."""
+    """Share of that CPU in the garbage collector."""
 
 
 def bench_purgatory(*, quick: bool = False, requests: int | None = None) -> Report:

@@ -1,4 +1,4 @@
-"""What benchmarks hand over, and how it is shown: a table, JSON, pictures.
+"""Reports of benchmarks, and their output as table, JSON and pictures.
 
 A benchmark returns `Figures`, or a `Report` if there is something to draw.
 """

@@ -20,7 +20,7 @@ from coordinator.storage.marker import shards_of_share
 from coordinator.storage.sqlite import SqliteLog
 
 MEMBERS, SHARDS = 5, 16
-"""Of a group, and of a store."""
+"""Members of a group, and shards of a store."""
 GENERATION = 7
 GROUPS_AN_ENTRY = 500
 SESSION_TIMEOUT_MS = 45_000
@@ -30,12 +30,12 @@ SUBSCRIPTION = encode_subscription(Subscription(("events",)))
 
 
 def group_id(number: int) -> str:
-    """Of one of the groups."""
+    """Group id by number."""
     return f"group-{number}"
 
 
 def member_id(number: int, group_id: str) -> str:
-    """Of one of a group's members; as long as real ones are."""
+    """Member id by number; as long as real ones."""
     return f"worker-{number}-{group_id:>36}"
 
 
@@ -47,7 +47,7 @@ def members(groups: int, each: int = MEMBERS) -> Iterator[tuple[str, str]]:
 
 
 def instance_id(number: int) -> str:
-    """Of one of a group's members, where they are static."""
+    """Instance id by number, for static members."""
     return f"worker-{number}"
 
 

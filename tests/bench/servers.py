@@ -90,7 +90,7 @@ class Server:
         self._process.wait()
 
     def _wait(self) -> dict[str, Any]:
-        """What it says of where it serves, once it does."""
+        """The log line with the server's addresses, once it serves."""
         while self._process.poll() is None:
             for line in self._log.read_text().splitlines():
                 if line.startswith("{"):

@@ -1,4 +1,4 @@
-"""What the group costs a Spark query: rows a second beside a bare pipe, and each micro-batch."""
+"""Benchmark of a Spark query: rows per second beside a bare pipe, cost per micro-batch."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _count(rows: Any, batch_id: int) -> None:
 
 
 class TimedSink(ExactlyOnceSink):
-    """How long the commits took; what is written is what an exactly-once query writes."""
+    """Durations of commits that write what an exactly-once query writes."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__(*arguments)
@@ -216,7 +216,7 @@ def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:
 
 
 def _last(wanted: int, batches: int) -> str:
-    """Where to begin in each partition for so many of the batches to be left."""
+    """Start offset of each partition that leaves so many batches to read."""
     begin = (batches - wanted) * ROWS_A_BATCH // PARTITIONS
     return json.dumps({str(partition): begin for partition in range(PARTITIONS)})
 

@@ -1,4 +1,4 @@
-"""What benchmarks found, as tables, JSON and pictures."""
+"""Reports of benchmarks as tables, JSON and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a timer costs: to start and stop, to move, to hold, and to come due by the thousand.
+"""Benchmark of timers: start and stop, re-arm, memory, and expiry by the thousand.
 
 The rivals are started and stopped in the same run, in turn, among as many standing timers,
 and each is told the time now and then, as a loop would.
@@ -23,7 +23,7 @@ from timer.task import TimerTask
 from timer.timer import Timer
 
 WHEEL_SIZE: Final = 512
-"""As the service has it; 20 is the library's own."""
+"""Wheel size of the service; the library's default is 20."""
 STANDING: Final = 10_000
 BLOCK, BLOCKS = 1_000, 20
 """Started and stopped between two looks at the time, and how often."""

@@ -1,4 +1,4 @@
-"""What one would use if there were no timing wheel: a heap, asyncio's own timers, a sorted list.
+"""Alternatives to the timing wheel: a heap, asyncio's own timers, a sorted list.
 
 Each starts a timer for something, stops it by the ticket it gave, and hands over what is
 due. `RivalTimer` puts one of them in the place of the wheel, so that the purgatory is the

@@ -1,4 +1,4 @@
-"""Where `reset-offsets` would go: every kind of target, and what cannot be known."""
+"""Plans of `reset-offsets`: every kind of target, and what cannot be known."""
 
 from __future__ import annotations
 

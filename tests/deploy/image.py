@@ -15,7 +15,7 @@ CONTAINER = ROOT / "deploy/container"
 
 @dataclass
 class Stage:
-    """What stands between one FROM and the next, in its order."""
+    """Instructions between one FROM and the next, in order."""
 
     base: str
     name: str
@@ -43,7 +43,7 @@ class Stage:
 
 
 def stages() -> list[Stage]:
-    """Of the image, the last of which is shipped; build arguments have their defaults."""
+    """Stages of the image, of which the last is shipped; build arguments have their defaults."""
     arguments: dict[str, str] = {}
     found: list[Stage] = []
     for command in dockerfile.parse_file(str(CONTAINER / "Dockerfile")):
@@ -76,12 +76,12 @@ def is_let_through(path: str) -> bool:
 
 
 def services() -> dict[str, dict]:
-    """Of compose.yaml."""
+    """Services of compose.yaml."""
     return yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
 
 
 def mounts(service: dict) -> dict[Path, str]:
-    """What of the checkout a service sees: file or folder, and where."""
+    """Files and folders of the checkout that a service mounts, and their mount points."""
     found = {}
     for volume in service.get("volumes", ()):
         source, target, *_ = volume.split(":")

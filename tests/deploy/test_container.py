@@ -21,7 +21,7 @@ EXACT_TAG = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w.-]+)?(@sha256:[0-9a-f]{64
 
 
 def settings_of(command: list[str], environment: dict[str, str]) -> Settings:
-    """Those in force for `serve` with flags; refused if there is no such setting."""
+    """Effective settings of `serve` with flags; refused if there is no such setting."""
     serve, *flags = command
     assert serve == "serve"
     given = {

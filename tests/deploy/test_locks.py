@@ -15,7 +15,7 @@ DEPLOY = ROOT / "deploy"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 IMAGES_EXTRAS = ("fast", "jwt", "tls", "zookeeper")
-"""What a node may need; not what only members, queries or pictures do."""
+"""Extras that a node may need; not those of members, queries or pictures."""
 
 WANTED = {
     "requirements.lock": [
@@ -24,7 +24,7 @@ WANTED = {
     ],
     "build.lock": PYPROJECT["build-system"]["requires"],
 }
-"""What each lock has to satisfy."""
+"""Requirements that each lock has to satisfy."""
 
 
 def entries(name: str) -> list[str]:

@@ -27,7 +27,7 @@ CLASSIFIERS = {"License :: OSI Approved :: MIT License": "MIT"}
 
 
 def licence(metadata: importlib.metadata.PackageMetadata) -> str:
-    """As an SPDX expression."""
+    """Licence of a package as an SPDX expression."""
     stated = metadata.get("License-Expression") or metadata.get("License") or ""
     if not stated:
         known = [CLASSIFIERS[it] for it in metadata.get_all("Classifier", []) if it in CLASSIFIERS]

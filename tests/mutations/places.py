@@ -16,7 +16,7 @@ from pathlib import Path
 
 MODULE = "module"
 Span = tuple[int, int]
-"""From an offset in the source up to another one."""
+"""Begin and end offset in the source."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
@@ -42,7 +42,7 @@ def changed(root: Path, place: str, old: str, new: str) -> tuple[Path, str]:
 
 
 def offset_of(source: str, name: str, text: str, place: str) -> int:
-    """Where a text begins that is found once in a place."""
+    """Offset of a text that occurs once in a place."""
     own = spans(source, name)
     if not own:
         raise NoPlace(f"{place}: there is no such function or class")

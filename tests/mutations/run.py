@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 SUITES = ("tests/conformance", "tests/timer", "tests/transcripts")
 COPIED = ("coordinator", "timer", "tests", "deploy", "protos", "pyproject.toml")
 LIMIT_S = 600
-"""Of one run of pytest. It guards against hangs only; each test has a limit of its own."""
+"""Time limit of one run of pytest. It guards against hangs; each test has a limit of its own."""
 _RED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 """A test, with all its parameters."""
 
@@ -56,7 +56,7 @@ class Mutation:
 
 
 def mutations() -> list[Mutation]:
-    """Those of mutations.toml, in its order."""
+    """Mutations of mutations.toml, in its order."""
     found = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())["mutation"]
     return [Mutation(**{**entry, "suites": tuple(entry.get("suites", SUITES))}) for entry in found]
 
@@ -110,7 +110,9 @@ class Tree:
                 raise NoVerdict(f"no end after {LIMIT_S} s") from None
             finally:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)  # What a broken rule left behind.
+                    os.killpg(
+                        process.pid, signal.SIGKILL
+                    )  # Processes that a broken rule left behind.
         if process.returncode == 0:
             return ""
         red = _RED.search(output)
@@ -120,7 +122,7 @@ class Tree:
 
 
 class NoVerdict(Exception):
-    """Nobody knows whether a mutation is caught. The message says why."""
+    """A mutation could not be judged. The message says why."""
 
 
 def _write(path: Path, text: str) -> None:
@@ -158,7 +160,7 @@ class Verdicts:
 
 
 def break_all(some: list[Mutation], workers: int) -> int:
-    """How many were not caught."""
+    """Number of mutations that were not caught."""
     verdicts = Verdicts()
     uncaught = 0
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
@@ -181,7 +183,7 @@ def break_all(some: list[Mutation], workers: int) -> int:
 
 
 def changed_files(commit: str) -> set[str]:
-    """Those that differ from a commit, or are new."""
+    """Mutations that differ from a commit, or are new."""
     differ = ["git", "diff", "--name-only", commit]
     new = ["git", "ls-files", "--others", "--exclude-standard"]
     return {
@@ -194,7 +196,7 @@ def changed_files(commit: str) -> set[str]:
 
 
 def selected(parts: list[str], commit: str | None) -> list[Mutation]:
-    """What the command line asks for."""
+    """Options of the command line."""
     some = mutations()
     if parts:
         some = [m for m in some if any(part in m.rule or part in m.place for part in parts)]
@@ -210,7 +212,7 @@ def _touches(suites: tuple[str, ...], files: set[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations.run", description=__doc__)
-    parser.add_argument("part", nargs="*", help="of a rule or of a place")
+    parser.add_argument("part", nargs="*", help="part of a rule or of a place")
     parser.add_argument(
         "--changed", nargs="?", const="main", metavar="COMMIT", help="default: main"
     )

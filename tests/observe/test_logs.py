@@ -13,7 +13,7 @@ HARM = "a\x1b[2J\nroot# \u202e\x9b\0"
 
 @pytest.fixture
 def stderr(capsys):
-    """What has been written to standard error since it was asked last."""
+    """Text written to standard error since the last call."""
     yield lambda: capsys.readouterr().err
     structlog.reset_defaults()
     logging.basicConfig(handlers=[], force=True)

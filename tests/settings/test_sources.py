@@ -1,4 +1,4 @@
-"""Where settings come from, and what a user is told who gives a wrong one."""
+"""Sources of settings, and messages about wrong ones."""
 
 from __future__ import annotations
 

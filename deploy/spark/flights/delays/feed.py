@@ -26,7 +26,9 @@ from flights.delays.tables import FLIGHTS_SCHEMA, read_flights
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("--pause", type=float, required=True, help="from one day to the next")
+    parser.add_argument(
+        "--pause", type=float, required=True, help="pause between two days, in seconds"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     for day, rows in enumerate(feed(options.log, read_flights()), start=1):
