@@ -86,25 +86,18 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The number of this process among those that run tests."""
 
 
-@functools.cache
-def _ports() -> Iterator[int]:
-    first = 20_000 + WORKER % 12 * 1_000
-    return itertools.cycle(random.sample(range(first, first + 1_000), 1_000))
-
-
 def free_port() -> int:
-    """A port to come back to, which no other call has returned for a long while.
-
-    It is none of those that the system gives to clients: a client that looks for a server which is
-    not there could be connected to itself. Each process that runs tests has a thousand of its own.
-    """
-    for port in _ports():
+    """A port to come back to. Not one of those that the system gives to clients: a client that
+    looks for a server which is not there could be connected to itself. Each process that runs
+    tests has a thousand of its own."""
+    first = 20_000 + WORKER % 12 * 1_000
+    while True:
+        port = random.randrange(first, first + 1_000)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port
-    raise AssertionError  # There is always a next one.
 
 
 class Process:

@@ -35,8 +35,8 @@ class GroupTimers:
     def __init__(
         self, timer: Timer, context: OperationContext, *, join_waits: Waits, sync_waits: Waits
     ) -> None:
-        self.joins: Purgatory[JoinKey] = Purgatory(timer)
-        self.syncs: Purgatory[SyncKey] = Purgatory(timer)
+        self.joins: Purgatory[str] = Purgatory(timer)
+        self.syncs: Purgatory[str] = Purgatory(timer)
         # Keyed by member id alone, which is unique: the fastest look-up for a heartbeat.
         self.sessions: Purgatory[str] = Purgatory(timer)
         self._timer = timer
@@ -50,31 +50,22 @@ class GroupTimers:
             case DeferHeartbeat():
                 self._defer_heartbeat(defer)
             case DeferJoin():
-                self.joins.try_complete_else_watch(
-                    DelayedJoin(defer, self._context, self._join_waits),
-                    (JoinKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
+                join = DelayedJoin(defer, self._context, self._join_waits)
+                self.joins.try_complete_else_watch(join, (defer.group_id,), defer.deadline_ms)
             case DeferInitialJoin():
-                self.joins.try_complete_else_watch(
-                    InitialDelayedJoin(defer, self._context),
-                    (JoinKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
+                delay = InitialDelayedJoin(defer, self._context)
+                self.joins.try_complete_else_watch(delay, (defer.group_id,), defer.deadline_ms)
             case DeferSync():
-                self.syncs.try_complete_else_watch(
-                    DelayedSync(defer, self._context, self._sync_waits),
-                    (SyncKey(defer.group_id),),
-                    defer.deadline_ms,
-                )
+                sync = DelayedSync(defer, self._context, self._sync_waits)
+                self.syncs.try_complete_else_watch(sync, (defer.group_id,), defer.deadline_ms)
 
     def check(self, key: WatchKey) -> None:
         """Try to complete the operations watched under `key`."""
         match key:
             case JoinKey():
-                self.joins.check_and_complete(key)
+                self.joins.check_and_complete(key.group_id)
             case SyncKey():
-                self.syncs.check_and_complete(key)
+                self.syncs.check_and_complete(key.group_id)
             case MemberKey():
                 self.sessions.check_and_complete(key.member_id)
 

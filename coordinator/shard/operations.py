@@ -46,15 +46,21 @@ class OperationContext:
         self.post = post
 
 
-class DelayedJoin(Wait):
-    """End of an ordinary join phase: all members have joined, or its time-out."""
-
+class _DelayedPhaseEnd(Wait):
     __slots__ = ("_context", "_defer")
 
-    def __init__(self, defer: DeferJoin, context: OperationContext, waits: Waits) -> None:
+    def __init__(
+        self, defer: DeferJoin | DeferSync, context: OperationContext, waits: Waits
+    ) -> None:
         super().__init__(waits)
         self._defer = defer
         self._context = context
+
+
+class DelayedJoin(_DelayedPhaseEnd):
+    """End of an ordinary join phase: all members have joined, or its time-out."""
+
+    __slots__ = ()
 
     def try_complete(self) -> bool:
         group = self._context.machine.groups.get(self._defer.group_id)
@@ -95,15 +101,10 @@ class InitialDelayedJoin(DelayedOperation):
         )
 
 
-class DelayedSync(Wait):
+class DelayedSync(_DelayedPhaseEnd):
     """End of a sync phase: silent if all have synced; on expiry the other members are removed."""
 
-    __slots__ = ("_context", "_defer")
-
-    def __init__(self, defer: DeferSync, context: OperationContext, waits: Waits) -> None:
-        super().__init__(waits)
-        self._defer = defer
-        self._context = context
+    __slots__ = ()
 
     def try_complete(self) -> bool:
         group = self._context.machine.groups.get(self._defer.group_id)

@@ -53,7 +53,6 @@ from coordinator.shard.replication import Replication
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import Waits
 from coordinator.shard.writes import WriteQueue
-from timer.purgatory import Purgatory
 from timer.timer import Timer
 
 ACTIVATE_SLICE = 50
@@ -219,12 +218,12 @@ class Shard:
     def stats(self) -> ShardStats:
         """Return the current numbers; linear in the groups. Any thread may call it."""
         groups = list(self.machine.groups.values())
-        purgatories: dict[str, Purgatory[object]] = {
-            "join": self._group_timers.joins,  # type: ignore[dict-item]  # Counted only; the type of the keys does not matter.
-            "sync": self._group_timers.syncs,  # type: ignore[dict-item]
-            "heartbeat": self._sessions,  # type: ignore[dict-item]
-            "produce": self._writes.purgatory,  # type: ignore[dict-item]
-            "fetch": self._replication.fetches,  # type: ignore[dict-item]
+        purgatories = {
+            "join": self._group_timers.joins,
+            "sync": self._group_timers.syncs,
+            "heartbeat": self._sessions,
+            "produce": self._writes.purgatory,
+            "fetch": self._replication.fetches,
         }
         parked_joins = sum(group.parked_joins for group in groups)
         return ShardStats(

@@ -155,14 +155,12 @@ class ClassicGroup(Group):
 
     @property
     def member_count(self) -> int:
-        """See `Group`."""
         if self.members or self.state is not GroupState.STABLE or self.committed is None:
             return len(self.members)
         return len(self.committed.members)
 
     @property
     def is_deserted(self) -> bool:
-        """See `Group`."""
         return not self.members and not self.pending_member_ids
 
     # --- Members ---
@@ -351,7 +349,6 @@ class ClassicGroup(Group):
                 member.assignment = stored.assignment
 
     def records(self) -> list[Record]:
-        """See `Group`."""
         records: list[Record] = list(self.offsets.values())
         if self.committed is not None:
             records.append(self.committed)
