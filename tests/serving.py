@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import json
 import os
 import random
@@ -12,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from coordinator.runtime.node import Node
@@ -86,18 +89,25 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The number of this process among those that run tests."""
 
 
-def free_port() -> int:
-    """A port to come back to. Not one of those that the system gives to clients: a client that
-    looks for a server which is not there could be connected to itself. Each process that runs
-    tests has a thousand of its own."""
+@functools.cache
+def _ports() -> Iterator[int]:
     first = 20_000 + WORKER % 12 * 1_000
-    while True:
-        port = random.randrange(first, first + 1_000)
+    return itertools.cycle(random.sample(range(first, first + 1_000), 1_000))
+
+
+def free_port() -> int:
+    """A port to come back to, which no other call has returned for a long while.
+
+    It is none of those that the system gives to clients: a client that looks for a server which is
+    not there could be connected to itself. Each process that runs tests has a thousand of its own.
+    """
+    for port in _ports():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port
+    raise AssertionError  # There is always a next one.
 
 
 class Process:
