@@ -44,21 +44,8 @@ def parts_of(
             return requests
 
 
-def is_whole(replies: Sequence[Reply]) -> bool:
-    """True if `whole` has nothing to merge."""
-    return len(replies) == 1 and not isinstance(replies[0], ListReply)
-
-
-def whole(
-    replies: list[Reply], limit: int = 0, is_shown: Callable[[str], bool] | None = None
-) -> Work[list[Reply]]:
-    """Merge the replies to the parts of a call. The first error of a part is the call's error.
-
-    Args:
-        limit: number of groups in a list; 0: all.
-        is_shown: True for groups that the caller may see; None: all of them. Hidden groups count
-            neither for the limit nor in `matching`.
-    """
+def merged(replies: list[Reply]) -> Work[list[Reply]]:
+    """Merge the replies to the parts of a call. The first error of a part is the call's error."""
     match replies:
         case [LeaveReply(), _, *_]:
             results: list[LeaveResult] = []
@@ -68,16 +55,20 @@ def whole(
                 yield
             error, message = _first_error(replies)
             return [LeaveReply(error, message, tuple(results))]
-        case [ListReply(), *_]:
-            return [(yield from _list(replies, limit, is_shown))]
         case _:
             return replies
 
 
-def _list(
+def merged_list(
     replies: Sequence[Reply], limit: int, is_shown: Callable[[str], bool] | None
-) -> Work[ListReply]:
-    """Merge the lists of all shards, each sorted by group id."""
+) -> Work[list[Reply]]:
+    """Merge one reply of each shard, each sorted by group id. A node may lead no shard at all.
+
+    Args:
+        limit: number of groups in a list; 0: all.
+        is_shown: True for groups that the caller may see; None: all of them. Hidden groups count
+            neither for the limit nor in `matching`.
+    """
     parts = [reply for reply in replies if isinstance(reply, ListReply)]
     groups: list[GroupListing] = []
     found = merge(*(reply.groups for reply in parts), key=attrgetter("group_id"))
@@ -89,8 +80,8 @@ def _list(
         if number % PART == 0:
             yield
     matching = sum(reply.matching for reply in parts) if is_shown is None else len(groups)
-    error, message = _first_error(parts)
-    return ListReply(error, message, tuple(groups[: limit or None]), matching)
+    error, message = _first_error(replies)
+    return [ListReply(error, message, tuple(groups[: limit or None]), matching)]
 
 
 def _first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:

@@ -37,7 +37,7 @@ from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbea
 from coordinator.service.calls import HEARTBEAT, Call
 from coordinator.service.limits import Limits
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
-from coordinator.service.parts import first_error, is_whole, parts_of, whole
+from coordinator.service.parts import first_error, merged, merged_list, parts_of
 from coordinator.service.rebalance_feed import RebalanceFeed
 from coordinator.service.refusals import RETRY_S, CallRefused, Exhausted, GaveUp, Malformed
 from coordinator.service.throttle import Throttle
@@ -293,10 +293,11 @@ class Pipeline:
         raise GaveUp("nobody waits for the answer")
 
     async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
-        limit, is_shown = 0, None
+        merge = merged
         match requests:
             case [c.ListGroups() as listing]:
-                limit, is_shown = listing.limit, self._filter(call)
+                is_shown = self._filter(call)
+                merge = partial(merged_list, limit=listing.limit, is_shown=is_shown)
                 if is_shown is not None:  # Hidden groups do not count for the limit.
                     requests = [replace(listing, limit=0)]
         parts = parts_of(requests, self.node.new_call_id)
@@ -314,9 +315,7 @@ class Pipeline:
                 next((e.name for e in errors if e is not ErrorCode.NONE), ErrorCode.NONE.name)
             )
         self._tell_deleted(call, parts, replies)
-        if is_whole(replies):
-            return replies
-        return await in_slices(whole(replies, limit, is_shown))
+        return await in_slices(merge(replies))
 
     def _filter(self, call: Call) -> Callable[[str], bool] | None:
         """Return a predicate for groups that the caller may see; None: it may see all."""

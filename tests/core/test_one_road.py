@@ -235,3 +235,20 @@ def test_a_group_that_is_joined_while_its_deletion_is_on_its_way_promises_its_ge
     again = s.join()
     s.advance(50)
     assert again.response.generation_id == 4
+
+
+def test_a_group_that_has_promised_a_generation_outlives_a_commit_that_fails():
+    """It is vacant, as one that was created for the commit would be; but the log knows it."""
+    s = Scenario()
+    first = s.join(instance="i")
+    s.advance(50)
+    assert first.response.generation_id == 1
+    s.restart()
+    promised = durable(s)
+    assert promised == [GenerationFloor(GROUP, 0)]
+    s.c.fail_next_append("full")
+    assert s.commit_codes({("t", 0): 0}, member_id="", generation=-1) != ["NONE"]
+    assert durable(s) == promised
+    again = s.join()
+    s.advance(50)
+    assert again.response.generation_id == 2, "1 was handed out before the restart"

@@ -198,6 +198,12 @@ async def test_a_member_s_life():
         ]
 
 
+async def test_a_node_that_leads_no_shard_lists_no_groups():
+    async with desk(share="5/5") as d:
+        (listed,) = await d.ask(c.ListGroups(call_id=d.new(), limit=4))
+        assert (listed.error, listed.groups, listed.matching) == (ErrorCode.NONE, (), 0)
+
+
 async def test_operators_ask_of_all_shards_and_of_each_group_once():
     async with desk() as d:
         for number in range(9):

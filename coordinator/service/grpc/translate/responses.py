@@ -15,7 +15,7 @@ from coordinator.core.records import OffsetCommitted
 from coordinator.runtime.slices import Work, at_once
 from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
-from coordinator.service.parts import whole
+from coordinator.service.parts import merged
 from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
@@ -31,7 +31,7 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
     Raises:
         KeyError: the message is no request of GroupCoordinator or GroupAdmin.
     """
-    return at_once(response_work(request, at_once(whole(list(replies)))))
+    return at_once(response_work(request, at_once(merged(list(replies)))))
 
 
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
