@@ -18,14 +18,14 @@ SEEDS_A_TASK = 20
 
 @dataclass(slots=True)
 class Findings:
-    """What came of some seeds: the problems of those that broke a claim, and the counts of all."""
+    """Results of some seeds: problems of those that broke a claim, and the counts of all."""
 
     problems: dict[int, list[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     worlds: int = 0
 
     def add(self, other: Findings) -> None:
-        """Take in those of other seeds."""
+        """Add the results of other seeds."""
         self.problems |= other.problems
         self.counts.update(other.counts)
         self.worlds += other.worlds
@@ -60,14 +60,14 @@ def play_many(seeds: Sequence[int], *, jobs: int = 0) -> Iterator[Findings]:
 
 
 def _end_with_parent() -> None:
-    """Whoever plays may be killed, and this process would go on with what is queued."""
+    """Exit with the parent process: if it is killed, this worker would finish its queue."""
 
     def watch(parent: BaseProcess) -> None:
         parent.join()
         os._exit(1)
 
     parent = parent_process()
-    assert parent is not None, "a worker is started by somebody"
+    assert parent is not None, "a worker has a parent"
     threading.Thread(target=watch, args=(parent,), daemon=True).start()
 
 

@@ -53,12 +53,12 @@ class Aborted(Exception):
         self.code, self.details, self.trailing = code, details, trailing
 
     def error(self) -> grpc.aio.AioRpcError:
-        """As its client sees it."""
+        """Return the error that its client sees."""
         return grpc.aio.AioRpcError(self.code, _NO_METADATA, self.trailing, self.details)
 
 
 def unavailable(details: str) -> grpc.aio.AioRpcError:
-    """The error of a call that found nobody, or lost its connection."""
+    """Return the error of a call that was refused, or lost its connection."""
     return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, _NO_METADATA, _NO_METADATA, details)
 
 
@@ -73,7 +73,7 @@ def outcome_of(response: Any) -> str:
 
 
 class Context:
-    """What a handler is told of its call: the part of `grpc.aio.ServicerContext` that is used."""
+    """Context of a call for its handler: the part of `grpc.aio.ServicerContext` that is used."""
 
     def __init__(self, call: Call, ends_at: float | None, now: Callable[[], float]) -> None:
         self._call = call
@@ -81,7 +81,7 @@ class Context:
         self._now = now
 
     def peer(self) -> str:
-        """As gRPC writes it."""
+        """Address of the client, in gRPC's form."""
         return self._call.channel.peer
 
     def time_remaining(self) -> float | None:
@@ -89,7 +89,7 @@ class Context:
         return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
 
     def invocation_metadata(self) -> Sequence[tuple[str, str]]:
-        """What the client sent beside the request."""
+        """Metadata that the client sent with the request."""
         return self._call.metadata
 
     async def abort(
@@ -107,10 +107,10 @@ class Context:
 
 
 class SimulatedServer:
-    """Where services are added instead of to a `grpc.aio.Server`; it listens in one process.
+    """Replacement of `grpc.aio.Server`, to which services are added; it listens in one process.
 
     Args:
-        answered: told of every response, with method and request, in the turn that made it.
+        answered: called with method, request and response, in the turn that made the response.
     """
 
     def __init__(self, process: Process, answered: Callable[[str, Any, Any], None]) -> None:
@@ -136,7 +136,7 @@ class SimulatedServer:
 
 
 class Addresses:
-    """Who listens where. A host that is down does not even refuse."""
+    """Servers by address. A host that is down does not even refuse connections."""
 
     def __init__(self, network: Network, story: Story) -> None:
         self.network = network
@@ -145,12 +145,12 @@ class Addresses:
         self._silent: set[str] = set()
 
     def listen(self, address: str, host: str, server: SimulatedServer) -> None:
-        """A server listens at an address from now on."""
+        """Let a server listen at an address."""
         self._servers[address] = (host, server)
         self._silent.discard(address)
 
     def hang_up(self, address: str, *, silently: bool = False) -> None:
-        """Nobody listens there any more; clients see their connections end.
+        """End listening at an address; clients see their connections end.
 
         Args:
             silently: the machine has died with the process, and clients see nothing.
@@ -164,11 +164,11 @@ class Addresses:
                 call.fail(host, unavailable("Socket closed"))
 
     def host_of(self, address: str) -> str:
-        """The host behind an address; the address itself if nobody ever listened there."""
+        """Host behind an address; the address itself if no server ever listened there."""
         return self._servers.get(address, (address, None))[0]
 
     def server_at(self, address: str) -> SimulatedServer | None:
-        """Who listens; None: nobody."""
+        """Server that listens at an address; None: there is none."""
         return self._servers.get(address, ("", None))[1]
 
     def is_silent(self, address: str) -> bool:
@@ -199,7 +199,7 @@ class SimulatedCredentials(Credentials):
         peer: str,
         observe: Observer | None = None,
     ) -> SimulatedCredentials:
-        """For a process on a host, which servers see as `peer`."""
+        """Make credentials for a process on a host, which servers see as `peer`."""
         made = cls()
         for name, value in (
             ("addresses", addresses), ("process", process), ("host", host), ("peer", peer),

@@ -35,13 +35,13 @@ class MachineClock:
         self.wall_offset_ns = wall_offset_ns
 
     def monotonic_ns(self, true_ns: int) -> int:
-        """What the monotonic clock reads at `true_ns`."""
+        """Time of the monotonic clock at `true_ns`."""
         if self.drift_ppm:
             true_ns += true_ns * self.drift_ppm // _MILLION
         return true_ns + self.started_ns
 
     def wall_ns(self, true_ns: int) -> int:
-        """What the wall clock reads at `true_ns`: nanoseconds since the epoch."""
+        """Time of the wall clock at `true_ns`, in nanoseconds since the epoch."""
         return EPOCH_NS + self.wall_offset_ns + self.monotonic_ns(true_ns) - self.started_ns
 
     def true_ns(self, monotonic_ns: int) -> int:

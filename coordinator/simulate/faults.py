@@ -1,4 +1,4 @@
-"""What goes wrong in a world, and when: a schedule drawn from the seed.
+"""Faults of a world and their schedule, drawn from the seed.
 
 A fault is a function that begins it and, where it lasts, sets the time of its end. To add one,
 write the function and name it in `KINDS` with its weight; `tests/simulate` asks that each kind

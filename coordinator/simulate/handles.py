@@ -1,4 +1,4 @@
-"""What a simulated loop runs: handles, tasks and futures that know whose they are.
+"""Handles, tasks and futures of a simulated loop, which know their process.
 
 Tasks and futures hash by a number of their own, not by their address, so that a set of them has
 the same order in each run.

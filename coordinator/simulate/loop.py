@@ -138,7 +138,7 @@ class SimulatedLoop(ErrorReports, NoOutsideWorld):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """As `call_soon`, and only from the loop's thread: another's order is not reproducible."""
+        """Like `call_soon`, and only from the loop's thread: other threads' order is random."""
         if threading.get_ident() != self._thread:
             raise RuntimeError("a thread calls a simulated loop; it would not run the same twice")
         return self.call_soon(callback, *args, context=context)

@@ -34,7 +34,7 @@ from coordinator.v1 import group_pb2_grpc
 CALL_TIMEOUT_S = 1.5
 PARKED_TIMEOUT_S = 4.0
 IMPATIENT = 0.3
-"""How often a plain client does not wait for the answer to its SyncGroup."""
+"""Probability that a plain client does not wait for the answer to its SyncGroup."""
 SOON_S = 0.3
 """A worker that has been at its work for longer may not poll in time; and a plain client whose call
 has been out for longer, its request or answer lost before all was healed, may not beat in time."""
@@ -50,7 +50,7 @@ METHODS: dict[type[Any], str] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What the members of a group have in common.
+    """Settings that the members of a group share.
 
     `assignors` of the library; empty: plain members. Times in milliseconds.
     """
@@ -64,7 +64,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What every member of a world shares."""
+    """Surroundings that every member of a world shares."""
 
     loop: SimulatedLoop
     addresses: Addresses
@@ -105,7 +105,7 @@ class SimulatedMember:
 
     @property
     def host(self) -> str:
-        """Of which host the coordinator takes it to be; no other member has the same."""
+        """Client host as the coordinator sees it; no other member has the same."""
         return "/" + self._peer.split(":")[1]
 
     @property
@@ -114,7 +114,7 @@ class SimulatedMember:
         return self.process is not None
 
     def start(self) -> None:
-        """A new process begins, unless one is there."""
+        """Start a new process, unless one runs."""
         if self.process is not None:
             return
         around = self.around
@@ -126,7 +126,7 @@ class SimulatedMember:
         process.run(self._live(credentials))
 
     def kill(self) -> None:
-        """As by SIGKILL."""
+        """Kill the process, as SIGKILL does."""
         if self.process is not None:
             self.process.kill()
             self.process = None
@@ -207,7 +207,7 @@ class LibraryMember(SimulatedMember):
         )
 
     async def _own(self, member: GroupMember) -> None:
-        """What a worker does: poll, work, commit; for ever."""
+        """Poll, work and commit for ever, as a worker does."""
         held: dict[TopicPartition, int] = {}
         while True:
             events = await member.poll(timeout=0.05 + 0.3 * self.dice.random())
@@ -277,7 +277,7 @@ class PlainMember(SimulatedMember):
         now = self.around.addresses.network.now()
         if self._calls_since is not None and now - self._calls_since > SOON_S:
             return None  # Its session may end before it hears that there is no answer.
-        if member is None or not member.is_settled:
+        if member is None or not member.is_assigned:
             return None
         return member.generation, frozenset(member.partitions)
 
@@ -304,7 +304,7 @@ class PlainMember(SimulatedMember):
                 if member.hear(response, began, now()) in ELSEWHERE:
                     stub = None
             self._calls_since = None
-            pause_s = 0.3 if member.is_settled or stub is None else 0.01
+            pause_s = 0.3 if member.is_assigned or stub is None else 0.01
             await asyncio.sleep(pause_s * (0.5 + self.dice.random()))
 
     def _timeout_s(self, request: Any) -> float:

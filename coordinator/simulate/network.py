@@ -23,11 +23,11 @@ SLOW_S = (0.002, 0.15)
 
 @dataclass(slots=True)
 class Weather:
-    """How the network behaves at present. Probabilities are per message.
+    """Present faults of the network. Probabilities are per message.
 
-    `reset` is that of a call whose connection breaks after the request has arrived, so that its
-    client repeats what was carried out. `doubled` is that of a request that arrives twice, as
-    behind a proxy that repeats it.
+    `reset`: the connection of a call breaks after the request has arrived, so that its client
+    repeats a request that was carried out. `doubled`: a request arrives twice, as behind a proxy
+    that repeats it.
     """
 
     slow: float = 0.0

@@ -37,9 +37,9 @@ from coordinator.v1 import group_pb2_grpc, replica_pb2_grpc
 
 PORT = 9000
 OUR_BUG = re.compile(r"failed: (?!InjectedBug)|begins anew: (?!InjectedBug)\w+\(|follows entry")
-"""What a node says of an exception that nobody expects, and of a log that does not fit together."""
+"""Failure messages of unexpected exceptions, and of logs whose entries do not follow."""
 RESTART_S = 0.2
-"""After a start that failed: what a supervisor waits."""
+"""Pause of a supervisor after a start that failed."""
 
 
 class ProcessClock:
@@ -124,7 +124,7 @@ class SimulatedNode:
         process.run(self._live(process, life))
 
     def kill(self, *, silently: bool = False) -> None:
-        """As by SIGKILL; or silently, with its machine."""
+        """Kill the process, as SIGKILL does; silently: together with its machine."""
         if self.process is not None:
             self._hang_up(silently=silently)
             self.process.kill()
@@ -190,7 +190,7 @@ class SimulatedNode:
             shard_type=partial(WatchedShard, self.watch),
             incarnation=name,
         )
-        node.probe.memory = lambda: 0  # Of the machine that simulates, and dear to ask.
+        node.probe.memory = lambda: 0  # Real memory is the simulator's, and slow to read.
         return node, peers
 
     def _listen(self, process: Process, node: Node) -> None:

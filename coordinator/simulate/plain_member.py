@@ -19,7 +19,7 @@ GONE = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
 
 class Group:
-    """What the members of a group have in common: its partitions, and the next offsets."""
+    """A group as its members know it: its partitions, and the next offsets."""
 
     def __init__(self, name: str, partitions: int, session_ms: int) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class Group:
         self.offsets = {f"t-{n}": 0 for n in range(partitions)}
 
     def next_offset(self, partition: str) -> int:
-        """Ascending, so that an offset which goes back is seen."""
+        """Next offset to commit; ascending, so that an offset that goes back is noticed."""
         self.offsets[partition] += 1
         return self.offsets[partition]
 
@@ -62,7 +62,7 @@ class Member:
         self._sent: tuple[str, int] | None = None  # The commit that is under way.
 
     @property
-    def is_settled(self) -> bool:
+    def is_assigned(self) -> bool:
         """True if it has its assignment."""
         return self._next == self._work
 

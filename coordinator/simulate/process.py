@@ -86,11 +86,11 @@ class Process:
         return self.loop.call_later(delay_s, callback, *args, context=self._context.copy())
 
     def monotonic_ns(self) -> int:
-        """What the monotonic clock of its machine reads, in nanoseconds."""
+        """Time of its machine's monotonic clock, in nanoseconds."""
         return self.clock.monotonic_ns(self.loop.true_ns)
 
     def wall_ns(self) -> int:
-        """What the wall clock of its machine reads: nanoseconds since the epoch."""
+        """Time of its machine's wall clock, in nanoseconds since the epoch."""
         return self.clock.wall_ns(self.loop.true_ns)
 
     def kill(self) -> None:
@@ -149,13 +149,13 @@ class Process:
             self._backlog.append(handle)
 
     def bury(self, task: SimulatedTask[Any]) -> None:
-        """Keep a task of the dead; `asyncio.all_tasks` does not show it. Called by the loop."""
-        # Whoever cancels all tasks and waits for them would wait for ever.
+        """Keep a task of a dead process, out of `asyncio.all_tasks`. Called by the loop."""
+        # Code that cancels all tasks and waits for them would wait for ever.
         asyncio.tasks._unregister_task(task)
         self._tasks.append(task)
 
     def take_remains(self) -> tuple[list[SimulatedTask[Any]], list[SimulatedHandle]]:
-        """What is kept of the dead, which is kept no longer. Called by the loop."""
+        """Return and drop the tasks and handles of a dead process. Called by the loop."""
         tasks, handles = self._tasks, [*self._handles, *self._backlog]
         self._tasks, self._handles = [], []
         self._backlog.clear()

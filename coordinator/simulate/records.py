@@ -51,7 +51,7 @@ class Recorder:
         self.lines.append(line)
 
     def name(self, member_id: str) -> str:
-        """How a member is called in the lines."""
+        """Name of a member in the lines."""
         head = member_id.partition("-")[0]
         return head if head in self._instances else member_id
 
@@ -78,7 +78,7 @@ class Recorder:
         self._note(request, response, began, self._now())
 
     def close(self) -> None:
-        """What has no answer yet never has one."""
+        """Record the open calls as never answered."""
         for number in list(self._open):
             self.ended(number, None)
 
@@ -149,8 +149,8 @@ class Recorder:
     # --- The log ---
 
     def dump(self, shard: ShardId, loaded: Loaded) -> Iterator[Line]:
-        """What a shard's log holds, as `coordinator log dump` writes it, but for the assignments:
-        they are lists of partitions in JSON, whatever the members have put there."""
+        """A shard's log as `coordinator log dump` writes it, but for the assignments: they are
+        lists of partitions in JSON, in place of the members' own bytes."""
         for where, record in codec.located(shard, loaded):
             yield {**where, **self._fields(record)}
 

@@ -1,4 +1,4 @@
-"""What a simulated loop says of errors, and of what is pending when nothing is left to do."""
+"""Reports of a simulated loop: errors, and tasks pending when nothing is left to do."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ WAITS = {
 
 
 class Watch:
-    """What the shards of one node tell, and what is to go wrong in them.
+    """Observer of the shards of one node, and the bugs to inject into them.
 
     Args:
         tell: takes a line of the history.
@@ -36,7 +36,7 @@ class Watch:
         self.tell = tell
         self.node = node
         self.bugs: set[str] = set()
-        """Where the next bug is: restore, append_failed, step, append, load. Each strikes once."""
+        """Places of injected bugs: restore, append_failed, step, append, load. Each occurs once."""
         self.shards: list[WatchedShard] = []
 
     def is_broken(self, place: str) -> bool:

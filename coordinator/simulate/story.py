@@ -1,4 +1,4 @@
-"""What happened in a world: its transcript, and how often each thing ran.
+"""Story of a world: its transcript, and counts of what ran.
 
 The transcript is for people and for comparing two runs; the counts say that a run was worth its
 time. Both are plain data: a run of the same seed makes the same ones, byte for byte.

@@ -39,7 +39,7 @@ class TimerQueue:
             self._cancelled = 0
 
     def next_ns(self) -> int | None:
-        """When the next one will run; those that never will are dropped."""
+        """Time of the next timer; drops timers that will never run."""
         heap = self._heap
         while heap:
             true_ns, _, handle = heap[0]

@@ -1,4 +1,4 @@
-"""What an event loop may be asked for and a simulated one refuses, with the reason."""
+"""Methods of event loops that a simulated one refuses, with the reason."""
 
 from __future__ import annotations
 

@@ -57,18 +57,18 @@ CHAOS_S = (3.0, 7.0)
 CONVERGE_S = 30.0
 QUIET_S = 1.0
 SNAPSHOT_ENTRIES = 25
-"""So that a world that is over soon has snapshots too."""
+"""Entries from one snapshot to the next: few, so that short runs have snapshots too."""
 DRIFT_PPM = 20_000
-"""Clocks are wrong by up to so much. A node fences itself after 0.8 of its session, so nine tenths
-of that would be survived."""
+"""Greatest drift of a clock, in parts per million. A node fences itself after 0.8 of its session,
+so nine tenths of that would be survived."""
 LOOK_S = 0.1
 LOOKS = 5
-"""In a row, at a group that rests in one generation."""
+"""Looks in a row at which a group must rest in one generation."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a seed."""
+    """Result of a seed."""
 
     seed: int
     problems: list[str]
@@ -234,7 +234,7 @@ class World:
             node.watch.count_waits()
 
     def _heal(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """End all faults."""
         self.is_healed = True
         self.story.tell("world", "heals")
         self.network.heal()
@@ -309,8 +309,8 @@ class World:
         return generations.pop() if is_at_rest else None
 
     def _seats(self, member: SimulatedMember) -> int:
-        """As how many members the coordinator knows it. Of one that was killed there are two until
-        the session of the first has ended, and none of one that was evicted without hearing it."""
+        """Number of members that the coordinator has of this one: 2 after a kill, until the session
+        of the first has ended; 0 if it was evicted and has not heard of it."""
         group = member.plan.group.name
         serving = [x.node for x in self.nodes if x.node is not None and x.node.is_loaded(group)]
         return max((node.members_of(member.host) for node in serving), default=0)
@@ -359,7 +359,7 @@ class World:
 
 @contextmanager
 def _in_the_world(loop: SimulatedLoop) -> Iterator[None]:
-    """Whoever asks `time` is told that of its process; the collector and the log keep quiet."""
+    """Give each process its own `time`; silence the garbage collector and the log."""
 
     def monotonic_ns() -> int:
         return PROCESS.get(loop.world).monotonic_ns()

@@ -108,7 +108,7 @@ class Fleet:
     def _is_at_rest(self, group: Group) -> bool:
         members = [member for member in self._members if member.group is group]
         same = len({member.generation for member in members}) == 1
-        return same and all(member.is_settled for member in members)
+        return same and all(member.is_assigned for member in members)
 
     async def recover(self) -> None:
         """Until every quiet group has been answered again."""

@@ -1,4 +1,4 @@
-"""Who joins after a generation was heard of hears of that one or of a later one.
+"""A join that begins after a generation was answered is answered with that or a later one.
 
 Static members that have restarted are the exception: they are let in without a rebalance, with the
 number that is durable (decision 0001).

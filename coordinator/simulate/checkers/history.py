@@ -1,4 +1,4 @@
-"""What clients saw, and what the log holds, as lines of JSON.
+"""History of a run (what clients saw) and dump of its log, as lines of JSON.
 
 A history is written by those who made the calls; each line is one answer (or its lack):
 

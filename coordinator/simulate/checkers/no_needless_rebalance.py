@@ -1,4 +1,4 @@
-"""In a group in which nothing happens nobody is ever told to join again."""
+"""Members of a group in which nothing happens are never told to join again."""
 
 from __future__ import annotations
 

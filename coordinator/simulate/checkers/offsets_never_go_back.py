@@ -1,4 +1,4 @@
-"""What is read is at least what was acknowledged before, and something that was written.
+"""An offset that is read is at least the last acknowledged one, and was written by a commit.
 
 The workload writes each partition's offsets in ascending order.
 """

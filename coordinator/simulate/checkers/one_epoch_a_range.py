@@ -1,4 +1,4 @@
-"""In each shard's log epochs only grow, sequence numbers have no holes, offsets no gaps."""
+"""Epochs only grow in a shard's log, and sequence numbers and offsets have no gaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
     last: dict[int, Line] = {}
     for line in dump:
         if "sequence" not in line:
-            continue  # Of a snapshot.
+            continue  # A record of a snapshot.
         before = last.get(line["shard"])
         last[line["shard"]] = line
         if before is None:

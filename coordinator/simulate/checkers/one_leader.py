@@ -1,7 +1,7 @@
-"""Of two leaders of a group, the earlier never answers after the later has: epochs never fall.
+"""An earlier leader of a group never answers after a later one has: epochs never fall.
 
 Heartbeats are the exception. They are answered from memory, so after a planned move the earlier
-leader may answer them until it has heard of the move, as long as the store counts its session.
+leader may answer them until it has read of the move, as long as its session lasts in the store.
 A member then hears of a rebalance later; nothing durable depends on it.
 """
 
