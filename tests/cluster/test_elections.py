@@ -1,4 +1,4 @@
-"""Who leads: the worked example, and every strategy over all small clusters."""
+"""Elections of leaders: the worked example, and every strategy over all small clusters."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_a_follower_in_sync_takes_over_and_others_do_not():
 
 
 def gone_shards(view):
-    """Of the shards that node 1 leads: who is its other replica."""
+    """Shards that node 1 leads, each with its other replica."""
     for shard, state in view.shards.items():
         if state.leader == 1:
             yield shard, next(node for node in state.replicas if node != 1)

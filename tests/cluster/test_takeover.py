@@ -1,7 +1,7 @@
-"""Who decides, when anything happens to the controller's key and to those who write it.
+"""Takeovers of the controller, when anything happens to its key and to the nodes that write it.
 
 The runners of a cluster take their looks one at a time, on a store in memory whose calls fail
-before or after they are carried out. So whatever is found is found again from its seed.
+before or after they are carried out. So a failure is found again from its seed.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Process:
             self.has_joined = True
 
     async def look(self) -> None:
-        """As its loop does, which goes on whatever happens."""
+        """Look once, as its loop does, which survives all failures."""
         try:
             await self.join()
             await self.runner.look()
@@ -281,7 +281,7 @@ async def test_a_leader_hears_which_of_its_followers_are_live():
 
 
 class AnyTrouble(RuleBasedStateMachine):
-    """Whatever happens: one writes in an epoch, and when it is over somebody decides."""
+    """Random trouble: one node writes in an epoch, and at the end there is a controller."""
 
     def __init__(self) -> None:
         super().__init__()

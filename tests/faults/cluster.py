@@ -30,14 +30,14 @@ from tests.patience import HANG_S
 
 RECOVERY_S = 0.6
 COMMITS = 20
-"""What is acknowledged at least for each fault, before the next: the claims are of work that is
-done. On a machine that is slow, this is what a fault waits for."""
+"""Fewest commits acknowledged between two faults, for the claims are about work that is done. On a
+slow machine the next fault waits for them."""
 READ_BACK_EVERY = 10
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How much goes wrong, and under which load."""
+    """Number of faults, and the load."""
 
     faults: dict[str, int]
     quiet: int
@@ -154,7 +154,7 @@ async def break_again_and_again(
 
 
 def report(profile: Profile, history: Path, problems: str) -> str:
-    """What was done, and what came of it, in a table."""
+    """Faults and their outcome, as a table."""
     lines = [json.loads(line) for line in history.read_text().splitlines()]
     told = Counter(line.partition(":")[0] for line in problems.splitlines())
     good = [x for x in lines if x["op"] in ("joined", "assigned") or x.get("answer") == "NONE"]

@@ -25,9 +25,9 @@ NODES = (1, 2, 3)
 LOOK_S = 0.1
 SHARDS = 8
 SESSION_MS = 2_000
-"""As it is by default: a process is started again within it."""
+"""The default session timeout: a process is started again within it."""
 NAME = "faults"
-"""What everything in the store begins with."""
+"""Prefix of all keys in the store."""
 
 
 class Deployment:
@@ -57,7 +57,7 @@ class Deployment:
 
     @property
     def url(self) -> str:
-        """Of the store itself, past the proxies."""
+        """URL of the store itself, past the proxies."""
         return f"{self.kind}://{','.join(self.store.endpoints)}/{NAME}"
 
     async def __aenter__(self) -> Deployment:
@@ -97,13 +97,13 @@ class Deployment:
         await asyncio.to_thread(self.nodes.pop(number).kill)
 
     async def stop(self, number: int) -> None:
-        """As an operator does."""
+        """Stop a node, as an operator does."""
         process = self.nodes.pop(number)
         process.signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait)
 
     async def view(self) -> ClusterView:
-        """What the store says of the cluster.
+        """Read the cluster's state from the store.
 
         Raises:
             Unavailable, Ambiguous, CannotOpen: it does not answer.
@@ -124,7 +124,7 @@ class Deployment:
             await asyncio.sleep(LOOK_S)
 
     async def takeovers(self) -> int:
-        """How often a shard was given to another node, or to one that was started again."""
+        """Number of times that a shard was given to another node, or to a restarted one."""
         while True:
             with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
                 shards = (await self.view()).shards.values()

@@ -1,4 +1,4 @@
-"""What can go wrong in a deployment. It lasts a while, is over, and says what it was."""
+"""Faults of a deployment. Each lasts a while, ends, and returns its description."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def stop_a_node(deployment: Deployment, dice: random.Random) -> str:
 
 
 async def restart_a_node(deployment: Deployment, dice: random.Random) -> str:
-    """As a rolling restart does."""
+    """Stop and start a node, as a rolling restart does."""
     number = dice.choice(NODES)
     await deployment.stop(number)
     await deployment.start(number)
@@ -81,7 +81,7 @@ async def kill_the_majority_of_the_store(deployment: Deployment, dice: random.Ra
 
 
 async def lose_the_majority_of_the_store(deployment: Deployment, dice: random.Random) -> str:
-    """For longer than the sessions of the nodes."""
+    """Stop two of the store's servers for longer than the nodes' sessions."""
     store = deployment.store
     some = dice.sample(range(len(store.endpoints)), 2)
     for number in some:
@@ -102,7 +102,7 @@ async def stop_a_server_of_the_store(deployment: Deployment, dice: random.Random
 
 
 async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
-    """From the store, from everybody who calls it, or from both; in one direction, or in both."""
+    """Cut a node off from the store, its callers, or both; in one direction, or in both."""
     number = dice.choice(NODES)
     wires: list[Proxy] = []
     where = dice.choice(("store", "callers", "all"))
@@ -148,4 +148,4 @@ KINDS: dict[str, Injection] = {
     "store stops": stop_a_server_of_the_store,
     "store majority losses": lose_the_majority_of_the_store,
 }
-"""By the names that reports use."""
+"""Faults by the names that reports use."""

@@ -29,8 +29,8 @@ WHILE_STARTING = 0.15
 """or, this often, before it serves at all."""
 STARTING_S_MAX = 0.4
 WORK = {"committed": 20, "assigned": 1}
-"""What was answered at least for each kill, before the next: the claims are of work that is done.
-On a machine that is slow, this is what a kill waits for."""
+"""Fewest answers between two kills, for the claims are about work that is done. On a slow machine
+the next kill waits for them."""
 
 
 async def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Path, Path]:
@@ -72,7 +72,7 @@ def has_worked(fleet: Fleet, kills: int) -> bool:
 
 
 def write_history(path: Path, lines: list[dict]) -> None:
-    """As the checker reads it."""
+    """Write a history in the form that the checker reads."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -23,7 +23,7 @@ from tests.patience import HANG_S
 
 A_GROUP = 5
 COMMITS_A_S = 250
-"""Of all members together; none of them more often than twice a second."""
+"""Commits a second of all members together; each commits at most twice a second."""
 MEMBER = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 1_000}
 
 
@@ -49,13 +49,13 @@ class Worker:
 
     @property
     def place(self) -> tuple[str, int, set[TopicPartition]]:
-        """What a rebalance would change."""
+        """Member id, generation and assignment, which a rebalance would change."""
         return self.member.member_id, self.member.generation, set(self.member.assignment)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What members had noticed in the end."""
+    """Changes that members had noticed in the end."""
 
     moved: int
     """Members whose place is another one."""

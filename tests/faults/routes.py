@@ -1,4 +1,4 @@
-"""How the workload finds the coordinator of a group, and finds it again."""
+"""Routes of the workload to the coordinator of a group, found again when it moves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Routes:
         self._known: dict[str, str] = {}
 
     async def stub(self, group: str) -> Any:
-        """Of the node that coordinates a group, or is thought to.
+        """Stub of the node that coordinates a group, or did when it was last asked for.
 
         Raises:
             grpc.aio.AioRpcError: the one that was asked does not answer.

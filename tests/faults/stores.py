@@ -22,7 +22,7 @@ NODES = 3
 
 
 def missing_etcd() -> str | None:
-    """Why etcd cannot be started here; None if it can."""
+    """Reason why etcd cannot be started here; None if it can."""
     return None if shutil.which("etcd") else "etcd is not installed (Debian: etcd-server)"
 
 
@@ -31,7 +31,7 @@ ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 def missing_zookeeper() -> str | None:
-    """Why ZooKeeper cannot be started here; None if it can."""
+    """Reason why ZooKeeper cannot be started here; None if it can."""
     if not ZOOKEEPER_JAR.exists():
         return "ZooKeeper is not installed (Debian: zookeeper)"
     return None if shutil.which("java") else "no Java found; ZooKeeper needs one"
@@ -73,7 +73,7 @@ class Cluster:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Until every node accepts connections."""
+        """Wait until every node accepts connections."""
         until = time.monotonic() + START_S
         for port in self._clients:
             while True:
@@ -109,7 +109,7 @@ class EtcdCluster(Cluster):
         self._scheme = scheme
 
     def wait(self) -> None:
-        """Until every node knows a leader."""
+        """Wait until every node knows a leader."""
         super().wait()
         until = time.monotonic() + START_S
         for endpoint in self.endpoints if self._scheme == "http" else ():

@@ -24,7 +24,7 @@ STILL_S = 10.0
 SLOW_S, SLICE_S, OF = 12.0, 0.025, 4
 """Then the process has a quarter of a core, in slices, for so long."""
 LONG_S = HANG_S
-"""For what has to come, on a machine that is busy with other things."""
+"""Guard against a hang, on a machine that is busy with other things."""
 
 
 class Member:

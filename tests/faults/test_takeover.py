@@ -31,7 +31,7 @@ def kind(request):
 
 
 async def until_all_led(deployment: Deployment) -> None:
-    """By nodes that run."""
+    """Wait until nodes that run lead all shards."""
     async with asyncio.timeout(RECOVERY_S):
         while True:
             with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
@@ -99,7 +99,7 @@ async def test_a_store_without_a_majority_for_longer_than_a_session(kind):
 
 
 async def test_a_server_of_zookeeper_that_hangs_for_a_part_of_the_session_it_has_granted():
-    """With the tick that it is delivered with, and the session that nodes ask for by default."""
+    """The tick is ZooKeeper's default, and so is the session that nodes ask for."""
     if reason := missing_zookeeper():
         pytest.skip(reason)
     flags = ("--store-session-timeout-ms", "2000")

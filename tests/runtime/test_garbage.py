@@ -118,7 +118,7 @@ async def test_the_loop_runs_full_collections_and_freezes_what_they_leave():
 
 
 async def test_a_cycle_that_is_in_use_while_python_collects_is_freed_once_it_is_not():
-    """As the one that gRPC makes for every call: allocations in its midst begin a collection."""
+    """gRPC makes such a cycle for every call: allocations during it begin a collection."""
     with ShortPauses() as pauses:
         pauses.attach()
         before = sum(pauses.counts[MIDDLE])

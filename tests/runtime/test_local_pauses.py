@@ -1,4 +1,4 @@
-"""When a node does not count silence: found by looking, and bounded."""
+"""Pauses in which a node does not count silence: found by looking, and bounded."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Cluster:
         await process.run(self.nodes[number].start("h", number))
 
     async def _keep_sessions(self) -> None:
-        """What a store does: renew for the living, and end what was silent for too long."""
+        """Renew sessions of live nodes, and end silent ones, as a store does."""
         while True:
             await asyncio.sleep(TIMEOUT_S / 8)
             for number, session in list(self.coordination._sessions.items()):

@@ -1,4 +1,4 @@
-"""What members send is read up to a bound: a step that reads it all has others wait."""
+"""Payloads are read up to a bound: a step that reads long ones delays other groups."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def text_of(recorded: list[dict]) -> str:
 
 
 def complaint(path: Path, capsys) -> str:
-    """What `coordinator replay` says of a file that it cannot run: one line."""
+    """Message of `coordinator replay` about a file that it cannot run: one line."""
     assert main(["replay", str(path)]) == 1
     told = capsys.readouterr()
     assert told.out == ""

@@ -95,7 +95,7 @@ class Bench:
             await asyncio.sleep(0.1)
 
     async def is_well(self) -> bool:
-        """What was durable is served again, and commits are taken."""
+        """True if durable offsets are served again, and commits are accepted."""
         await self.until_loaded()
         return (
             self.fetch().offsets[0].offset == 7
@@ -134,7 +134,7 @@ def broken_once(bench: Bench, name: str) -> None:
 
 
 def is_refused(answer) -> bool:
-    """Nobody waits for ever: it is an error, in whatever form."""
+    """True if the answer is an error, as a reply or an exception; it must be there."""
     if isinstance(answer, asyncio.Future):
         assert answer.done()
         if answer.exception() is not None:
@@ -250,7 +250,7 @@ def test_a_stop_does_not_wait_for_a_load_that_hangs():
 
 def test_a_shard_that_waits_for_its_turn_says_that_it_is_loading():
     async def play(bench: Bench) -> None:
-        load_slot = asyncio.Semaphore(0)  # Of another shard, which loads.
+        load_slot = asyncio.Semaphore(0)  # Held by another shard, which loads.
         starting = asyncio.ensure_future(bench.runner.start(load_slot))
         await asyncio.sleep(1)
         assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 BLOCKS = 20
 
 HAS_RUN = {
-    # What the product promises, and the least number of times that it has to happen.
+    # Mechanisms of the product, and the least number of times that each has to run.
     "Shard.beat": 10_000,
     "follower fetch": 5_000,
     "promotion of a warm standby": 300,

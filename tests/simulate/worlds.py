@@ -36,7 +36,7 @@ def collect(parts) -> Findings:
 
 
 def told(found: Findings) -> str:
-    """What is wrong, and how to see it."""
+    """Problems, each with the command that shows it."""
     return "\n".join(
         f"poe sim --seed {seed} --verbose: {what[0]}" for seed, what in found.problems.items()
     )

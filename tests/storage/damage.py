@@ -86,7 +86,7 @@ async def _make(at: Path) -> Folders:
 
 
 async def served(folder: Path) -> tuple[str, dict[int, set[int]]]:
-    """Why `serve` refuses, empty: it does not; and the offsets that each shard has then."""
+    """Reason why `serve` refuses, empty if it does not; and the offsets of each shard."""
     settings = Settings.of(data_dir=str(folder), shards=SHARDS)
     try:
         stores = await open_stores(settings.storage)
@@ -117,7 +117,7 @@ async def served(folder: Path) -> tuple[str, dict[int, set[int]]]:
 
 
 def told(action: str, folder: Path, *more: str) -> str:
-    """Why a command refuses, empty: it does not."""
+    """Reason why a command refuses; empty if it does not."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as errors,
@@ -143,7 +143,7 @@ def copy_file(source: str, target: str, *, follow_symlinks: bool = True) -> None
 
 
 def ask_all(folder: Path, tmp_path: Path) -> str:
-    """What all commands say of a folder: why they refuse, or nothing."""
+    """Reason why all commands refuse a folder; empty if none does."""
     copies = {name: copy_of(folder, tmp_path / name) for name in ("verify", "dump", "backup")}
     said = {
         "verify": told("verify", copies["verify"]),
@@ -191,7 +191,7 @@ def at_random(folder: Path, dice: random.Random) -> None:
 
 
 def check_at_random(seed: int, folders: Folders, tmp_path: Path) -> str:
-    """As `ask_all`, of a copy with one damage."""
+    """Ask all commands about a copy with one random damage, see `ask_all`."""
     dice = random.Random(seed)
     folder = copy_of(dice.choice([folders.killed] * 3 + [folders.stopped]), tmp_path / "data")
     for name in (WAL, SHM):
@@ -203,7 +203,7 @@ def check_at_random(seed: int, folders: Folders, tmp_path: Path) -> str:
 
 
 def damage_again_and_again(folder: Path, damages: int, seed: int) -> Counter[str]:
-    """How often all commands refused, and how often all accepted."""
+    """Count how often all commands refused, and how often all accepted."""
     folders = make(folder / "folders")
     verdicts: Counter[str] = Counter()
     for number in range(seed, seed + damages):

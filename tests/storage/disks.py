@@ -90,7 +90,7 @@ class Disk(apsw.VFS):
 
 
 def images_at(ops: list[Op], point: int, seed: int) -> Iterator[Image]:
-    """What may be on the disk if the power fails after `point` operations.
+    """Possible contents of the disk if the power fails after `point` operations.
 
     First without anything that was not synced, then with all of it, then with a random
     part: whole writes, or some of their sectors. What was written before a sync that failed
@@ -116,7 +116,7 @@ def images_at(ops: list[Op], point: int, seed: int) -> Iterator[Image]:
     if any(len(sure.get(name, ())) < len(mine) for name, mine in files.items()):
         choices += [lambda op: [op], _Torn(random.Random(seed))]
     settled: dict[str, tuple[bytearray, int]] = {}
-    """By file: its content after the writes before the first one in doubt, and their number."""
+    """Content of each file after the writes before the first one in doubt, and their number."""
     for name, mine in files.items():
         content, count = bytearray(), 0
         while count < len(mine) and count in sure.get(name, ()):
@@ -136,7 +136,7 @@ def images_at(ops: list[Op], point: int, seed: int) -> Iterator[Image]:
 
 
 class _Torn:
-    """Of each write: nothing, everything, or some of its sectors."""
+    """A choice for each write: nothing, everything, or some of its sectors."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice

@@ -47,7 +47,7 @@ class Meeting:
         raise NotImplementedError
 
     async def delete_controller(self) -> None:
-        """As an operator does."""
+        """Delete the controller's key, as an operator does."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What every store of the cluster's agreements does, whatever it is made of."""
+"""Conformance of every `Coordination`."""
 
 from __future__ import annotations
 

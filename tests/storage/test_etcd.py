@@ -1,4 +1,4 @@
-"""What only etcd has: a quota, an alarm, a login by token, certificates of its own."""
+"""Features of etcd alone: a quota, an alarm, a login by token, certificates of its own."""
 
 from __future__ import annotations
 

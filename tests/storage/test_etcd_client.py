@@ -1,4 +1,4 @@
-"""What the client of etcd does when endpoints do not answer; servers of this process play them."""
+"""The client of etcd when endpoints, played by servers of this process, do not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the four failures it is, and whether waiting may change it. No store is needed."""
+"""Classification of errors as the four failures, lasting or not. No store is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every log does, whatever it is made of. A log laxer than the others ships a double owner."""
+"""Conformance of every log. A log laxer than the others would allow two owners of a shard."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def test_the_marker_knows_of_an_entry_before_who_wrote_it_does(tmp_path):
 
 
 async def test_a_marker_that_is_behind_is_no_damage(tmp_path):
-    """As after a power failure, or a kill between the commit and the marker."""
+    """A power failure, or a kill between the commit and the marker, leaves such a marker."""
     async with opened(tmp_path) as log:
         await write(log, 1, 2)
         earlier = (tmp_path / MARKER).read_bytes()

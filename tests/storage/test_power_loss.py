@@ -60,7 +60,7 @@ async def work(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
 
 
 class Reader:
-    """What the coordinator reads from a disk with some content; each content is read once."""
+    """Reads disks as the coordinator does, each content once."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -100,7 +100,7 @@ class Reader:
 
 
 def lost(known: list[tuple], found, asked) -> list[str]:
-    """What was acknowledged, and is missing in what was found on the disk.
+    """Acknowledged entries that are missing on the disk.
 
     Args:
         known: the test's notes until the power failed.
@@ -123,7 +123,7 @@ def lost(known: list[tuple], found, asked) -> list[str]:
 
 
 def losses(disk: Disk, asked, folder: Path) -> Iterator[str]:
-    """What is lost if the power fails, at every point at which the disk differs from before."""
+    """Losses of a power failure, at every point at which the disk differs from before."""
     reader, known, tried = Reader(folder), [], 0
     for point, op in enumerate([*disk.ops, ("end",)]):
         if op[0] == "note":

@@ -139,7 +139,7 @@ async def answered(ask: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def persist(log, fence, one: Entry) -> None:
-    """As a shard does: the same entry again as long as its fate is open or it was refused."""
+    """Append as a shard does: again as long as the fate is open or the store refuses."""
     await answered(lambda: log.append(fence, one))
 
 
@@ -344,7 +344,7 @@ async def test_agreements_outlive_nodes_of_the_store(kind, own_cluster):
 
 
 async def write_or_find(one, controller_epoch, wanted: ShardState) -> ShardState:
-    """As a controller does that has no answer: look what is there."""
+    """Write as a controller does: without an answer, it reads the stored state."""
     async with asyncio.timeout(HANG_S):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What only ZooKeeper has: sessions that it grants as it likes."""
+"""Features of ZooKeeper alone: session timeouts that it changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.mark.parametrize(("asked_s", "granted_s"), [(0.1, 0.4), (1.5, 1.5), (100.0, 60.0)])
 async def test_a_session_is_as_long_as_the_servers_grant_it(zookeeper, asked_s, granted_s):
-    """With a tick of 200 ms no less than two of them, and no more than they are configured to."""
+    """The tick is 200 ms: sessions last at least two ticks, and at most the configured maximum."""
     access = StoreAccess(zookeeper.endpoints)
     coordination = ZooKeeperCoordination(access, prefix=uuid.uuid4().hex, timeout_s=asked_s)
     session = await coordination.join(NodeInfo(1, "h", 1, "first"))

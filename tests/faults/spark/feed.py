@@ -36,7 +36,7 @@ class Feed:
 
     @property
     def rows(self) -> int:
-        """Those that are in the log."""
+        """Number of rows in the log."""
         return sum(self.lengths.values())
 
     def grow(self, rows: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What must be true of the rows that a run leaves behind."""
+"""Claims about the rows that a run leaves behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of the rows in the log, by partition and number."""
+    """Verdict on the rows in the log, by partition and number."""
 
     rows: int
     missing: int
@@ -49,7 +49,7 @@ def judge(paths: list[Path], lengths: dict[int, int]) -> Verdict:
 
 
 def _history(rows: pd.DataFrame) -> tuple[int, int]:
-    """Of one partition: batches with rows that are in another too, and changes of run."""
+    """Batches of a partition with rows that are in another too, and changes of run."""
     batches = rows.groupby(["run", "batch"])["row"].agg(["min", "max"])
     batches = batches.reset_index().sort_values(["min", "max"])
     repeated, end = 0, -1

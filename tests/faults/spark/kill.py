@@ -50,7 +50,7 @@ STOPS_MAX = 10
 
 
 class Coordinator:
-    """At one address, whatever happens to it."""
+    """A coordinator that keeps its address over kills and restarts."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
@@ -74,7 +74,7 @@ class Coordinator:
         return sum(self.offsets().values())
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """What is committed of the flights."""
+        """Committed offsets of the flights."""
         with GroupAdmin(self.address) as admin:
             return {p: o for p, o in admin.offsets("flights").items() if p.topic == "flights"}
 
@@ -130,7 +130,7 @@ class Driver:
 
     @property
     def client_ids(self) -> list[str]:
-        """What the group may know its member by."""
+        """Client ids that its member may have in the group."""
         pids = source_processes(self.process.pid)
         queries = [f"spark-query-{socket.gethostname()}-{pid}" for pid in pids]
         return [f"spark-{self.settings.name}", *queries]
@@ -279,7 +279,7 @@ class Run:
 def kill_again_and_again(
     run: Run, kills: int, stops: int, seed: int, *, everything: bool = True
 ) -> None:
-    """So many kills, of every kind alike, and stops; each hits jobs that are getting on.
+    """Kill and stop jobs, all kinds equally often, each time once they make progress.
 
     Args:
         everything: read all flights in the end, not only those that are in the log by then.
@@ -301,7 +301,7 @@ def kill_again_and_again(
 
 
 def claims(run: Run, verdict: Verdict) -> list[str]:
-    """What does not hold."""
+    """Claims that do not hold."""
     broken = []
     if verdict.missing:
         broken.append(f"{verdict.missing} rows are missing")

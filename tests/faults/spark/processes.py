@@ -1,4 +1,4 @@
-"""Which processes belong to a Spark driver: found in /proc, as no interface tells."""
+"""Processes of a Spark driver, found in /proc, as no interface lists them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def below(pid: int) -> list[ProcessInfo]:
 
 
 def source_processes(driver_pid: int) -> list[int]:
-    """Those that hold the members of a driver's streaming queries."""
+    """Ids of the processes that hold the members of a driver's streaming queries."""
     return [p.pid for p in below(driver_pid) if "python_streaming_source_runner" in p.command]
 
 
@@ -64,7 +64,7 @@ def python_workers(app: str) -> list[int]:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> int:
-    """How many were there to hear it."""
+    """Send a signal; return the number of processes that it reached."""
     heard = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
