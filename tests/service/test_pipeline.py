@@ -11,12 +11,14 @@ import pytest
 from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
 from coordinator.runtime.node import Node
+from coordinator.runtime.slices import at_once
 from coordinator.runtime.watchers import Watchers
 from coordinator.security import rules, tokens
 from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
+from coordinator.service.bounds import REASON, Bounds
 from coordinator.service.calls import Call, Caller, Credential
 from coordinator.service.pipeline import ALIVE, Pipeline
 from coordinator.service.refusals import (
@@ -27,6 +29,7 @@ from coordinator.service.refusals import (
     Unauthenticated,
 )
 from coordinator.settings import Settings
+from coordinator.settings.sections import LimitsConfig
 
 pytestmark = pytest.mark.virtual_time
 RULES = """
@@ -381,6 +384,32 @@ async def test_so_many_groups_may_be_named_in_one_call():
         named = [c.DeleteGroup(call_id=d.new(), group_id=f"{n}") for n in range(6)]
         with pytest.raises(Malformed, match="max_groups_per_call"):
             await d.ask(*named)
+
+
+async def test_reasons_are_cut_whatever_the_transport():
+    requests = (
+        c.JoinGroup(call_id=1, group_id="a", session_timeout_ms=1, rebalance_timeout_ms=1,
+                    member_id="", protocol_type="t", protocols=(), client_host="/h",
+                    reason="r" * 300),
+        c.LeaveGroup(call_id=2, group_id="a", members=(
+            c.LeavingMember("m", None, "r" * 300), c.LeavingMember("n", None, "short"))),
+    )  # fmt: skip
+    join, leave = at_once(Bounds(LimitsConfig()).check(requests))
+    assert join.reason == "r" * REASON
+    assert [member.reason for member in leave.members] == ["r" * REASON, "short"]
+
+
+async def test_ids_of_groups_that_no_command_names_are_held_to_their_length():
+    async with desk() as d:
+        assert d.pipeline.find_coordinator("g" * 4_096).host == "h"
+        with pytest.raises(Malformed) as refused:
+            d.pipeline.find_coordinator("g" * 4_097)
+        assert [violation.field for violation in refused.value.violations] == ["group_id"]
+        call = Call(kinds.WATCH_REBALANCES, caller(), ["a", "g" * 4_097])
+        with pytest.raises(Malformed) as refused:
+            await anext(d.pipeline.watch(call))
+        assert [violation.field for violation in refused.value.violations] == ["group_ids[1]"]
+        assert d.pipeline.limits.streams == 0
 
 
 async def test_a_heartbeat_that_makes_no_sense_is_malformed():
