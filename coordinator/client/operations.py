@@ -38,7 +38,6 @@ _STALE = frozenset(
         Code.GROUP_ID_NOT_FOUND,
     }
 )
-OperationRequest = calls.CommitOffsets | calls.FetchOffsets | calls.ReportLogEnds
 
 
 class Operation(ABC):
@@ -60,7 +59,7 @@ class Operation(ABC):
         self._back_off = BackOff(self._random)
         self._give_up_ms = now_ms + GIVE_UP_MS
 
-    def attempt(self, now_ms: int) -> OperationRequest | None:
+    def attempt(self, now_ms: int) -> calls.Request | None:
         """The request of an attempt; None: the operation has ended instead."""
         self.look(now_ms)
         if self.is_done:
@@ -126,7 +125,7 @@ class Operation(ABC):
         return True
 
     @abstractmethod
-    def _request(self) -> OperationRequest:
+    def _request(self) -> calls.Request:
         """Request of the next attempt."""
 
     @abstractmethod

@@ -27,15 +27,11 @@ class BackOff:
         self._most_s = most_s
         self._attempts = 0
 
-    def next_s(self) -> float:
-        """The next pause, in seconds."""
+    def next_ms(self) -> int:
+        """Draw the next pause, in whole milliseconds."""
         limit_s = min(self._most_s, FIRST_S * 2.0 ** min(self._attempts, 30))
         self._attempts += 1
-        return limit_s * self._random()
-
-    def next_ms(self) -> int:
-        """The next pause, in whole milliseconds."""
-        return round(self.next_s() * 1000)
+        return round(limit_s * self._random() * 1000)
 
     def reset(self) -> None:
         """Start again with the first limit, after a success."""

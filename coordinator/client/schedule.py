@@ -25,8 +25,6 @@ JOIN_GRACE_MS = 5_000
 """Added to the rebalance timeout, as in Kafka's client; a new group's initial delay may be longer
 than that timeout."""
 
-ProtocolRequest = calls.Join | calls.Sync | calls.Beat | calls.Leave
-
 
 def timeout_ms(request: calls.Request, config: MemberConfig) -> int:
     """Milliseconds to wait for the answer to a request."""
@@ -117,7 +115,7 @@ class Schedule:
         due_ms = self._step_due()
         return due_ms is not None and now_ms >= due_ms
 
-    def attempt(self, now_ms: int) -> ProtocolRequest | None:
+    def attempt(self, now_ms: int) -> calls.Request | None:
         """The next request; None: there is none to make any more."""
         membership = self._membership
         self._sent_at_ms = now_ms

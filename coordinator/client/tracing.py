@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-Metadata = tuple[tuple[str, str], ...]
 
-
-def trace_context() -> Metadata:
+def trace_context() -> tuple[tuple[str, str], ...]:
     """`traceparent` metadata of the current span; empty without OpenTelemetry or a span."""
     propagator = _propagator()
     if propagator is None:

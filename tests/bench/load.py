@@ -330,7 +330,7 @@ async def _until_served(call: Callable[..., Awaitable[Any]], request: Any) -> An
         except grpc.aio.AioRpcError as error:
             if error.code() is not DROPPED:
                 raise
-        await asyncio.sleep(back_off.next_s())
+        await asyncio.sleep(back_off.next_ms() / 1000)
 
 
 async def _beat_all(
