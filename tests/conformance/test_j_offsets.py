@@ -325,3 +325,12 @@ def test_offsets_that_a_member_reads_are_not_deleted(s):
 def test_a_group_of_another_type_keeps_its_offsets_while_it_has_members(s):
     s.f1(protocol_type="connect")
     assert code(delete_offsets(s, T0)) == "NON_EMPTY_GROUP"
+
+
+def test_a_deletion_that_the_log_refuses_is_answered_with_the_error_and_deletes_nothing(s):
+    s.commit({T0: 1})
+    s.c.fail_next_append("too_large")
+    assert delete(s, GROUP) == [(GROUP, "UNKNOWN_SERVER_ERROR")]
+    s.c.fail_next_append("too_large")
+    assert code(delete_offsets(s, T0)) == "UNKNOWN_SERVER_ERROR"
+    assert s.stored() == {T0: 1}
