@@ -91,191 +91,157 @@ class Cluster(Protocol):
     def session_timeout_s(self) -> float: ...
 
 
-class ShardGauges(Collector):
-    """Sums over all shards of the node."""
+class OnScrape(Collector):
+    """Collects by calling a function at each scrape."""
 
-    def __init__(
-        self,
-        stats: Callable[[], Iterable[Stats]],
-        loop_lag_s: Callable[[], float],
-    ) -> None:
-        self._stats = stats
-        self._loop_lag_s = loop_lag_s
+    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+        self._metrics = metrics
 
     def describe(self) -> Iterable[Metric]:
         return []  # Registering must not collect: there are no shards yet.
 
     def collect(self) -> Iterable[Metric]:
-        shards = list(self._stats())
-        groups: Tally[str] = Tally()
-        for shard in shards:
-            groups.update(shard.groups)
-        yield gauge(
-            "coordinator_groups",
-            "Groups by state.",
-            "state",
-            {state: groups[state] for state in STATES},
-        )
-        yield GaugeMetricFamily(
-            "coordinator_members", "Members of all groups.", value=sum(s.members for s in shards)
-        )
-        yield gauge(
-            "coordinator_parked_calls",
-            "Parked calls, by kind.",
-            "kind",
-            {
-                "join": sum(s.parked_joins for s in shards),
-                "sync": sum(s.parked_syncs for s in shards),
-            },
-        )
-        yield GaugeMetricFamily(
-            "coordinator_timers_pending",
-            "Timers in the timing wheels.",
-            value=sum(s.timers_pending for s in shards),
-        )
-        for name, text, tallies in (
-            ("watched", "Entries in the watch lists", [s.watched for s in shards]),
-            ("delayed", "Operations with a timer", [s.delayed for s in shards]),
-        ):
-            yield gauge(
-                f"coordinator_purgatory_{name}",
-                f"{text}, by purgatory.",
-                "purgatory",
-                _sum(tallies),
-            )
-        purged = CounterMetricFamily(
-            "coordinator_purgatory_purged",
-            "Watch-list entries dropped by purges.",
-            labels=["purgatory"],
-        )
-        for label, value in _sum([s.purged for s in shards]).items():
-            purged.add_metric([label], value)
-        yield purged
-        yield from _waits([s.waits for s in shards])
-        yield GaugeMetricFamily(
-            "coordinator_timer_lag_seconds",
-            "Lateness of the timers that ran last, of the slowest shard.",
-            value=max((s.timer_lag_ms for s in shards), default=0) / 1000,
-        )
-        yield GaugeMetricFamily(
-            "coordinator_pending_appends",
-            "Writes whose append has not ended.",
-            value=sum(s.pending_appends for s in shards),
-        )
-        yield GaugeMetricFamily(
-            "coordinator_high_watermark_lag_records",
-            "Records that are in the log but not yet on enough in-sync replicas.",
-            value=sum(s.end_offset - s.high_watermark for s in shards),
-        )
-        yield GaugeMetricFamily(
-            "coordinator_event_loop_lag_seconds",
-            "Lag of the event loop when last measured.",
-            value=self._loop_lag_s(),
-        )
+        return self._metrics()
 
 
-class CallCounters(Collector):
+def shard_metrics(shards: Sequence[Stats], loop_lag_s: float) -> Iterable[Metric]:
+    """Sums over all shards of the node."""
+    groups: Tally[str] = Tally()
+    for shard in shards:
+        groups.update(shard.groups)
+    yield gauge(
+        "coordinator_groups",
+        "Groups by state.",
+        "state",
+        {state: groups[state] for state in STATES},
+    )
+    yield GaugeMetricFamily(
+        "coordinator_members", "Members of all groups.", value=sum(s.members for s in shards)
+    )
+    yield gauge(
+        "coordinator_parked_calls",
+        "Parked calls, by kind.",
+        "kind",
+        {
+            "join": sum(s.parked_joins for s in shards),
+            "sync": sum(s.parked_syncs for s in shards),
+        },
+    )
+    yield GaugeMetricFamily(
+        "coordinator_timers_pending",
+        "Timers in the timing wheels.",
+        value=sum(s.timers_pending for s in shards),
+    )
+    for name, text, tallies in (
+        ("watched", "Entries in the watch lists", [s.watched for s in shards]),
+        ("delayed", "Operations with a timer", [s.delayed for s in shards]),
+    ):
+        yield gauge(
+            f"coordinator_purgatory_{name}",
+            f"{text}, by purgatory.",
+            "purgatory",
+            _sum(tallies),
+        )
+    purged = CounterMetricFamily(
+        "coordinator_purgatory_purged",
+        "Watch-list entries dropped by purges.",
+        labels=["purgatory"],
+    )
+    for label, value in _sum([s.purged for s in shards]).items():
+        purged.add_metric([label], value)
+    yield purged
+    yield from _waits([s.waits for s in shards])
+    yield GaugeMetricFamily(
+        "coordinator_timer_lag_seconds",
+        "Lateness of the timers that ran last, of the slowest shard.",
+        value=max((s.timer_lag_ms for s in shards), default=0) / 1000,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_pending_appends",
+        "Writes whose append has not ended.",
+        value=sum(s.pending_appends for s in shards),
+    )
+    yield GaugeMetricFamily(
+        "coordinator_high_watermark_lag_records",
+        "Records that are in the log but not yet on enough in-sync replicas.",
+        value=sum(s.end_offset - s.high_watermark for s in shards),
+    )
+    yield GaugeMetricFamily(
+        "coordinator_event_loop_lag_seconds",
+        "Lag of the event loop when last measured.",
+        value=loop_lag_s,
+    )
+
+
+def call_metrics(answered: Mapping[tuple[str, str], int], heartbeats: int) -> Iterable[Metric]:
     """Counters of answered gRPC calls."""
-
-    def __init__(
-        self, calls: Callable[[], Mapping[tuple[str, str], int]], heartbeats: Callable[[], int]
-    ) -> None:
-        self._calls = calls
-        self._heartbeats = heartbeats
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        calls = CounterMetricFamily(
-            "coordinator_grpc_calls",
-            "Answered calls, by method and status.",
-            labels=["method", "code"],
-        )
-        for labels, count in dict(self._calls()).items():
-            calls.add_metric(list(labels), count)
-        yield calls
-        yield CounterMetricFamily(
-            "coordinator_heartbeats",
-            "Answered heartbeats, alone or in batches.",
-            value=self._heartbeats(),
-        )
+    calls = CounterMetricFamily(
+        "coordinator_grpc_calls",
+        "Answered calls, by method and status.",
+        labels=["method", "code"],
+    )
+    for labels, count in dict(answered).items():
+        calls.add_metric(list(labels), count)
+    yield calls
+    yield CounterMetricFamily(
+        "coordinator_heartbeats",
+        "Answered heartbeats, alone or in batches.",
+        value=heartbeats,
+    )
 
 
-class ClusterGauges(Collector):
+def cluster_metrics(cluster: Cluster) -> Iterable[Metric]:
     """Gauges of this node in its cluster."""
-
-    def __init__(self, cluster: Callable[[], Cluster]) -> None:
-        self._cluster = cluster
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        cluster = self._cluster()
-        yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
-        yield GaugeMetricFamily(
-            "coordinator_shards_configured",
-            "Number of shards in the whole cluster.",
-            value=cluster.configured_shards,
-        )
-        yield GaugeMetricFamily(
-            "coordinator_controller_epoch",
-            "The newest controller epoch that this node knows; 0 without a cluster.",
-            value=cluster.controller_epoch,
-        )
-        yield GaugeMetricFamily(
-            "coordinator_is_controller",
-            "1 on the controller, if it has acted within a session.",
-            value=cluster.is_controller,
-        )
-        yield GaugeMetricFamily(
-            "coordinator_undecided_seconds",
-            "Time since this node last acted as the controller or last saw a live one; "
-            "0 without a cluster.",
-            value=cluster.undecided_s,
-        )
-        yield GaugeMetricFamily(
-            "coordinator_store_session_seconds",
-            "Session timeout of this node as granted by the shared store; 0 without a cluster.",
-            value=cluster.session_timeout_s,
-        )
+    yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
+    yield GaugeMetricFamily(
+        "coordinator_shards_configured",
+        "Number of shards in the whole cluster.",
+        value=cluster.configured_shards,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_controller_epoch",
+        "The newest controller epoch that this node knows; 0 without a cluster.",
+        value=cluster.controller_epoch,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_is_controller",
+        "1 on the controller, if it has acted within a session.",
+        value=cluster.is_controller,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_undecided_seconds",
+        "Time since this node last acted as the controller or last saw a live one; "
+        "0 without a cluster.",
+        value=cluster.undecided_s,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_store_session_seconds",
+        "Session timeout of this node as granted by the shared store; 0 without a cluster.",
+        value=cluster.session_timeout_s,
+    )
 
 
-class MemoryGauges(Collector):
+def memory_metrics() -> Iterable[Metric]:
     """Memory of Python objects."""
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily(
-            "coordinator_allocated_blocks",
-            "Memory blocks that Python has allocated: about one per object.",
-            value=sys.getallocatedblocks(),
-        )
+    yield GaugeMetricFamily(
+        "coordinator_allocated_blocks",
+        "Memory blocks that Python has allocated: about one per object.",
+        value=sys.getallocatedblocks(),
+    )
 
 
-class PauseHistogram(Collector):
+def pause_metrics(pauses: Pauses) -> Iterable[Metric]:
     """Pauses of the garbage collector."""
-
-    def __init__(self, pauses: Pauses) -> None:
-        self._pauses = pauses
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        family = HistogramMetricFamily(
-            "coordinator_gc_pause_seconds",
-            "Pauses for garbage collection, by generation.",
-            labels=["generation"],
-        )
-        bounds = [*map(str, self._pauses.bounds_s), "+Inf"]
-        for generation, counts in enumerate(self._pauses.counts):
-            buckets = list(zip(bounds, accumulate(counts), strict=True))
-            family.add_metric([str(generation)], buckets, self._pauses.total_s[generation])
-        yield family
+    family = HistogramMetricFamily(
+        "coordinator_gc_pause_seconds",
+        "Pauses for garbage collection, by generation.",
+        labels=["generation"],
+    )
+    bounds = [*map(str, pauses.bounds_s), "+Inf"]
+    for generation, counts in enumerate(pauses.counts):
+        buckets = list(zip(bounds, accumulate(counts), strict=True))
+        family.add_metric([str(generation)], buckets, pauses.total_s[generation])
+    yield family
 
 
 def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:

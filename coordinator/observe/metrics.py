@@ -25,20 +25,21 @@ from coordinator.core.events import (
     RebalanceStarted,
 )
 from coordinator.observe.gauges import (
-    CallCounters,
     Cluster,
-    ClusterGauges,
-    MemoryGauges,
-    PauseHistogram,
+    OnScrape,
     Pauses,
-    ShardGauges,
     Stats,
+    call_metrics,
+    cluster_metrics,
+    memory_metrics,
+    pause_metrics,
+    shard_metrics,
 )
 from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
-from coordinator.observe.overload_gauges import OverloadGauges, OverloadStats
+from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
-from coordinator.observe.security_gauges import Secured, SecurityGauges
+from coordinator.observe.security_gauges import Secured, security_metrics
 
 HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
 
@@ -122,17 +123,21 @@ class Metrics:
         Info("coordinator_build", "The running version.", registry=self.registry).info(
             {"version": __version__}
         )
-        self.registry.register(ShardGauges(stats, loop_lag_s))
-        self.registry.register(MemoryGauges())
-        self.registry.register(CallCounters(calls, heartbeats))
+        on_scrape = [
+            lambda: shard_metrics(list(stats()), loop_lag_s()),
+            memory_metrics,
+            lambda: call_metrics(calls(), heartbeats()),
+        ]
         if cluster is not None:
-            self.registry.register(ClusterGauges(cluster))
+            on_scrape.append(lambda: cluster_metrics(cluster()))
         if pauses is not None:
-            self.registry.register(PauseHistogram(pauses))
+            on_scrape.append(lambda: pause_metrics(pauses))
         if overload is not None:
-            self.registry.register(OverloadGauges(overload))
+            on_scrape.append(lambda: overload_metrics(overload()))
         if security is not None:
-            self.registry.register(SecurityGauges(security))
+            on_scrape.append(lambda: security_metrics(security))
+        for metrics in on_scrape:
+            self.registry.register(OnScrape(metrics))
         if self._listed_groups is not None:
             self.registry.register(self._listed_groups)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from coordinator.observe.gauges import gauge
 
@@ -26,47 +25,38 @@ class OverloadStats:
     paused_s: float
 
 
-class OverloadGauges(Collector):
+def overload_metrics(stats: OverloadStats) -> Iterable[Metric]:
     """Overload metrics of a node."""
-
-    def __init__(self, stats: Callable[[], OverloadStats]) -> None:
-        self._stats = stats
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        stats = self._stats()
-        yield GaugeMetricFamily(
-            "coordinator_queue_age_seconds",
-            "Age of the oldest queued call, when last measured.",
-            value=stats.queue_age_s,
-        )
-        yield gauge(
-            "coordinator_queued_calls",
-            "Queued calls, by kind; 'not taken up' (queued in gRPC) is an estimate.",
-            "kind",
-            stats.waiting,
-        )
-        dropped = CounterMetricFamily(
-            "coordinator_dropped_calls",
-            "Dropped calls, by reason; 'not taken up' (dropped by gRPC) is a lower bound.",
-            labels=["reason"],
-        )
-        for reason, count in stats.dropped.items():
-            dropped.add_metric([reason], count)
-        yield dropped
-        delays = HistogramMetricFamily(
-            "coordinator_event_loop_delay_seconds",
-            "Delay of the event loop, measured four times a second.",
-        )
-        bounds = [*map(str, stats.lags_s), "+Inf"]
-        delays.add_metric(
-            [], list(zip(bounds, accumulate(stats.lag_counts), strict=True)), stats.lag_total_s
-        )
-        yield delays
-        yield CounterMetricFamily(
-            "coordinator_paused_seconds",
-            "Time in which the node could not read calls; sessions are extended by it.",
-            value=stats.paused_s,
-        )
+    yield GaugeMetricFamily(
+        "coordinator_queue_age_seconds",
+        "Age of the oldest queued call, when last measured.",
+        value=stats.queue_age_s,
+    )
+    yield gauge(
+        "coordinator_queued_calls",
+        "Queued calls, by kind; 'not taken up' (queued in gRPC) is an estimate.",
+        "kind",
+        stats.waiting,
+    )
+    dropped = CounterMetricFamily(
+        "coordinator_dropped_calls",
+        "Dropped calls, by reason; 'not taken up' (dropped by gRPC) is a lower bound.",
+        labels=["reason"],
+    )
+    for reason, count in stats.dropped.items():
+        dropped.add_metric([reason], count)
+    yield dropped
+    delays = HistogramMetricFamily(
+        "coordinator_event_loop_delay_seconds",
+        "Delay of the event loop, measured four times a second.",
+    )
+    bounds = [*map(str, stats.lags_s), "+Inf"]
+    delays.add_metric(
+        [], list(zip(bounds, accumulate(stats.lag_counts), strict=True)), stats.lag_total_s
+    )
+    yield delays
+    yield CounterMetricFamily(
+        "coordinator_paused_seconds",
+        "Time in which the node could not read calls; sessions are extended by it.",
+        value=stats.paused_s,
+    )

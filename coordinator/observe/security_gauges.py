@@ -7,7 +7,6 @@ from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 REASONS = ("denied", "unauthenticated")
 
@@ -23,31 +22,23 @@ class Secured(Protocol):
     def reload_failures(self) -> int: ...
 
 
-class SecurityGauges(Collector):
+def security_metrics(secured: Secured) -> Iterable[Metric]:
     """The series of a node's security."""
-
-    def __init__(self, secured: Secured) -> None:
-        self._secured = secured
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily(
-            "coordinator_certificate_expiry_timestamp_seconds",
-            "Expiry of the node's certificate as Unix time; +Inf without TLS.",
-            value=self._secured.not_after_s,
-        )
-        refusals = CounterMetricFamily(
-            "coordinator_security_refusals",
-            "Refused calls and page requests, by reason.",
-            labels=["reason"],
-        )
-        for reason in REASONS:
-            refusals.add_metric([reason], self._secured.refusals.get(reason, 0))
-        yield refusals
-        yield CounterMetricFamily(
-            "coordinator_security_reload_failures",
-            "Failed reloads of changed certificates, tokens, keys or rules.",
-            value=self._secured.reload_failures,
-        )
+    yield GaugeMetricFamily(
+        "coordinator_certificate_expiry_timestamp_seconds",
+        "Expiry of the node's certificate as Unix time; +Inf without TLS.",
+        value=secured.not_after_s,
+    )
+    refusals = CounterMetricFamily(
+        "coordinator_security_refusals",
+        "Refused calls and page requests, by reason.",
+        labels=["reason"],
+    )
+    for reason in REASONS:
+        refusals.add_metric([reason], secured.refusals.get(reason, 0))
+    yield refusals
+    yield CounterMetricFamily(
+        "coordinator_security_reload_failures",
+        "Failed reloads of changed certificates, tokens, keys or rules.",
+        value=secured.reload_failures,
+    )
