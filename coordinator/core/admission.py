@@ -29,8 +29,12 @@ def check(request: Request, config: GroupConfig) -> None:
         Refused: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT.
     """
     check_group_id(request)
-    if isinstance(request, JoinGroup):
-        _check_session_timeout(request, config)
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if isinstance(request, JoinGroup) and not low <= request.session_timeout_ms <= high:
+        raise Refused(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session_timeout_ms is {request.session_timeout_ms}; ask for {low} to {high}",
+        )
 
 
 def check_group_id(request: Request) -> None:
@@ -43,21 +47,6 @@ def check_group_id(request: Request) -> None:
         return
     if not request.group_id and not isinstance(request, _MAY_HAVE_EMPTY_ID):
         raise Refused(ErrorCode.INVALID_GROUP_ID)
-
-
-def _check_session_timeout(command: JoinGroup, config: GroupConfig) -> None:
-    """Refuse a session timeout outside the bounds, which are inclusive.
-
-    Raises:
-        Refused: INVALID_SESSION_TIMEOUT.
-    """
-    low = config.group_min_session_timeout_ms
-    high = config.group_max_session_timeout_ms
-    if not low <= command.session_timeout_ms <= high:
-        raise Refused(
-            ErrorCode.INVALID_SESSION_TIMEOUT,
-            f"session_timeout_ms is {command.session_timeout_ms}; ask for {low} to {high}",
-        )
 
 
 def check_alive(group: Group, *, member_id: str | None = None) -> None:

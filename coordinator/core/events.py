@@ -59,13 +59,17 @@ class RebalanceStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberJoined:
-    """A member's JoinGroup is parked: it takes part in the running join phase."""
-
+class _MemberEvent:
     group_id: str
     member_id: str
     client_id: str
     client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberJoined(_MemberEvent):
+    """A member's JoinGroup is parked: it takes part in the running join phase."""
+
     is_new: bool
 
 
@@ -107,20 +111,12 @@ class RebalanceFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberEvicted:
-    group_id: str
-    member_id: str
-    client_id: str
-    client_host: str
+class MemberEvicted(_MemberEvent):
     cause: EvictionCause
 
 
 @dataclass(frozen=True, slots=True)
-class MemberLeft:
-    group_id: str
-    member_id: str
-    client_id: str
-    client_host: str
+class MemberLeft(_MemberEvent):
     reason: str
 
 
