@@ -15,10 +15,6 @@ from pathlib import Path
 from coordinator.assignors import TopicPartition
 
 
-class Unknown(LookupError):
-    """The file lacks what was asked for; the message says what is missing."""
-
-
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
     """(offset, epoch milliseconds or None) of each partition, in ascending order."""
@@ -34,11 +30,11 @@ class LogOffsets:
         """The offset after the last row of the log.
 
         Raises:
-            Unknown: the partition is not in the file.
+            LookupError: the partition is not in the file.
         """
         known = self.rows.get(partition)
         if not known:
-            raise Unknown(
+            raise LookupError(
                 f"the end of {partition.topic}-{partition.partition} is unknown: use --log-offsets"
             )
         return known[-1][0]
@@ -47,12 +43,12 @@ class LogOffsets:
         """The first offset written at that time or later; the end if there is none.
 
         Raises:
-            Unknown: the partition is not in the file, or has no times.
+            LookupError: the partition is not in the file, or has no times.
         """
         latest = self.latest(partition)
         times = [(stamp, offset) for offset, stamp in self.rows[partition] if stamp is not None]
         if not times:
-            raise Unknown(f"{partition.topic}-{partition.partition} has no timestamps")
+            raise LookupError(f"{partition.topic}-{partition.partition} has no timestamps")
         return next((offset for stamp, offset in times if stamp >= epoch_ms), latest)
 
 

@@ -34,10 +34,6 @@ def as_json(content: object, indent: int | None = None) -> str:
     return json.dumps(content, indent=indent).replace("\x7f", "\\u007f")
 
 
-def _json(rows: list[Row]) -> str:
-    return as_json(rows, indent=2)
-
-
 def _yaml(rows: list[Row]) -> str:
     """A list of flat mappings. A JSON string is a YAML string up to U+FFFF."""
     if not rows:
@@ -53,7 +49,11 @@ def _quoted(text: str) -> str:
     return "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else as_json(c)[1:-1] for c in text)
 
 
-FORMATS: dict[str, Callable[[list[Row]], str]] = {"table": _table, "json": _json, "yaml": _yaml}
+FORMATS: dict[str, Callable[[list[Row]], str]] = {
+    "table": _table,
+    "json": lambda rows: as_json(rows, indent=2),
+    "yaml": _yaml,
+}
 """Renderers by the name that `--output` has for them."""
 
 
@@ -65,19 +65,6 @@ def add_common_flags(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,…]",
         help="addresses of one or more nodes (default: 127.0.0.1:7400)",
     )
-    add_credential_flags(command)
-    add_output_flag(command)
-
-
-def add_output_flag(command: argparse.ArgumentParser) -> None:
-    """Add `--output`."""
-    command.add_argument(
-        "-o", "--output", choices=tuple(FORMATS), default="table", help="format (default: table)"
-    )
-
-
-def add_credential_flags(command: argparse.ArgumentParser) -> None:
-    """Add the flags of TLS and token; their defaults come from the environment."""
     for flag, meaning in (
         ("--tls-ca", "PEM file of the certificate authorities that signed the nodes' certificates"),
         ("--tls-cert", "PEM file of your client certificate"),
@@ -90,6 +77,14 @@ def add_credential_flags(command: argparse.ArgumentParser) -> None:
         "--tls", action="store_true", help="use TLS, and trust the system's certificate authorities"
     )
     command.add_argument("--insecure", action="store_true", help="send the token even without TLS")
+    add_output_flag(command)
+
+
+def add_output_flag(command: argparse.ArgumentParser) -> None:
+    """Add `--output`."""
+    command.add_argument(
+        "-o", "--output", choices=tuple(FORMATS), default="table", help="format (default: table)"
+    )
 
 
 def credentials_of(options: argparse.Namespace) -> Credentials:
