@@ -63,7 +63,7 @@ def test_the_map_names_every_file_of(room):
     ("package", "for_types_too"), [("coordinator", False), ("timer", False), ("coordinator", True)]
 )
 def test_no_modules_import_each_other(package, for_types_too):
-    """In core, imports for types alone count too."""
+    """Imports for types alone count in core too."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=not for_types_too)
     modules = {name for name in graph.modules if not for_types_too or name.startswith(CORE)}
     assert modules

@@ -85,26 +85,11 @@ def test_links(source: Source) -> None:
         pytest.fail(report, pytrace=False)
 
 
-SENTENCES_LATER = (
-    "coordinator/assignors/", "coordinator/client/", "coordinator/cluster/",
-    "coordinator/console/", "coordinator/core/", "coordinator/runtime/", "coordinator/security/",
-    "coordinator/service/", "coordinator/shard/", "coordinator/simulate/", "coordinator/sources/",
-    "coordinator/spark/", "coordinator/storage/", "coordinator/testing/", "coordinator/web/",
-    "timer/", "tests/assignors/", "tests/client/", "tests/cluster/",
-    "tests/conformance/", "tests/core/", "tests/faults/", "tests/flights/", "tests/fuzz/",
-    "tests/integration/", "tests/runtime/", "tests/security/",
-    "tests/service/", "tests/shard/", "tests/simulate/", "tests/sources/", "tests/spark/",
-    "tests/storage/", "tests/streaming/", "tests/timer/",
-)  # fmt: skip
-"""Folders whose sentences are still to be rewritten."""
-
-
 @pytest.mark.parametrize(
     "rule", [*sentences.RULES, *sentences.PAGE_RULES], ids=lambda rule: rule.__name__
 )
 def test_sentences(rule: tidy.Rule) -> None:
-    sources = [s for s in SOURCES if not s.path.startswith(SENTENCES_LATER)]
-    checked = [s for s in sources if rule in sentences.rules_for(s.path)]
+    checked = [s for s in SOURCES if rule in sentences.rules_for(s.path)]
     if report := _report(offence for source in checked for offence in rule(source)):
         pytest.fail(report, pytrace=False)
 

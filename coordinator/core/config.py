@@ -27,7 +27,7 @@ class GroupConfig(Section):
     group_max_session_timeout_ms: int = setting(1_800_000, Bounds(1, unit="ms"),
         "Largest session timeout a member may ask for, inclusive.")
     group_initial_rebalance_delay_ms: int = setting(3_000, Bounds(0, unit="ms"),
-        "How long the first join phase of an empty group waits for more members; 0: it does not.")
+        "Wait of an empty group's first join phase for more members; 0: none.")
     group_max_size: int = setting(INT32_MAX, Bounds(1, unit="members"), "Members a group may have.")
     group_notice_cancelled_calls: bool = setting(True, None,
         "Take a parked call back when its client goes away. False: behave as Kafka, which never "
@@ -39,11 +39,11 @@ class GroupConfig(Section):
     offset_manifest_max_bytes: int = setting(65_536, Bounds(0, 1_048_576, unit="bytes"),
         "Longest manifest a commit may carry.")
     offsets_retention_minutes: int = setting(10_080, Bounds(1, unit="minutes"),
-        "How long offsets outlive the group's last member (7 days).")
+        "Retention of offsets after the group's last member has gone (7 days).")
     offsets_retention_check_interval_ms: int = setting(600_000, Bounds(1, unit="ms"),
-        "How often expired offsets are looked for.")
+        "Interval between two searches for expired offsets.")
     offset_commit_timeout_ms: int = setting(5_000, Bounds(1, unit="ms"),
-        "How long an answer waits for the log before it times out.")
+        "Timeout of an answer that waits for the log.")
     # fmt: on
 
     def __post_init__(self) -> None:

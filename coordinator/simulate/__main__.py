@@ -19,8 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="one world")
     which.add_argument("--seeds", type=_range, metavar="A-B", help="many, in parallel")
-    parser.add_argument("--verbose", action="store_true", help="with --seed: its transcript")
-    parser.add_argument("--counts", action="store_true", help="how often each thing ran")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the transcript of the world (with --seed)"
+    )
+    parser.add_argument(
+        "--counts", action="store_true", help="count what ran: requests, faults, answers"
+    )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes; a core each")
     options = parser.parse_args(arguments)
     if options.seed is not None:
