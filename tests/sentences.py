@@ -86,6 +86,8 @@ def help_texts_name_their_subject(source: Source) -> Iterator[str]:
 
 
 def comments_name_their_subject(source: Source) -> Iterator[str]:
+    if not _COMMENT_OPENING.search(source.text):
+        return
     previous = -1
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type != tokenize.COMMENT:
@@ -97,6 +99,8 @@ def comments_name_their_subject(source: Source) -> Iterator[str]:
 
 
 def names_are_those_of_the_field(source: Source) -> Iterator[str]:
+    if not any(name in source.text for name in NAMES):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.NAME and token.string in NAMES:
             yield source.at(token.start[0], f"{token.string} has a better name")

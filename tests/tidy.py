@@ -75,7 +75,13 @@ def package_imports_nothing(source: Source) -> Iterator[str]:
 
 
 def _dotted(node: ast.expr) -> str:
-    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name):
+            return f"{_dotted(inner)}.{name}"
+        case _:
+            return ""
 
 
 def _is_slow(marks: str) -> bool:

@@ -106,8 +106,8 @@ class StorageConfig(Section):
     shards: int = setting(16, Bounds(1, 1_024, unit="shards"),
         "Number of shards that groups are divided into. Fixed when the store is created.")
     share: str = setting("", fixed_share,
-        "K/N: lead only the K-th of N fixed shares of the shards; each of N nodes needs a different K. "
-        "Empty: all shards.")
+        "K/N: lead only the K-th of N fixed shares of the shards; each of N nodes needs another "
+        "K. Empty: all shards.")
     store_session_timeout_ms: int = setting(2_000, Bounds(400, 600_000, unit="ms"),
         "Session timeout of nodes at the shared store: how long after a failure others take over. "
         "ZooKeeper grants no less than two of its ticks, 4 s by default; the node logs the time "

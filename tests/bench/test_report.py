@@ -80,6 +80,7 @@ def test_json_has_the_points_of_what_is_drawn(tmp_path):
     assert found["panel 0: sustained"]["heap"] == [[1.0, 1.0], [2.0, 1.5]]
 
 
+@pytest.mark.integration  # It takes seconds.
 def test_a_picture_has_its_words_as_text_and_is_the_same_each_time(tmp_path):
     pytest.importorskip("matplotlib", reason="draws the pictures")
     svg, png = draw([picture()], tmp_path)

@@ -168,6 +168,7 @@ def test_the_picture_has_a_point_for_each_rate_asked():
     assert first.curves[1].points == ((50, 50), (100, 75), (200, 199))
 
 
+@pytest.mark.integration  # It takes seconds.
 def test_the_benchmark_of_the_timer_says_for_each_goal_whether_it_is_met():
     figures = bench_timer(quick=True)
     goals = {what: figure for what, figure in figures.items() if isinstance(figure, Goal)}

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from coordinator.simulate.__main__ import main
-from coordinator.simulate.campaign import play_many
+from coordinator.simulate.campaign import play
 from coordinator.simulate.world import World
-from tests.simulate.worlds import collect, told
+from tests.simulate.worlds import told
 
 # The limit guards against hangs: a core that others use too takes its time.
 pytestmark = pytest.mark.timeout(900)
@@ -34,7 +34,7 @@ NAMED = {
 
 
 def test_every_claim_holds_in_a_few_worlds():
-    found = collect(play_many(range(FEW)))
+    found = play(range(FEW))
     assert found.worlds == FEW
     assert not found.problems, told(found)
 
