@@ -46,12 +46,8 @@ def first_lines_name_their_subject(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        text = ast.get_docstring(node) or ""
-        if found := _OPENING.match(text):
-            line = node.body[0].lineno
-            yield source.at(
-                line, f"begins with {found[0]!r} instead of its subject: {_first(text)}"
-            )
+        line = node.body[0].lineno if node.body else 1
+        yield from _checked(source, line, _OPENING, ast.get_docstring(node) or "")
 
 
 def strings_below_fields_name_their_subject(source: Source) -> Iterator[str]:
@@ -61,12 +57,8 @@ def strings_below_fields_name_their_subject(source: Source) -> Iterator[str]:
             if name != "body" or not isinstance(text, list):
                 continue
             for above, below in itertools.pairwise(text):
-                if not isinstance(above, ast.Assign | ast.AnnAssign):
-                    continue
-                said = _string(below)
-                if found := _OPENING.match(said):
-                    what = f"begins with {found[0]!r} instead of its subject: {_first(said)}"
-                    yield source.at(below.lineno, what)
+                if isinstance(above, ast.Assign | ast.AnnAssign):
+                    yield from _checked(source, below.lineno, _OPENING, _string(below))
 
 
 def help_texts_name_their_subject(source: Source) -> Iterator[str]:
@@ -79,10 +71,7 @@ def help_texts_name_their_subject(source: Source) -> Iterator[str]:
         if called == "setting" or called.endswith(("Histogram", "Counter", "MetricFamily")):
             texts += node.args[1:3]
         for text in texts:
-            said = text.value if isinstance(text, ast.Constant) else ""
-            if isinstance(said, str) and (found := _HELP_OPENING.match(said)):
-                what = f"begins with {found[0]!r} instead of its subject: {_first(said)}"
-                yield source.at(text.lineno, what)
+            yield from _checked(source, text.lineno, _HELP_OPENING, _string(text))
 
 
 def comments_name_their_subject(source: Source) -> Iterator[str]:
@@ -116,8 +105,8 @@ def titles_name_their_subject(page: Source) -> Iterator[str]:
         title = re.match(r"#+ +(?:[0-9.]+ +)?(.*)", text)
         said = title[1] if title else text
         opening = _OPENING if title else _RELATIVE_OPENING
-        if (title or is_first) and (found := opening.match(said)):
-            yield page.at(line, f"begins with {found[0]!r} instead of its subject: {_first(said)}")
+        if title or is_first:
+            yield from _checked(page, line, opening, said)
         is_first = title is not None
 
 
@@ -131,15 +120,17 @@ def pages_use_the_names_of_the_field(page: Source) -> Iterator[str]:
                 yield page.at(line, f"{name} has a better name")
 
 
-def _string(node: ast.stmt) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        value = node.value.value
-        return value if isinstance(value, str) else ""
-    return ""
+def _checked(source: Source, line: int, opening: re.Pattern[str], said: str) -> Iterator[str]:
+    if found := opening.match(said):
+        first = said.partition("\n")[0][:60]
+        yield source.at(line, f"begins with {found[0]!r} instead of its subject: {first}")
 
 
-def _first(text: str) -> str:
-    return text.partition("\n")[0][:60]
+def _string(node: ast.AST) -> str:
+    """Text of a string, as an expression or as a statement; empty for anything else."""
+    value = node.value if isinstance(node, ast.Expr) else node
+    said = value.value if isinstance(value, ast.Constant) else ""
+    return said if isinstance(said, str) else ""
 
 
 RULES: list[Rule] = [
