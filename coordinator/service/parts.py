@@ -53,7 +53,7 @@ def merged(replies: list[Reply]) -> Work[list[Reply]]:
                 assert isinstance(reply, LeaveReply)
                 results += reply.members
                 yield
-            error, message = _first_error(replies)
+            error, message = first_error(replies)
             return [LeaveReply(error, message, tuple(results))]
         case _:
             return replies
@@ -80,19 +80,14 @@ def merged_list(
         if number % PART == 0:
             yield
     matching = sum(reply.matching for reply in parts) if is_shown is None else len(groups)
-    error, message = _first_error(replies)
+    error, message = first_error(replies)
     return [ListReply(error, message, tuple(groups[: limit or None]), matching)]
 
 
-def _first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:
+def first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:
+    """Code and message of the first error; NONE if no reply has one for itself as a whole."""
     for reply in replies:
-        error = first_error(reply)
+        error: ErrorCode = getattr(reply, "error", ErrorCode.NONE)
         if error is not ErrorCode.NONE:
             return error, str(getattr(reply, "message", ""))
     return ErrorCode.NONE, ""
-
-
-def first_error(reply: Reply) -> ErrorCode:
-    """Error of a reply; NONE if it has one for each of its items instead."""
-    error: ErrorCode = getattr(reply, "error", ErrorCode.NONE)
-    return error

@@ -310,10 +310,7 @@ class Pipeline:
             except asyncio.CancelledError:
                 self._tell_deleted(call, parts, None)
                 raise
-            errors = map(first_error, replies)
-            span.answered(
-                next((e.name for e in errors if e is not ErrorCode.NONE), ErrorCode.NONE.name)
-            )
+            span.answered(first_error(replies)[0].name)
         self._tell_deleted(call, parts, replies)
         return await in_slices(merge(replies))
 
