@@ -29,7 +29,7 @@ from coordinator.core.requests import Request
 from coordinator.runtime import codec
 from coordinator.runtime.failures import job_failed
 from coordinator.runtime.loading import add_entry, build
-from coordinator.runtime.slices import Work, in_slices
+from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.driver import ShardDriver
 from coordinator.shard.effects import (
@@ -61,8 +61,6 @@ RELEASE_SLICE = 200
 """Greatest number of parked calls answered in one turn of the loop. Each takes some 50 us, so the
 release of ten thousand blocks other groups' heartbeats for 10 ms at a time."""
 
-PART = 50
-"""Records encoded between two checks of whether the slice has ended."""
 BROKEN_AGAIN_S = 1.0
 SETTLE_AFTER_S = 1.0
 """Delay before dormant groups are activated, so that other shards are taken over first. A group

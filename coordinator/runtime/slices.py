@@ -20,6 +20,9 @@ Work: TypeAlias = Generator[None, None, Result]
 SLICE_S = 0.002
 """An answer takes some turns of the loop: with slices of 2 ms a heartbeat waits 10 or 20 ms."""
 
+PART = 50
+"""Small items, encoded, checked or merged, between two yields of a generator."""
+
 
 class Slices:
     """Pauses between the slices of one piece of work.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from coordinator.runtime.slices import Slices
+from coordinator.runtime.slices import PART, Slices
 from coordinator.security import errors
 from coordinator.security.authenticator import WHAT_TO_DO
 from coordinator.security.authenticator import Caller as Identity
@@ -19,8 +19,6 @@ from coordinator.service.refusals import Denied, Unauthenticated, Unavailable
 
 THREADS = 2
 """Threads that verify tokens, which may fetch keys: the event loop never waits for the network."""
-PART = 50
-"""Groups that are checked before the event loop may run other calls."""
 
 
 class Access:

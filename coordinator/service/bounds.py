@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from coordinator.core import requests as c
-from coordinator.runtime.slices import Work
+from coordinator.runtime.slices import PART, Work
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 
@@ -28,8 +28,6 @@ _ID = 4_096
 """Characters of group and member ids, for which Kafka has no limit."""
 _TOPIC = 249
 """Characters of topics and instance ids, as in Kafka (`Topic.MAX_NAME_LENGTH`)."""
-PART = 50
-"""Items that are checked before the event loop may run other calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,10 @@ from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.replies import GroupListing, LeaveReply, LeaveResult, ListReply, Reply
-from coordinator.runtime.slices import Work
+from coordinator.runtime.slices import PART, Work
 
 LEAVING_AT_ONCE = 100
 """Members that leave in one step: some 13 us each, and as much again for the entry in the log."""
-PART = 50
-"""Items that are merged before the event loop may run other calls."""
 
 
 def parts_of(

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
-from coordinator.runtime.slices import Work, at_once
+from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.parts import parts_of
@@ -19,9 +19,6 @@ from coordinator.v1 import admin_pb2, group_pb2
 
 NewCallId = Callable[[], CallId]
 DEFAULTS = LimitsConfig()
-
-PART = 50
-"""Items that are translated before the event loop may run other calls."""
 
 
 def commands_of(

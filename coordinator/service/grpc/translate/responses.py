@@ -12,15 +12,13 @@ from google.protobuf.message import Message
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode
 from coordinator.core.records import OffsetCommitted
-from coordinator.runtime.slices import Work, at_once
+from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import merged
 from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import admin_pb2, errors_pb2, group_pb2
 
-PART = 50
-"""Items that are translated before the event loop may run other calls."""
 SORTED_AT_ONCE = 2_000
 """Rows that are sorted in one slice, in 2 ms."""
 
