@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.runtime.node import Node
@@ -22,6 +22,7 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
 from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
+from coordinator.settings.sections import NODE_PORTS
 from tests.patience import HANG_S
 
 FAST = {
@@ -89,25 +90,35 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The number of this process among those that run tests."""
 
 
+NODES_APART = range(0, 2 * NODE_PORTS, NODE_PORTS)
+"""Where the two nodes of a machine listen, counted from the port of the first."""
+
+
 @functools.cache
 def _ports() -> Iterator[int]:
-    first = 20_000 + WORKER % 12 * 1_000
-    return itertools.cycle(random.sample(range(first, first + 1_000), 1_000))
+    first, count = 20_000 + WORKER % 12 * 1_000, 1_000 - NODES_APART.stop
+    return itertools.cycle(random.sample(range(first, first + count), count))
 
 
-def free_port() -> int:
+def free_port(needed: Sequence[int] = (0,)) -> int:
     """A port to come back to, which no other call has returned for a long while.
 
     It is none of those that the system gives to clients: a client that looks for a server which is
     not there could be connected to itself. Each process that runs tests has a thousand of its own.
+
+    Args:
+        needed: all ports that have to be free, counted from the one that is returned.
     """
-    for port in _ports():
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
-    raise AssertionError  # There is always a next one.
+    return next(port for port in _ports() if all(_is_free(port + n) for n in needed))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return True
+    return False
 
 
 class Process:

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 
 from coordinator.core.classic import invariants
 from coordinator.core.group import GroupState
+from coordinator.shard.writes import MAX_AMBIGUOUS_ATTEMPTS
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
@@ -113,6 +114,11 @@ class Clients(RuleBasedStateMachine):
             self.s.advance(1)
         if partition_codes(call.response) == ["NONE"]:
             self.committed = offset
+        elif not self.s.c.is_loaded:  # The commit may have been written before the shard ended.
+            self._load()
+            stored = self.s.stored(("t", 0)).get(("t", 0), -1)
+            assert stored in (self.committed, offset)
+            self.committed = stored
 
     @rule(n=CLIENTS)
     def go_away(self, n):
@@ -132,13 +138,17 @@ class Clients(RuleBasedStateMachine):
     def take_a_snapshot(self):
         self.s.c.take_snapshot()
 
+    def _load(self) -> None:
+        """Load the shard from the log; its callers do not hear any more."""
+        self.s.restart()
+        self.calls = [None] * 10
+
     @rule()
     def restart(self):
         self.s.c.log.forget_failures()
         is_resolved = self.s.c.shard.stats().pending_appends == 0
         facts = sorted(self.s.c.shard.records(), key=repr)
-        self.s.restart()
-        self.calls = [None] * 10
+        self._load()
         if is_resolved:
             assert sorted(self.s.c.shard.records(), key=repr) == facts
 
@@ -146,6 +156,8 @@ class Clients(RuleBasedStateMachine):
     def a_generation_has_one_leader_and_one_protocol(self):
         for n in range(10):
             self._hear(n)
+        if not self.s.c.is_loaded:  # Given up after ten attempts; a service loads it again.
+            self._load()
         for generation, told in self.heard.items():
             assert len(told) == 1, f"of generation {generation} members heard {told}"
 
@@ -205,6 +217,27 @@ def play(histories: int) -> None:
     """Play random histories, each of at most 40 steps."""
     long = settings(max_examples=histories, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(Clients, settings=long)
+
+
+@pytest.mark.parametrize(("first", "offset"), [("ambiguous", 4), ("lost", 3)])
+def test_a_shard_that_is_given_up_is_loaded_again(first, offset):
+    clients = Clients()
+
+    def fail_until_it_is_given_up():
+        for kind in (first, *["lost"] * (MAX_AMBIGUOUS_ATTEMPTS - 1)):
+            clients.fail_an_append(kind=kind)
+
+    clients.commit(n=0, offset=3)
+    fail_until_it_is_given_up()
+    clients.commit(n=0, offset=4)
+    assert clients.committed == offset
+    fail_until_it_is_given_up()
+    clients.join_static(n=0)
+    clients.wait(ms=5_000)
+    assert not clients.s.c.is_loaded
+    clients.a_generation_has_one_leader_and_one_protocol()
+    clients.acknowledged_commits_are_there()
+    clients.teardown()
 
 
 def test_clients():

@@ -14,12 +14,11 @@ import pytest
 
 from coordinator.client.cluster import ClusterAdmin
 from coordinator.client.nodes import Nodes
-from coordinator.settings.sections import NODE_PORTS
 from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
 from tests.patience import HANG_S
-from tests.serving import free_port
+from tests.serving import NODES_APART, free_port
 
 GROUPS = 8
 MEMBERS = {"heartbeat_interval_ms": 300}
@@ -29,7 +28,7 @@ class Machine:
     """The parent process with its nodes, and what they log."""
 
     def __init__(self, folder, *flags: str, nodes: int = 2, port: int | None = None) -> None:
-        self.port = port or free_port()
+        self.port = port or free_port(NODES_APART)
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "coordinator", "serve", "--log-format", "json"),
@@ -51,7 +50,7 @@ class Machine:
 
     @property
     def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{self.port + n * NODE_PORTS}" for n in range(2)]
+        return [f"127.0.0.1:{self.port + n}" for n in NODES_APART]
 
     async def logged(self, event: str, times: int = 1) -> None:
         """Read on until an event has come so many times more."""
