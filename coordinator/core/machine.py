@@ -272,8 +272,9 @@ class GroupMachine(GroupTable):
     def _offsets_written(self, done: w.OffsetsWritten, _now_ms: int, out: Outcome) -> None:
         offsets.offsets_written(done, out)
         group = self.groups.get(done.group_id)
-        if group is not None and group.is_vacant and not group.records():
-            del self.groups[done.group_id]  # It was created for this commit, which failed.
+        if group is None or group.generation or not group.is_vacant or group.records():
+            return
+        del self.groups[done.group_id]  # It was created for this commit, which failed.
 
     def _answer_durable(self, done: w.AnswerDurable, _now_ms: int, out: Outcome) -> None:
         refused = done.error is not ErrorCode.NONE

@@ -12,6 +12,7 @@ from coordinator.core import records
 from coordinator.core.classic import invariants
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
+from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
 from coordinator.core.group import GroupState
 from coordinator.core.records import (
@@ -252,3 +253,18 @@ def test_a_group_that_has_promised_a_generation_outlives_a_commit_that_fails():
     again = s.join()
     s.advance(50)
     assert again.response.generation_id == 2, "1 was handed out before the restart"
+
+
+def test_a_group_whose_end_could_not_be_written_outlives_a_commit_that_fails():
+    """Its members are gone and the log knows nothing of it; its generation still never falls."""
+    s = Scenario()
+    s.join(instance="i").cancel()
+    s.c.fail_next_append("full")
+    s.advance(50)
+    assert (s.state, s.generation) == ("Empty", 1)
+    s.c.fail_next_append("full")
+    assert s.commit_codes({("t", 0): 0}, member_id="", generation=-1) != ["NONE"]
+    assert (s.state, s.generation) == ("Empty", 1)
+    assert durable(s) == []
+    s.advance(GroupConfig().offsets_retention_check_interval_ms)
+    assert s.state is None, "it is not kept for ever"
