@@ -80,6 +80,7 @@ class Node:
         incarnation: str = "",
     ) -> None:
         self.settings = settings
+        self._shard_count = settings.storage.shards
         self._incarnation = incarnation or uuid.uuid4().hex
         self._listeners = [watchers.events]
         self._watchers = replace(watchers, events=self._tell)
@@ -163,9 +164,11 @@ class Node:
             True if the session was extended; False, without any effect, if `answer_beat` has to
             answer.
         """
-        runner = self._runners.get(shard_of(group_id, self.settings.storage.shards))
-        shard = None if runner is None else runner.driver.shard
-        if runner is None or shard is None or not self._may_answer():
+        runner = self._runners.get(shard_of(group_id, self._shard_count))
+        if runner is None or not (self.cluster is None or self.cluster.may_answer()):
+            return False
+        shard = runner.driver.shard
+        if shard is None:
             return False
         try:
             return shard.beat(group_id, member_id, instance_id, generation, self._clock.now_ms())
@@ -347,7 +350,7 @@ class Node:
         return ClusterView(nodes, NOBODY, 0, shards)
 
     def _shard_of(self, group_id: str) -> ShardId:
-        return shard_of(group_id, self.settings.storage.shards)
+        return shard_of(group_id, self._shard_count)
 
     def _keep_up(self, shard: ShardId, nodes: frozenset[int]) -> None:
         if self.cluster is not None:

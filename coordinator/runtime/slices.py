@@ -44,13 +44,15 @@ class Slices:
 
 async def in_slices(work: Work[Result]) -> Result:
     """Do the work a slice at a time, and return its result."""
-    slices = Slices()
+    slices = None  # Most work ends with its first part, and needs no clock.
     while True:
         try:
             next(work)
         except StopIteration as done:
             result: Result = done.value
             return result
+        if slices is None:
+            slices = Slices()
         await slices.pause()
 
 

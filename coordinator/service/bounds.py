@@ -13,8 +13,9 @@ bounds, no protocols.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, get_args
 
 from coordinator.core import requests as c
@@ -105,9 +106,6 @@ _ITEMS = (
 _NAMES: dict[type, set[str]] = {
     kind: {f.name for f in fields(kind)} for kind in get_args(c.Request)
 }
-_TEXTS_OF = {kind: [row for row in _TEXTS if row[0] in names] for kind, names in _NAMES.items()}
-_ITEMS_OF = {kind: [row for row in _ITEMS if row[0] in names] for kind, names in _NAMES.items()}
-"""Rows by kind of command; computed once, which saves each join 5 us."""
 _OF_GROUPS = {c.DescribeGroup: "groups", c.DeleteGroup: "groups_names"}
 """Commands of which a call has one for each group, and the field that lists the groups."""
 _STORED = {
@@ -118,6 +116,19 @@ _STORED = {
     c.ReportLogEnds: {"group_id", "member_id", "instance_id"},
 }
 """Texts that may be stored or shown, and so must not contain NUL."""
+_TEXTS_OF = {
+    kind: [(*row, row[0] in _STORED.get(kind, ())) for row in _TEXTS if row[0] in names]
+    for kind, names in _NAMES.items()
+}
+_ITEMS_OF = {kind: [row for row in _ITEMS if row[0] in names] for kind, names in _NAMES.items()}
+"""Rows by kind of command; computed once, which saves each join 5 us."""
+_SHORT = min(text.most for _, _, text in _TEXTS)
+"""Texts that have so many characters together are not too long."""
+# With one name `attrgetter` returns no tuple, so the last one is there twice.
+_ALL_TEXTS = {
+    kind: attrgetter(*(row[0] for row in rows), rows[-1][0]) if rows else lambda _: ()
+    for kind, rows in _TEXTS_OF.items()
+}
 
 
 class Bounds:
@@ -142,8 +153,9 @@ class Bounds:
                 found = getattr(request, attribute)
                 if found:
                     self.check_count(name, len(found), items)
-            wrong = list(_texts(request))
-            for number, violation in enumerate(_PARTS.get(type(request), _no_parts)(request)):
+            wrong = _texts(request)
+            parts = _PARTS.get(type(request))
+            for number, violation in enumerate(parts(request) if parts is not None else ()):
                 if violation is not None:
                     wrong.append(violation)
                 if number % PART == PART - 1:
@@ -179,23 +191,26 @@ def check_heartbeat(request: c.Heartbeat) -> None:
     Raises:
         Malformed: with the fields.
     """
-    if wrong := list(_texts(request)):
+    if wrong := _texts(request):
         raise Malformed(wrong)
 
 
-def _texts(request: c.Request) -> Iterator[Violation]:
-    stored = _STORED.get(type(request), ())
-    for attribute, field, text in _TEXTS_OF[type(request)]:
+def _texts(request: c.Request) -> list[Violation]:
+    texts = "".join(filter(None, _ALL_TEXTS[type(request)](request)))
+    if len(texts) <= _SHORT and "\0" not in texts and getattr(request, "instance_id", None) != "":
+        return []
+    wrong = []
+    for attribute, field, text, is_stored in _TEXTS_OF[type(request)]:
         value = getattr(request, attribute)
-        if value is None:
-            continue
-        if len(value) > text.most:
-            yield Violation(field, text.words)
-        elif attribute in stored and "\0" in value:
-            yield Violation(field, "must not contain NUL")
-        elif not value and attribute == "instance_id":
+        if not value:
             # A static member has a name.
-            yield Violation(field, _EMPTY_INSTANCE)
+            if value is not None and attribute == "instance_id":
+                wrong.append(Violation(field, _EMPTY_INSTANCE))
+        elif len(value) > text.most:
+            wrong.append(Violation(field, text.words))
+        elif is_stored and "\0" in value:
+            wrong.append(Violation(field, "must not contain NUL"))
+    return wrong
 
 
 _EMPTY_INSTANCE = "must not be empty: leave it out"
@@ -272,10 +287,6 @@ def _of_list(request: c.ListGroups) -> Parts:
         yield STATE.violation(f"states_filter[{index}]", state)
     for index, kind in enumerate(request.types):
         yield TYPE.violation(f"types_filter[{index}]", kind)
-
-
-def _no_parts(_: c.Request) -> Parts:
-    return ()
 
 
 # Any: each function takes the request of its row.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordinator.core import requests as c
 from coordinator.security.authenticator import Caller as Identity
@@ -106,34 +107,55 @@ class Caller:
         return "" if self.identity is None else self.identity.principal
 
 
-@dataclass(slots=True)
 class Call:
-    """One call, or a stream of messages.
+    """One call, or a stream of messages. A transport makes a class of its own of it.
+
+    Most calls are not asked who calls, or which groups they name: a transport says so when the
+    pipeline asks.
 
     Args:
-        groups: groups that it names; None: it names none, and needs a rule for all groups. A
-            stream sets them for each message.
-        member_id: id of the member that calls; empty if it has none.
-        remaining_s: seconds until the client's deadline; None: no deadline.
-        trace: the client's trace context, by the names of W3C's headers.
         where: name of the call in logs of refusals.
-        system: name of the transport in traces.
     """
 
-    kind: Kind
-    caller: Caller
-    groups: Sequence[str | None] = (None,)
-    member_id: str = ""
-    remaining_s: Callable[[], float | None] = lambda: None
-    trace: Callable[[], Mapping[str, str]] = dict
-    where: str = ""
-    system: str = ""
-    is_admitted: bool = False
+    __slots__ = ("is_admitted", "kind", "where")
+
+    system: ClassVar[str]
+    """Name of the transport in traces."""
+
+    def __init__(self, kind: Kind, where: str = "") -> None:
+        self.kind = kind
+        self.where = where
+        self.is_admitted = False
+
+    @property
+    def caller(self) -> Caller:
+        """Its caller, the same object each time."""
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> Sequence[str | None]:
+        """Groups that it names; None: it names none, and needs a rule for all groups. Those of a
+        stream are the groups of its last message."""
+        raise NotImplementedError
+
+    @property
+    def member_id(self) -> str:
+        """Id of the member that calls; empty if it has none."""
+        return ""
+
+    def remaining_s(self) -> float | None:
+        """Return the seconds until the client's deadline; None: no deadline."""
+        return None
+
+    def trace(self) -> Mapping[str, str]:
+        """Return the client's trace context, by the names of W3C's headers."""
+        return {}
 
     @property
     def group_id(self) -> str:
         """The group that it names; empty unless it names exactly one."""
-        return self.groups[0] or "" if len(self.groups) == 1 else ""
+        groups = self.groups
+        return groups[0] or "" if len(groups) == 1 else ""
 
     @property
     def is_awaited(self) -> bool:
@@ -142,8 +164,8 @@ class Call:
 
     def asks(self, requests: Sequence[c.Request]) -> bool:
         """True if the commands are of its kind, and for the groups that it names."""
-        named = set(self.groups)
+        kind, named = self.kind.command, frozenset(self.groups)
         return all(
-            type(request) is self.kind.command and getattr(request, "group_id", None) in named
+            type(request) is kind and getattr(request, "group_id", None) in named
             for request in requests
         )

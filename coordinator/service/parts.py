@@ -26,6 +26,8 @@ def parts_of(
     group that is named twice is described, or deleted, once: otherwise a small request could ask
     for gigabytes.
     """
+    if len(requests) == 1 and not isinstance(requests[0], c.LeaveGroup):
+        return requests
     match requests:
         case [c.LeaveGroup(members=members) as whole] if len(members) > LEAVING_AT_ONCE:
             return [
@@ -42,19 +44,16 @@ def parts_of(
             return requests
 
 
-def merged(replies: list[Reply]) -> Work[list[Reply]]:
+def merged(replies: list[Reply]) -> list[Reply]:
     """Merge the replies to the parts of a call. The first error of a part is the call's error."""
-    match replies:
-        case [LeaveReply(), _, *_]:
-            results: list[LeaveResult] = []
-            for reply in replies:
-                assert isinstance(reply, LeaveReply)
-                results += reply.members
-                yield
-            error, message = first_error(replies)
-            return [LeaveReply(error, message, tuple(results))]
-        case _:
-            return replies
+    if len(replies) < 2 or not isinstance(replies[0], LeaveReply):
+        return replies
+    results: list[LeaveResult] = []
+    for reply in replies:
+        assert isinstance(reply, LeaveReply)
+        results += reply.members
+    error, message = first_error(replies)
+    return [LeaveReply(error, message, tuple(results))]
 
 
 def merged_list(

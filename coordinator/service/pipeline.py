@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -134,22 +134,17 @@ class Pipeline:
             Unauthenticated, Unavailable, Denied: see `Access`.
             Exhausted: its caller has made more than `max_requests_per_second`.
         """
-        if call.is_admitted or self.admits_all:
-            return
-        with self._counting(call):
-            if self._access is not None and not call.kind.is_open:
-                await self._access.authenticate(call)
-                await self._access.authorise(call)
-            await self._hold(call)
+        if not self.admits_all and not call.is_admitted:
+            with self._counting(call):
+                if self._access is not None and not call.kind.is_open:
+                    await self._access.authenticate(call)
+                    await self._access.authorise(call)
+                await self._hold(call)
         call.is_admitted = True
 
-    async def admit_message(self, call: Call, groups: Sequence[str | None]) -> None:
-        """Admit the next message of a stream: a stream may outlive a token or a rule.
-
-        Args:
-            groups: groups that the message names.
-        """
-        call.groups, call.is_admitted = groups, False
+    async def admit_message(self, call: Call) -> None:
+        """Admit the last message of a stream: a stream may outlive a token or a rule."""
+        call.is_admitted = False
         await self.admit(call)
 
     async def answer(self, call: Call, translate: Translation) -> list[Reply]:
@@ -162,12 +157,11 @@ class Pipeline:
             CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
         """
         with self._counting(call):
-            await self.admit(call)
+            if not call.is_admitted:
+                await self.admit(call)
             if not call.kind.is_urgent:
                 await self._take_turn(call)
-            requests = await in_slices(translate(self.node.new_call_id))
-            assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
-            requests = await in_slices(self._bounds.check(requests))
+            requests = await in_slices(self._checked(call, translate(self.node.new_call_id)))
             for request in requests:
                 self.limits.check(request)
             replies = await self._ask(call, requests)
@@ -223,13 +217,11 @@ class Pipeline:
             Malformed: an id is too long, or the instance id is empty.
         """
         self.heartbeats += 1
-        began_s = 0.0 if self.heartbeats % TIMED_HEARTBEATS else time.perf_counter()
-        reply = ALIVE
-        if not self.node.beat(group_id, member_id, instance_id, generation):
-            reply = self._beat_in_a_step(group_id, member_id, instance_id, generation)
-        if began_s:
-            self._on_heartbeat(time.perf_counter() - began_s)
-        return reply
+        if not self.heartbeats % TIMED_HEARTBEATS:
+            return self._timed_beat(group_id, member_id, instance_id, generation)
+        if self.node.beat(group_id, member_id, instance_id, generation):
+            return ALIVE
+        return self._beat_in_a_step(group_id, member_id, instance_id, generation)
 
     async def beats(
         self, call: Call, beats: Sequence[Beat], beat: Callable[[Beat], Answer]
@@ -242,11 +234,11 @@ class Pipeline:
             Malformed: as `beat`, or there are too many. Heartbeats before the malformed one count.
         """
         answers: list[Answer] = []
-        slices = Slices()
+        slices = Slices() if len(beats) > BEATS_AT_ONCE else None
         with self._counting(call):
             self._bounds.check_count("heartbeats", len(beats), MEMBERS)
             for first in range(0, len(beats), BEATS_AT_ONCE):
-                if first:
+                if slices is not None:
                     await slices.pause()
                 before = self.heartbeats
                 try:
@@ -259,13 +251,8 @@ class Pipeline:
 
     # --- Inside ---
 
-    @contextmanager
-    def _counting(self, call: Call) -> Iterator[None]:
-        try:
-            yield
-        except CallRefused as error:
-            self.refused(call, error)
-            raise
+    def _counting(self, call: Call) -> _Counting:
+        return _Counting(self, call)
 
     async def _hold(self, call: Call) -> None:
         if self._throttle is None or not call.kind.is_throttled:
@@ -292,19 +279,20 @@ class Pipeline:
             raise Exhausted(message, max(RETRY_S, waiting * TURN_S))
         raise GaveUp("nobody waits for the answer")
 
+    def _checked(
+        self, call: Call, translation: Work[Sequence[c.Request]]
+    ) -> Work[Sequence[c.Request]]:
+        requests = yield from translation
+        assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
+        return (yield from self._bounds.check(requests))
+
     async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
-        merge = merged
-        match requests:
-            case [c.ListGroups() as listing]:
-                is_shown = self._filter(call)
-                merge = partial(merged_list, limit=listing.limit, is_shown=is_shown)
-                if is_shown is not None:  # Hidden groups do not count for the limit.
-                    requests = [replace(listing, limit=0)]
+        first = requests[0] if requests else None
+        is_shown = self._filter(call)
+        if isinstance(first, c.ListGroups) and is_shown is not None:
+            requests = [replace(first, limit=0)]  # Hidden groups do not count for the limit.
         parts = parts_of(requests, self.node.new_call_id)
-        with (
-            self.limits.parking(requests[0] if requests else None),
-            self._tracer.call(call) as span,
-        ):
+        with self.limits.parking(first), self._tracer.call(call) as span:
             try:
                 replies = await self.node.ask(parts, span.parked)
             except asyncio.CancelledError:
@@ -312,7 +300,9 @@ class Pipeline:
                 raise
             span.answered(first_error(replies)[0].name)
         self._tell_deleted(call, parts, replies)
-        return await in_slices(merge(replies))
+        if isinstance(first, c.ListGroups):
+            return await in_slices(merged_list(replies, first.limit, is_shown))
+        return merged(replies)
 
     def _filter(self, call: Call) -> Callable[[str], bool] | None:
         """Return a predicate for groups that the caller may see; None: it may see all."""
@@ -324,6 +314,8 @@ class Pipeline:
     def _tell_deleted(
         self, call: Call, requests: Sequence[c.Request], replies: Sequence[Reply] | None
     ) -> None:
+        if call.kind.command is not c.DeleteGroup:
+            return
         caller = call.caller
         deleted: Sequence[c.Request | Reply] = requests if replies is None else replies
         for each in deleted:
@@ -331,6 +323,16 @@ class Pipeline:
                 isinstance(each, DeleteReply) and each.error is ErrorCode.NONE
             ):
                 self._on_deleted(each.group_id, caller.principal, caller.peer, replies is not None)
+
+    def _timed_beat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> HeartbeatReply:
+        began_s = time.perf_counter()
+        reply = ALIVE
+        if not self.node.beat(group_id, member_id, instance_id, generation):
+            reply = self._beat_in_a_step(group_id, member_id, instance_id, generation)
+        self._on_heartbeat(time.perf_counter() - began_s)
+        return reply
 
     def _beat_in_a_step(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
@@ -347,3 +349,23 @@ class Pipeline:
         reply = self.node.answer_beat(command)
         assert isinstance(reply, HeartbeatReply)
         return reply
+
+
+class _Counting:
+    """Context that counts a call which is refused in it.
+
+    It is a class because a generator's context costs a heartbeat batch 1 us more.
+    """
+
+    __slots__ = ("_call", "_pipeline")
+
+    def __init__(self, pipeline: Pipeline, call: Call) -> None:
+        self._pipeline = pipeline
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CallRefused):
+            self._pipeline.refused(self._call, error)

@@ -73,10 +73,12 @@ USES = {
             pass
         """,
     "otel": """
-        from coordinator.service.calls import JOIN_GROUP, Call, Caller
+        from coordinator.service.calls import JOIN_GROUP, Call
         from coordinator.service.otel import open_tracer
         tracer, end = open_tracer("http://127.0.0.1:1", 0, "here:1")
-        with tracer.call(Call(JOIN_GROUP, Caller("peer", "/host"), ["g"])) as span:
+        class OneGroup(Call):
+            system, groups = "here", ["g"]
+        with tracer.call(OneGroup(JOIN_GROUP)) as span:
             span.parked()
             span.answered("NONE")
         end()

@@ -64,6 +64,25 @@ class Spans:
         self.told.append(error)
 
 
+class PlainCall(Call):
+    """A call of which all is known from the beginning."""
+
+    system = "plain"
+    caller = groups = member_id = None  # Set by each call; properties of `Call`.
+
+    def __init__(self, kind, caller, groups=(None,), member_id="", *, remaining_s=None, where=""):
+        super().__init__(kind, where)
+        self.caller, self.groups, self.member_id = caller, groups, member_id
+        self._remaining_s = remaining_s
+
+    def remaining_s(self):
+        return self._remaining_s() if self._remaining_s is not None else None
+
+    def naming(self, groups):
+        self.groups = groups
+        return self
+
+
 class Desk:
     """A node and its pipeline, and a transport of the plainest kind: commands, as they are."""
 
@@ -94,7 +113,7 @@ class Desk:
         kind = KINDS[type(requests[0])]
         groups = [getattr(request, "group_id", None) for request in requests]
         member_id = getattr(requests[0], "member_id", "")
-        return Call(kind, caller(token), groups, member_id, system="plain", **more)
+        return PlainCall(kind, caller(token), groups, member_id, **more)
 
     async def ask(self, *requests: c.Request, token: str | None = None, **more):
         call = self.call(*requests, token=token, **more)
@@ -405,7 +424,7 @@ async def test_ids_of_groups_that_no_command_names_are_held_to_their_length():
         with pytest.raises(Malformed) as refused:
             d.pipeline.find_coordinator("g" * 4_097)
         assert [violation.field for violation in refused.value.violations] == ["group_id"]
-        call = Call(kinds.WATCH_REBALANCES, caller(), ["a", "g" * 4_097])
+        call = PlainCall(kinds.WATCH_REBALANCES, caller(), ["a", "g" * 4_097])
         with pytest.raises(Malformed) as refused:
             await anext(d.pipeline.watch(call))
         assert [violation.field for violation in refused.value.violations] == ["group_ids[1]"]
@@ -417,7 +436,7 @@ async def test_a_heartbeat_that_makes_no_sense_is_malformed():
         for beat in (("a", "m", "", 1), ("a", "m" * 4_097, None, 1), ("a" * 4_097, "m", None, 1)):
             with pytest.raises(Malformed):
                 d.pipeline.beat(*beat)
-        call = Call(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
+        call = PlainCall(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
         beats = [("a", "m", None, 1), ("a", "m", "", 1)]
         with pytest.raises(Malformed, match=r"heartbeats\[1\]\.group_instance_id"):
             await d.pipeline.beats(call, beats, lambda beat: d.pipeline.beat(*beat))
@@ -427,7 +446,7 @@ async def test_a_heartbeat_that_makes_no_sense_is_malformed():
 async def test_a_batch_of_heartbeats_has_as_many_answers():
     async with desk(max_members_per_call=2) as d:
         member_id = await d.member()
-        call = Call(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
+        call = PlainCall(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
         beats = [("a", member_id, None, 1), ("a", "stranger", None, 1)]
         replies = await d.pipeline.beats(call, beats, lambda beat: d.pipeline.beat(*beat))
         assert replies[0] is ALIVE
@@ -441,21 +460,21 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
     time = Time()
     secured = guard(time)
     async with desk(secured, max_streams=1) as d:
-        call = Call(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+        call = PlainCall(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
 
         async def live() -> None:
             async with d.pipeline.streaming(call):
-                second = Call(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+                second = PlainCall(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
                 with pytest.raises(Exhausted, match="max_streams"):
                     await d.pipeline.streaming(second).__aenter__()
                 for _ in range(3):
                     time.now_s += 200
-                    await d.pipeline.admit_message(call, ["a-1"])
+                    await d.pipeline.admit_message(call.naming(["a-1"]))
                 with pytest.raises(Denied):
-                    await d.pipeline.admit_message(call, ["b"])
-                await d.pipeline.admit_message(call, ["a-1"])
+                    await d.pipeline.admit_message(call.naming(["b"]))
+                await d.pipeline.admit_message(call.naming(["a-1"]))
                 secured.replace(authenticator=Authenticator(tokens.parse(""), clock=time))
-                await d.pipeline.admit_message(call, ["a-1"])
+                await d.pipeline.admit_message(call.naming(["a-1"]))
 
         with pytest.raises(Unauthenticated):
             await live()
@@ -470,7 +489,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
 async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
     secured = guard()
     async with desk(secured) as d:
-        watch = d.pipeline.watch(Call(kinds.WATCH_REBALANCES, caller("etl-secret"), ()))
+        watch = d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ()))
         first = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
         for group in ("b-1", "a-1"):
@@ -483,13 +502,17 @@ async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
         with pytest.raises(Unauthenticated):
             await second
         with pytest.raises(Unauthenticated):
-            await anext(d.pipeline.watch(Call(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"])))
+            await anext(
+                d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"]))
+            )
 
 
 async def test_who_may_not_read_a_group_may_not_watch_it():
     async with desk(guard()) as d:
         with pytest.raises(Denied):
-            await anext(d.pipeline.watch(Call(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"])))
+            await anext(
+                d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"]))
+            )
 
 
 async def test_expensive_calls_take_turns(monkeypatch):
@@ -508,11 +531,11 @@ async def test_expensive_calls_take_turns(monkeypatch):
 
 async def test_a_kind_that_is_closed_is_open_to_nobody():
     async with desk(guard()) as d:
-        closed = Call(kinds.Kind("New", is_closed=True), caller("op-secret"), where="/x/New")
+        closed = PlainCall(kinds.Kind("New", is_closed=True), caller("op-secret"), where="/x/New")
         with pytest.raises(Denied, match="/x/New is open to nobody"):
             await d.pipeline.admit(closed)
 
 
 async def test_an_open_kind_is_open_to_all():
     async with desk(guard()) as d:
-        await d.pipeline.admit(Call(kinds.Kind("Check", is_open=True), caller()))
+        await d.pipeline.admit(PlainCall(kinds.Kind("Check", is_open=True), caller()))

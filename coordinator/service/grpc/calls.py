@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -41,11 +41,57 @@ class Method:
     groups: Groups = _no_group
 
 
-@dataclass(slots=True, kw_only=True)
 class GrpcCall(Call):
-    """A call by gRPC, with gRPC's context."""
+    """A call by gRPC.
 
-    context: Context
+    Args:
+        request: None: it could not be parsed, or the RPC takes a stream.
+        context: gRPC's.
+    """
+
+    __slots__ = ("_caller", "_groups_of", "context", "request")
+    system = "grpc"
+
+    def __init__(self, name: str, method: Method, request: Any, context: Context) -> None:
+        super().__init__(method.kind, name)
+        self.request = request
+        self.context = context
+        self._groups_of = method.groups
+        self._caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """See `Call`."""
+        if self._caller is None:
+            self._caller = Caller(*_addresses(self.context.peer()), self._credential)
+        return self._caller
+
+    @property
+    def groups(self) -> Sequence[str | None]:
+        """See `Call`."""
+        return () if self.request is None else self._groups_of(self.request)
+
+    @property
+    def member_id(self) -> str:
+        """See `Call`."""
+        return getattr(self.request, "member_id", "")
+
+    def remaining_s(self) -> float | None:
+        """See `Call`."""
+        return self.context.time_remaining()
+
+    def trace(self) -> Mapping[str, str]:
+        """See `Call`."""
+        metadata = self.context.invocation_metadata() or ()
+        return {key: value for key, value in metadata if isinstance(value, str)}
+
+    def _credential(self) -> Credential:
+        metadata = self.context.invocation_metadata() or ()
+        header = next((str(value) for key, value in metadata if key == "authorization"), None)
+        token = bearer_token(header)
+        if token is not None:
+            return Credential(token)
+        return Credential(principal=_principal_of(self.context))
 
 
 _V1 = "/coordinator.v1."
@@ -91,24 +137,11 @@ def method_of(name: str) -> Method:
     return METHODS.get(name) or Method(Kind(name.rpartition("/")[2], is_closed=True))
 
 
-def call_of(name: str, method: Method, request: Any, context: Context) -> GrpcCall:
-    """Make the call of an RPC.
-
-    Args:
-        request: None: it could not be parsed, or the RPC takes a stream.
-    """
-    peer = unquote(context.peer())
-    return GrpcCall(
-        kind=method.kind,
-        caller=Caller(peer, client_host(peer), partial(_credential, context)),
-        groups=() if request is None else method.groups(request),
-        member_id=getattr(request, "member_id", ""),
-        remaining_s=context.time_remaining,
-        trace=partial(_trace, context),
-        where=name,
-        system="grpc",
-        context=context,
-    )
+@lru_cache(maxsize=1_024)
+def _addresses(peer: str) -> tuple[str, str]:
+    """Address of a peer as logs show it, and as groups do."""
+    peer = unquote(peer)
+    return peer, client_host(peer)
 
 
 def client_host(peer: str) -> str:
@@ -116,18 +149,6 @@ def client_host(peer: str) -> str:
     if peer.startswith(("ipv4:", "ipv6:")):
         return "/" + peer.split(":", 1)[1].rsplit(":", 1)[0].strip("[]")
     return "/" + peer
-
-
-def _trace(context: Context) -> Mapping[str, str]:
-    metadata = context.invocation_metadata() or ()
-    return {key: value for key, value in metadata if isinstance(value, str)}
-
-
-def _credential(context: Context) -> Credential:
-    metadata = context.invocation_metadata() or ()
-    header = next((str(value) for key, value in metadata if key == "authorization"), None)
-    token = bearer_token(header)
-    return Credential(token) if token is not None else Credential(principal=_principal_of(context))
 
 
 def _principal_of(context: Context) -> str | None:

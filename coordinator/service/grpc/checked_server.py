@@ -30,7 +30,7 @@ from structlog.contextvars import bind_contextvars
 
 from coordinator.service.grpc import statuses, wire_counts
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
-from coordinator.service.grpc.calls import Context, GrpcCall, Method, call_of, method_of
+from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
 from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
@@ -190,7 +190,7 @@ class _Rpc:
 
     def call(self, request: Any, context: Context) -> GrpcCall:
         """Make the call of a request; None: the request is refused, or the RPC takes a stream."""
-        return call_of(self.name, self._method, request, context)
+        return GrpcCall(self.name, self._method, request, context)
 
     def answering(self, inner: Any) -> Any:
         async def behaviour(request: Any, context: Context) -> Any:
@@ -248,14 +248,16 @@ class _Rpc:
         async for request in requests:
             if type(request) is _Refused:
                 raise request.error
-            await self._pipeline.admit_message(call, self._method.groups(request))
+            call.request = request
+            await self._pipeline.admit_message(call)
             self._limits.check_texts(request)
             yield request
 
     async def _admit(self, call: GrpcCall, request: Any) -> None:
         if type(request) is _Refused:
             raise request.error
-        await self._pipeline.admit(call)
+        if not self._pipeline.admits_all:
+            await self._pipeline.admit(call)
         self._limits.check_texts(request)
 
     async def _end(self, call: GrpcCall, error: CallRefused) -> None:

@@ -113,6 +113,11 @@ class Plan:
     free_bytes: int
     """A message of so many bytes cannot hold too many items."""
 
+    @property
+    def has_texts(self) -> bool:
+        """True if the message, or one inside it, has such texts."""
+        return bool(self.texts or self.parts)
+
 
 class MessageLimits:
     """Limits with the values of the settings."""
@@ -156,7 +161,8 @@ class MessageLimits:
         Raises:
             Malformed: with the fields.
         """
-        if wrong := list(_long_texts(message, self.plan(message.DESCRIPTOR), "")):
+        plan = self.plan(message.DESCRIPTOR)
+        if plan.has_texts and (wrong := list(_long_texts(message, plan, ""))):
             raise Malformed(wrong)
 
     # --- Inside ---
@@ -167,7 +173,9 @@ class MessageLimits:
             if field.is_repeated:
                 repeated.append(self._repeated(field))
             elif field.type == FieldDescriptor.TYPE_MESSAGE:
-                parts.append((field.name, self.plan(field.message_type)))
+                part = self.plan(field.message_type)
+                if part.has_texts:
+                    parts.append((field.name, part))
             elif field.type in _TEXTS:
                 (limit,) = limits_of(field)
                 if isinstance(limit, Text) and kind.file.package != _OURS:

@@ -60,6 +60,9 @@ def translation(
     Raises:
         Malformed: a field is invalid that no command has.
     """
+    if (translate := _COMMANDS.get(type(request))) is not None:
+        found = translate(request, new_call_id(), client_host)
+        return [(yield from found) if isinstance(found, Generator) else found]
     match request:
         case group_pb2.FindCoordinatorRequest():
             return []
@@ -77,8 +80,7 @@ def translation(
                 for group in request.groups_names
             ]
         case _:
-            found = _COMMANDS[type(request)](request, new_call_id(), client_host)
-            return [(yield from found) if isinstance(found, Generator) else found]
+            raise KeyError(type(request).__name__)
 
 
 def _join(request: group_pb2.JoinGroupRequest, call_id: CallId, host: str) -> c.Request:

@@ -29,7 +29,7 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
     Raises:
         KeyError: the message is no request of GroupCoordinator or GroupAdmin.
     """
-    return at_once(response_work(request, at_once(merged(list(replies)))))
+    return at_once(response_work(request, merged(list(replies))))
 
 
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
