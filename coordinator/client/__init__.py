@@ -30,6 +30,7 @@ from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, 
 from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.session import GroupMember
+from coordinator.client.settings import MemberSettings
 from coordinator.client.sync import BlockingMember
 from coordinator.dial import CannotDial, Credentials
 
@@ -45,6 +46,7 @@ __all__ = [
     "Holding",
     "Lost",
     "MemberConfig",
+    "MemberSettings",
     "OffsetAndMetadata",
     "OffsetMismatch",
     "RebalanceEvent",

@@ -1,4 +1,4 @@
-"""A member's settings."""
+"""A member's settings, as its machine uses them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """A member's settings; times in milliseconds.
+    """A member's settings; times in milliseconds. `MemberSettings` describes each.
 
     `topics` maps each topic to its number of partitions, which is used while this member is the
-    leader. `max_poll_interval_ms` is the longest time without a `poll` (or `alive`) before the
-    member leaves the group, so that a worker that hangs does not hold its partitions for ever;
-    None: no limit.
+    leader.
     """
 
     group_id: str
     topics: Mapping[str, int]
     assignors: tuple[str, ...] = ("range",)
+    fallback_assignor: str | None = None
     client_id: str = ""
     instance_id: str | None = None
     session_timeout_ms: int = 45_000

@@ -173,6 +173,8 @@ class MemberMachine:
             )
         while not self._actions and self._take_step(now_ms):
             pass
+        self._actions.extend(self.membership.notes)
+        self.membership.notes.clear()
         return self._actions.popleft() if self._actions else None
 
     def handle(self, answer: calls.Answer, now_ms: int) -> None:

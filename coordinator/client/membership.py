@@ -32,11 +32,14 @@ from coordinator.client.errors import FatalError
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
 from coordinator.client.holdings import MEMBERSHIP, Holdings
 
+REFUSED_JOINS_MAX = 4
+"""Refusals of a member's assignors, one after the other, after which it stops trying others: a
+group may move from one to the other in between, but not for ever."""
+
 _NOTHING: frozenset[TopicPartition] = frozenset()
 _FATAL = frozenset(
     {
         Code.FENCED_INSTANCE_ID,
-        Code.INCONSISTENT_GROUP_PROTOCOL,
         Code.GROUP_MAX_SIZE_REACHED,
         Code.INVALID_GROUP_ID,
         Code.INVALID_SESSION_TIMEOUT,
@@ -78,6 +81,8 @@ class Membership:
     assignment: frozenset[TopicPartition] = _NOTHING
     events: list[RebalanceEvent] = field(default_factory=list)
     failure: Exception | None = None
+    notes: list[calls.Warn] = field(default_factory=list)
+    """Messages for the log of the member's process; the machine passes them on."""
     revoke_until_ms: int = 0
     holdings: Holdings = field(default_factory=Holdings)
     _revoking_is_told: bool = False
@@ -85,6 +90,8 @@ class Membership:
     _joined: calls.Joined = field(default_factory=calls.Joined)
     _giving_back: frozenset[TopicPartition] = _NOTHING
     _reason: str = ""
+    _falls_back: bool = False
+    _refused_joins: int = 0
     _previous: frozenset[TopicPartition] = _NOTHING
     _previous_generation: int = -1
 
@@ -107,7 +114,7 @@ class Membership:
         previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
         return calls.Join(
             member=self.identity(),
-            protocols=subscriptions(config.assignors, held, previous),
+            protocols=subscriptions(self.assignors, held, previous),
             protocol_type=config.protocol_type,
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
@@ -141,8 +148,12 @@ class Membership:
         if reply.code == Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
             return Next.GO_ON
+        if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            self._assignors_refused(reply.message)
+            return Next.GO_ON
         if reply.code != Code.NONE:
             return self._refused(reply.code, reply.message)
+        self._refused_joins = 0
         self.member_id = reply.member_id
         self.generation = reply.generation
         self.is_leader = reply.leader == reply.member_id
@@ -257,9 +268,15 @@ class Membership:
         return self.phase in (Phase.JOINING, Phase.SYNCING)
 
     @property
+    def assignors(self) -> tuple[str, ...]:
+        """Names of the assignors with which the member joins."""
+        fallback = self.config.fallback_assignor
+        return (fallback,) if self._falls_back and fallback else self.config.assignors
+
+    @property
     def is_cooperative(self) -> bool:
         """True if every assignor of this member supports the cooperative protocol."""
-        assignors = map(by_name, self.config.assignors)
+        assignors = map(by_name, self.assignors)
         return all(RebalanceProtocol.COOPERATIVE in one.protocols for one in assignors)
 
     @property
@@ -327,6 +344,28 @@ class Membership:
         """Drop events of these kinds that the owner has not been given."""
         self.events = [event for event in self.events if not isinstance(event, kinds)]
 
+    def _assignors_refused(self, message: str) -> None:
+        """The group follows none of the member's assignors: try the other ones, or stop.
+
+        Whatever it held is lost first. So whether it is eager is settled while it holds nothing,
+        and before the join that counts.
+        """
+        code = Code.INCONSISTENT_GROUP_PROTOCOL
+        self._refused_joins += 1
+        refused, wanted = ", ".join(self.assignors), self.config.assignors
+        if self.config.fallback_assignor is None or self._refused_joins >= REFUSED_JOINS_MAX:
+            self.fail(FatalError(f"{message}. {_way_in(self.assignors)}", code), code)
+            return
+        self._lose(code)
+        self.generation = -1
+        self._falls_back = not self._falls_back
+        self.notes.append(
+            calls.Warn(
+                f"group {self.config.group_id} refuses {refused} ({message}): this member joins "
+                f"with {', '.join(self.assignors)} instead. {_move_over(wanted)}"
+            )
+        )
+
     def _refused(self, code: str, message: str) -> Next:
         if code in _FATAL:
             self.fail(FatalError(message, code), code)
@@ -352,3 +391,26 @@ class Membership:
         self._reason = reason
         if self.phase is not Phase.STOPPED:
             self.phase = Phase.JOINING
+
+
+def _move_over(assignors: tuple[str, ...]) -> str:
+    """Advice: to move a group that follows another assignor to these."""
+    (wanted, *_) = assignors
+    both = [wanted, *(["range"] if wanted != "range" else [])]
+    return (
+        f"To move the group to {wanted}, restart its members one after the other, twice: first "
+        f"with assignors={both}, then with assignors={[wanted]}"
+    )
+
+
+def _way_in(refused: tuple[str, ...]) -> str:
+    """Advice: to join a group that follows another assignor than these."""
+    other = next(
+        (name for name in ("cooperative-sticky", "range") if name not in refused), "sticky"
+    )
+    both = [other, *refused]
+    return (
+        f"This member names {', '.join(refused)} alone. To join a group that follows {other}, name "
+        f"both: assignors={both}. To move the whole group, restart its members one after the "
+        "other, twice: first with both names, then with the new one alone"
+    )

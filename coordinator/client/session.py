@@ -10,18 +10,18 @@ import asyncio
 import contextlib
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from typing import Unpack
 
-from coordinator.assignors import TopicPartition, by_name
-from coordinator.client.config import MemberConfig
+from coordinator.assignors import TopicPartition
 from coordinator.client.connection import Connection
 from coordinator.client.driver import Driver
 from coordinator.client.events import RebalanceEvent, Stopping
 from coordinator.client.holdings import Holding
-from coordinator.client.log_ends import LogEnds, report_log_ends
+from coordinator.client.log_ends import report_log_ends
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
+from coordinator.client.settings import MemberSettings, check_names, member_config
 from coordinator.client.view import MemberView, closing_reason
 from coordinator.dial import Credentials
 
@@ -42,15 +42,9 @@ class GroupMember(MemberView):
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator.
         topics: topic to number of partitions.
-        assignors: names of those the member can follow, best first. A group follows one
-            that all its members name.
-        log_ends: returns the log end offsets of partitions; reported to the coordinator every
-            `log_ends_interval_s`, so that it can compute lag.
-        credentials: TLS and token; None: from environment variables.
-        clock: returns epoch milliseconds. random: returns a number in [0, 1).
-        settings: the fields of `MemberConfig`.
+        settings: see `MemberSettings`.
     Raises:
-        ValueError: an assignor is unknown.
+        TypeError: a setting is unknown. ValueError: an assignor is.
     """
 
     def __init__(
@@ -58,32 +52,24 @@ class GroupMember(MemberView):
         bootstrap: str | Sequence[str],
         group_id: str,
         topics: Mapping[str, int],
-        *,
-        assignors: Sequence[str] = ("range",),
-        log_ends: LogEnds | None = None,
-        log_ends_interval_s: float = LOG_ENDS_INTERVAL_S,
-        credentials: Credentials | None = None,
-        clock: Callable[[], int] = epoch_ms,
-        random: Callable[[], float] = random_module.random,
-        **settings: Any,  # Any: the types of MemberConfig's fields.
+        **settings: Unpack[MemberSettings],
     ) -> None:
-        for name in assignors:
-            by_name(name)
-        config = MemberConfig(
-            group_id=group_id, topics=dict(topics), assignors=tuple(assignors), **settings
-        )
+        check_names(settings)
+        config = member_config(group_id, topics, settings)
         addresses = [bootstrap] if isinstance(bootstrap, str) else bootstrap
+        clock = settings.get("clock", epoch_ms)
+        random = settings.get("random", random_module.random)
         self._machine = MemberMachine(config, addresses, random)
         self._clock = clock
         self._connection = Connection(
-            credentials or Credentials.from_environment(),
+            settings.get("credentials") or Credentials.from_environment(),
             config.heartbeat_interval_ms / 1000,
             self._beat_now,
             random,
         )
         self._driver = Driver(self._machine, self._connection, clock, self._tell)
-        self._log_ends = log_ends
-        self._log_ends_interval_s = log_ends_interval_s
+        self._log_ends = settings.get("log_ends")
+        self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()

@@ -13,12 +13,13 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.machine import MemberMachine
 from coordinator.client.session import GroupMember
+from coordinator.client.settings import MemberSettings, check_names
 from coordinator.client.view import MemberView, closing_reason
 
 P = ParamSpec("P")
@@ -49,7 +50,10 @@ class BlockingMember(MemberView):
     One thread polls. Others may commit with holdings that it gave them, and call `committed`,
     `holds`, `alive` and `close`.
 
+    Args:
+        bootstrap, topics, settings: as for `GroupMember`.
     Raises:
+        TypeError: a setting is unknown.
         RuntimeError: a method is called before `start` or after `close`; `commit` raises
             StaleMember after it.
     """
@@ -59,8 +63,9 @@ class BlockingMember(MemberView):
         bootstrap: str | Sequence[str],
         group_id: str,
         topics: Mapping[str, int],
-        **settings: Any,  # Any: the settings of GroupMember.
+        **settings: Unpack[MemberSettings],
     ) -> None:
+        check_names(settings)
         self._make: Callable[[], GroupMember] = lambda: GroupMember(
             bootstrap, group_id, topics, **settings
         )

@@ -97,6 +97,7 @@ class Player:
         self.two_phase = False
         self.letters: list[Letter] = []
         self.left_because: list[str] = []
+        self.warnings: list[str] = []
         self.hang_ups = 0
         self._held: set[type] = set()
         self._held_answers: set[type] = set()
@@ -240,7 +241,9 @@ class Player:
                 for letter in list(self.letters):
                     letter.fail(Unreachable("hung up"))
             case Warn(text):
-                self.left_because.append(text.partition("next poll: ")[2])
+                self.warnings.append(text)
+                if "next poll: " in text:
+                    self.left_because.append(text.partition("next poll: ")[2])
 
     def _move(self, letter: Letter, now_ms: int) -> bool:
         kind = type(letter.request)

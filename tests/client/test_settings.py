@@ -1,0 +1,34 @@
+"""Settings of members as their callers write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client import BlockingMember, GroupMember
+
+BOTH = pytest.mark.parametrize("kind", [GroupMember, BlockingMember])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        ("sesion_timeout_ms", "session_timeout_ms"),
+        ("session_timeout_s", "session_timeout_ms"),
+        ("assignor", "assignors"),
+        ("group_instance_id", "instance_id"),
+        ("max_poll_interval", "max_poll_interval_ms"),
+        ("credential", "credentials"),
+    ],
+)
+def test_an_unknown_setting_is_refused_where_the_member_is_made_with_the_nearest_name(
+    kind, wrong, near
+):
+    with pytest.raises(TypeError, match=rf"no setting '{wrong}'; did you mean {near}\?"):
+        kind("localhost:7400", "g", {"t": 1}, **{wrong: 1})
+
+
+@BOTH
+def test_a_setting_like_no_other_is_refused_with_all_names(kind):
+    with pytest.raises(TypeError, match="there are assignors, client_id, clock, credentials"):
+        kind("localhost:7400", "g", {"t": 1}, zzz=1)

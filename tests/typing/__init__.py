@@ -1,0 +1,1 @@
+"""Code as users write it, judged by type checkers and not run."""
