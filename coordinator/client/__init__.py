@@ -31,6 +31,7 @@ from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings
+from coordinator.client.state import MemberState
 from coordinator.client.sync import BlockingMember
 from coordinator.dial import CannotDial, Credentials
 
@@ -47,6 +48,7 @@ __all__ = [
     "Lost",
     "MemberConfig",
     "MemberSettings",
+    "MemberState",
     "OffsetAndMetadata",
     "OffsetMismatch",
     "RebalanceEvent",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.offsets import Commit, OffsetAndMetadata
@@ -283,14 +283,23 @@ class HangUp:
     """Close the connection; calls under way on it fail as `Unreachable`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
-    """Log a warning for the operator of the member."""
+class Level(IntEnum):
+    """Level of a log message; the numbers are those of `logging`."""
 
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Write one line to the log of the member's process; it names member and group."""
+
+    level: Level
     text: str
 
 
-Action = Call | Cancel | HangUp | Warn
+Action = Call | Cancel | HangUp | Log
 
 
 @dataclass(frozen=True, slots=True)

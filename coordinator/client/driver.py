@@ -12,7 +12,24 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from coordinator.client.calls import Action, Answer, Call, Cancel, HangUp, Warn
+from coordinator.client.calls import (
+    Acknowledged,
+    Action,
+    Answer,
+    Call,
+    Cancel,
+    Committed,
+    Dropped,
+    FindCoordinator,
+    Found,
+    HangUp,
+    Log,
+    NoRoom,
+    Refused,
+    Request,
+    Result,
+    Unreachable,
+)
 from coordinator.client.connection import Connection
 from coordinator.client.machine import MemberMachine
 from coordinator.client.operations import Operation
@@ -107,8 +124,8 @@ class Driver:
             case Cancel(call):
                 if call in self._calls:
                     self._calls[call].cancel()
-            case Warn(text):
-                LOGGER.warning("%s", text)
+            case Log(level, text):
+                LOGGER.log(level, "%s", text)
             case HangUp():
                 task = self._create_task(self._connection.close(), self._context)
                 self._hanging_up.add(task)
@@ -120,7 +137,12 @@ class Driver:
         return asyncio.get_running_loop().create_task(work, context=context.copy())
 
     async def _call(self, call: Call) -> None:
+        began_ms = self._clock()
         result = await self._connection.carry_out(call)
+        if LOGGER.isEnabledFor(logging.DEBUG):
+            name = self._machine.membership.name
+            took_ms = self._clock() - began_ms
+            LOGGER.debug("%s: %s in %d ms: %s", name, _told(call.request), took_ms, _told(result))
         try:
             self._machine.handle(Answer(call, result), self._clock())
         except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
@@ -145,3 +167,18 @@ class Driver:
         self._timer = self._wakes_at_ms = None
         # Clocks round: never report a time before the deadline.
         self.turn(max(self._clock(), deadline_ms))
+
+
+def _told(message: Request | Result) -> str:
+    """A request, or the result of one, for the log: what it is, and how it went."""
+    kind = type(message).__name__
+    match message:
+        case FindCoordinator(address=address) | Found(address):
+            return f"{kind} {address}"
+        case Acknowledged(code=code):
+            return f"{kind} {code}"
+        case Committed(codes=codes):
+            return f"{kind} {' '.join(codes)}"
+        case Unreachable(detail) | Dropped(detail) | NoRoom(detail) | Refused(detail):
+            return f"{kind} {detail}"
+    return kind

@@ -65,3 +65,9 @@ class OffsetMismatch(CommitFailed):
     def __init__(self, message: str, code: str, found: Mapping[TopicPartition, int]) -> None:
         super().__init__(message, code)
         self.found = dict(found)
+
+
+def words_of(error: BaseException) -> str:
+    """An error in one line, with its type: `ValueError: the text`."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

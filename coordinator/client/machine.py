@@ -15,6 +15,8 @@ before it. In between the owner polls, commits and closes, and the driver asks a
 | `operations.py` | how commits and fetches are retried, and what their answers mean |
 | `holdings.py` | which holdings a commit counts for |
 | `discovery.py` | which bootstrap address to ask next |
+| `assignor_choice.py` | with which assignors to join, and so whether the member is eager |
+| `reachability.py` | when to tell that no coordinator answers |
 
 Model: the connection of quinn-proto (`poll_transmit`, `handle_event`, `poll_timeout`).
 """
@@ -28,20 +30,24 @@ from typing import TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import calls
+from coordinator.client.calls import Level
 from coordinator.client.config import MemberConfig
 from coordinator.client.discovery import Discovery
-from coordinator.client.errors import CoordinatorError, FatalError
+from coordinator.client.errors import CoordinatorError, FatalError, StaleMember, words_of
 from coordinator.client.events import RebalanceEvent
 from coordinator.client.holdings import Holding
 from coordinator.client.membership import Membership, Next, Phase
 from coordinator.client.offsets import Commit
 from coordinator.client.operations import (
+    GIVE_UP_MS,
     CommitOperation,
     FetchOperation,
     Operation,
     ReportOperation,
 )
+from coordinator.client.reachability import Reachability, trouble_of
 from coordinator.client.schedule import LEAVE_TIMEOUT_MS, Schedule, timeout_ms
+from coordinator.client.state import MemberState
 
 Op = TypeVar("Op", bound=Operation)
 _Asker = Schedule | Operation
@@ -69,6 +75,8 @@ class MemberMachine:
         self._out: dict[calls.Call, calls.Call] = {}  # A dict keeps their order; a set does not.
         self._actions: deque[calls.Action] = deque()
         self._closing: _Closing | None = None
+        self._reachability = Reachability()
+        self._state = ("stopped", 0)
         self.is_closed = False
 
     # --- The owner ---
@@ -84,7 +92,7 @@ class MemberMachine:
         failure = self.membership.failure
         if failure is None or isinstance(failure, FatalError):
             return failure
-        error = CoordinatorError(f"the member has failed: {failure}")
+        error = CoordinatorError(f"the member has failed: {words_of(failure)}")
         error.__cause__ = failure
         return error
 
@@ -93,9 +101,23 @@ class MemberMachine:
         """True if the member will not join again."""
         return self.membership.phase is Phase.STOPPED
 
+    @property
+    def is_connected(self) -> bool:
+        """True if a coordinator was found, and no call to it has failed since."""
+        return self._discovery.is_connected
+
+    @property
+    def state(self) -> MemberState:
+        """The state as of the last turn."""
+        failure = self.failure
+        trouble = self._reachability.trouble or self.membership.trouble
+        return MemberState(*self._state, str(failure) if failure else trouble or None)
+
     def start(self, now_ms: int) -> None:
         """Begin to join."""
         self._schedule.start(now_ms)
+        self._reachability.begin(now_ms)
+        self._note_state(now_ms)
 
     def poll_begins(self, now_ms: int) -> None:
         """The owner polls: it has finished with partitions that it was told are being revoked."""
@@ -122,22 +144,39 @@ class MemberMachine:
             self._schedule.hurry(now_ms)
 
     def commit(
-        self, commit: Commit, holdings: Collection[Holding] | None, now_ms: int
+        self,
+        commit: Commit,
+        holdings: Collection[Holding] | None,
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
     ) -> CommitOperation:
         """Begin a commit, and determine the holdings that it counts for.
 
         Args:
             holdings: passed by the caller; None: those of the last poll.
+            timeout_ms: the longest time that it takes.
         Raises:
             StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
         """
         commit.check()
-        claimed = self.membership.holdings.claim(commit.offsets.keys(), holdings)
-        return self._begin(CommitOperation(commit, claimed, self.membership, self._random, now_ms))
+        membership = self.membership
+        try:
+            claimed = membership.holdings.claim(commit.offsets.keys(), holdings)
+        except StaleMember as error:
+            membership.log(Level.WARNING, f"stale commit: {error}")
+            raise
+        begun = CommitOperation(commit, claimed, membership, self._random, now_ms, timeout_ms)
+        return self._begin(begun)
 
-    def fetch(self, partitions: tuple[TopicPartition, ...] | None, now_ms: int) -> FetchOperation:
+    def fetch(
+        self,
+        partitions: tuple[TopicPartition, ...] | None,
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+    ) -> FetchOperation:
         """Begin a fetch of committed offsets; None: all of them."""
-        return self._begin(FetchOperation(self.config.group_id, partitions, self._random, now_ms))
+        group_id, random = self.config.group_id, self._random
+        return self._begin(FetchOperation(group_id, partitions, random, now_ms, timeout_ms))
 
     def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation:
         """Begin a report of log end offsets."""
@@ -165,16 +204,16 @@ class MemberMachine:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
         leaves_because = self._schedule.pass_deadlines(now_ms)
         if leaves_because:
-            self._actions.append(
-                calls.Warn(
-                    f"member {self.membership.member_id} leaves group {self.config.group_id}, "
-                    f"and joins again with the next poll: {leaves_because}"
-                )
+            self.membership.log(
+                Level.WARNING,
+                f"late poll, leaves and joins again with the next poll: {leaves_because}",
             )
+        self._tell_of_silence(now_ms)
         while not self._actions and self._take_step(now_ms):
             pass
-        self._actions.extend(self.membership.notes)
-        self.membership.notes.clear()
+        self._note_state(now_ms)
+        self._actions.extend(self.membership.logs)
+        self.membership.logs.clear()
         return self._actions.popleft() if self._actions else None
 
     def handle(self, answer: calls.Answer, now_ms: int) -> None:
@@ -182,6 +221,7 @@ class MemberMachine:
         call, result = answer.call, answer.result
         if self._out.pop(call, None) is None:
             return  # It was cancelled.
+        self.membership.log_if(Level.INFO, self._reachability.take_in(result, now_ms))
         if isinstance(result, calls.Unreachable):
             self._hang_up(call.connection)
         match call.asker:
@@ -190,7 +230,10 @@ class MemberMachine:
                 if failure is not None and self._queue:
                     # The others in the queue begin a new search.
                     self._tell(self._queue.popleft(), None, failure, now_ms)
-            case _Closing():
+            case _Closing(reason):
+                trouble = trouble_of(result)
+                self.membership.log_if(Level.INFO, "" if trouble else f"left: {reason}")
+                self.membership.log_if(Level.WARNING, trouble and f"could not leave: {trouble}")
                 self._end()
             case Schedule() | Operation() as asker:
                 if self._tell(asker, call.request, result, now_ms) is Next.REDISCOVER:
@@ -198,8 +241,10 @@ class MemberMachine:
 
     def next_deadline(self) -> int | None:
         """Time at which `next_action` has something to do without another input; None: never."""
-        ends = [operation.next_deadline() for operation in self._operations]
+        ends: list[int | None] = [one.next_deadline() for one in self._operations]
         ends.append(self._schedule.next_deadline())
+        if self._asks:
+            ends.append(self._reachability.next_deadline())
         if self._closing is not None and not self._closing.has_begun:
             ends.append(self._closing.until_ms)
         return min((end for end in ends if end is not None), default=None)
@@ -223,6 +268,8 @@ class MemberMachine:
             if operation.due_ms is not None and now_ms >= operation.due_ms:
                 operation.due_ms = None
                 self._queue.append(operation)
+            if operation.is_done:
+                self._cancel(operation)  # Its time is up: an answer comes too late.
         self._operations = [one for one in self._operations if not one.is_done]
 
     def _take_step(self, now_ms: int) -> bool:
@@ -277,6 +324,31 @@ class MemberMachine:
             del self._out[call]
             self._actions.append(calls.Cancel(call))
 
+    # --- The log and the state ---
+
+    @property
+    def _asks(self) -> bool:
+        """True while the member wants to be in its group."""
+        phase = self.membership.phase
+        return self._schedule.is_started and phase not in (Phase.IDLE, Phase.STOPPED)
+
+    def _tell_of_silence(self, now_ms: int) -> None:
+        if self._asks:
+            silence = self._reachability.pass_deadlines(self._discovery.addresses, now_ms)
+            self.membership.log_if(Level.WARNING, silence)
+        else:
+            self._reachability.since_ms = None
+
+    def _note_state(self, now_ms: int) -> None:
+        phase = self.membership.phase
+        if not self._schedule.is_started:
+            phase = Phase.STOPPED
+        name = phase.value
+        if self.membership.is_between_assignments and not self._discovery.is_connected:
+            name = "connecting"
+        if name != self._state[0]:
+            self._state = (name, now_ms)
+
     # --- The connection ---
 
     def _hang_up(self, connection: int) -> None:
@@ -302,7 +374,14 @@ class MemberMachine:
         if leave is not None and self._discovery.is_connected:
             self._call(leave, closing)
         else:
+            self._log_closed(closing.reason)
             self._end()
+
+    def _log_closed(self, reason: str) -> None:
+        membership = self.membership
+        kept = " without leaving: its place is kept until its session ends"
+        if self._schedule.is_started:
+            membership.log(Level.INFO, f"closed{kept if membership.member_id else ''}: {reason}")
 
     def _end(self) -> None:
         if not self._queue:

@@ -22,19 +22,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from coordinator.assignors import RebalanceProtocol, Subscription, TopicPartition, by_name
+from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import PreviousAssignment
 from coordinator.client import calls
 from coordinator.client.assigning import read_assignment, share_out, subscriptions
-from coordinator.client.calls import Code
+from coordinator.client.assignor_choice import AssignorChoice
+from coordinator.client.calls import Code, Level
 from coordinator.client.config import MemberConfig
-from coordinator.client.errors import FatalError
-from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.errors import FatalError, words_of
+from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping, spelled
 from coordinator.client.holdings import MEMBERSHIP, Holdings
-
-REFUSED_JOINS_MAX = 4
-"""Refusals of a member's assignors, one after the other, after which it stops trying others: a
-group may move from one to the other in between, but not for ever."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 _FATAL = frozenset(
@@ -81,7 +78,8 @@ class Membership:
     assignment: frozenset[TopicPartition] = _NOTHING
     events: list[RebalanceEvent] = field(default_factory=list)
     failure: Exception | None = None
-    notes: list[calls.Warn] = field(default_factory=list)
+    assignors: AssignorChoice = field(init=False)
+    logs: list[calls.Log] = field(default_factory=list)
     """Messages for the log of the member's process; the machine passes them on."""
     revoke_until_ms: int = 0
     holdings: Holdings = field(default_factory=Holdings)
@@ -90,10 +88,34 @@ class Membership:
     _joined: calls.Joined = field(default_factory=calls.Joined)
     _giving_back: frozenset[TopicPartition] = _NOTHING
     _reason: str = ""
-    _falls_back: bool = False
-    _refused_joins: int = 0
     _previous: frozenset[TopicPartition] = _NOTHING
     _previous_generation: int = -1
+
+    def __post_init__(self) -> None:
+        self.assignors = AssignorChoice(self.config.assignors, self.config.fallback_assignor)
+
+    # --- The log ---
+
+    @property
+    def name(self) -> str:
+        """The member and its group, for messages."""
+        config = self.config
+        who = self.member_id or config.instance_id or config.client_id or "without an id yet"
+        return f"member {who} of group {config.group_id}"
+
+    def log(self, level: Level, text: str) -> None:
+        """Have the driver write a line, which names member and group."""
+        self.logs.append(calls.Log(level, " ".join(f"{self.name}: {text}".split())))
+
+    def log_if(self, level: Level, text: str) -> None:
+        """Do the same, unless the text is empty."""
+        if text:
+            self.log(level, text)
+
+    @property
+    def trouble(self) -> str:
+        """Reason that the member has lost everything, until it is back; else empty."""
+        return "" if self.phase is Phase.STOPPED else self._reason
 
     # --- Requests ---
 
@@ -114,7 +136,7 @@ class Membership:
         previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
         return calls.Join(
             member=self.identity(),
-            protocols=subscriptions(self.assignors, held, previous),
+            protocols=subscriptions(self.assignors.names, held, previous),
             protocol_type=config.protocol_type,
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
@@ -153,13 +175,15 @@ class Membership:
             return Next.GO_ON
         if reply.code != Code.NONE:
             return self._refused(reply.code, reply.message)
-        self._refused_joins = 0
+        self.assignors.accepted()
         self.member_id = reply.member_id
         self.generation = reply.generation
         self.is_leader = reply.leader == reply.member_id
         self._joined = reply
         self._reason = ""
         self.phase = Phase.SYNCING
+        leads = f", as leader of {len(reply.members)}" if self.is_leader else ""
+        self.log(Level.INFO, f"joined generation {reply.generation}{leads}: {reply.protocol_name}")
         return Next.GO_ON
 
     def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
@@ -175,17 +199,18 @@ class Membership:
         new = given - self.assignment
         self.phase = Phase.STABLE
         self.assignment = given
-        news = new if self.is_cooperative else given
-        if not self.is_cooperative:
+        news = new if self.assignors.is_cooperative else given
+        if not self.assignors.is_cooperative:
             self._unsay(Assigned)
-        if news or not self.is_cooperative or not self.holdings.are_of_a_member:
+        if news:
             self.events.append(Assigned(news, self.generation))
+        self.log(Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new")
         begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
         self.holdings.begin(begun, self.generation)
         if taken:
             # Only a cooperative assignor gets here with something in hand.
             self._revoke(taken, now_ms)
-        elif gives_back and self.is_cooperative:
+        elif gives_back and self.assignors.is_cooperative:
             # The process that held them is gone (a static member has restarted, say), so they are
             # free, and only this member can start the rebalance that assigns them.
             self.phase = Phase.JOINING
@@ -206,7 +231,7 @@ class Membership:
         """Begin a rebalance: revoke with an eager assignor, else join again."""
         if self.phase is not Phase.STABLE:
             return
-        if self.is_cooperative or not self.assignment:
+        if self.assignors.is_cooperative or not self.assignment:
             self.phase = Phase.JOINING
         else:
             self._revoke(self.assignment, now_ms)
@@ -217,6 +242,7 @@ class Membership:
         """The owner polls: it has finished with partitions that it was told are being revoked."""
         self.pass_deadlines(now_ms)
         if self.phase is Phase.REVOKING and self._revoking_is_told:
+            self.log(Level.INFO, f"gives back {spelled(self._giving_back)}")
             self._give_back("it was given back")
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
@@ -243,6 +269,7 @@ class Membership:
             lost = self.holdings.known(self._giving_back)
             self._give_back(reason)
             if lost:
+                self.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
                 self.events.append(Lost(lost, reason))
 
     def next_deadline(self) -> int | None:
@@ -268,18 +295,6 @@ class Membership:
         return self.phase in (Phase.JOINING, Phase.SYNCING)
 
     @property
-    def assignors(self) -> tuple[str, ...]:
-        """Names of the assignors with which the member joins."""
-        fallback = self.config.fallback_assignor
-        return (fallback,) if self._falls_back and fallback else self.config.assignors
-
-    @property
-    def is_cooperative(self) -> bool:
-        """True if every assignor of this member supports the cooperative protocol."""
-        assignors = map(by_name, self.assignors)
-        return all(RebalanceProtocol.COOPERATIVE in one.protocols for one in assignors)
-
-    @property
     def session_ends_ms(self) -> int:
         """Time at which the member must consider its session expired."""
         return self._last_heard_ms + self.config.session_timeout_ms
@@ -296,13 +311,15 @@ class Membership:
 
     def fail(self, error: Exception, reason: str = "") -> None:
         """Stop because of an error, which the owner is given."""
-        self.failure = self.failure or error
-        self.stop(reason or f"failed: {error}")
+        if self.failure is None:
+            self.failure = error
+            self.log(Level.WARNING, f"stopped: {words_of(error)}")
+        self.stop(reason or f"failed: {words_of(error)}")
 
     def stop(self, reason: str) -> None:
         """Stop; partitions still held are lost."""
         if self.phase is not Phase.STOPPED:
-            self._lose(reason)
+            self._lose(reason, is_told=self.failure is not None)
             self.phase = Phase.STOPPED
             self.events.append(Stopping(reason))
 
@@ -320,6 +337,8 @@ class Membership:
         self.phase = Phase.REVOKING
         self._revoking_is_told = False
         self.events.append(Revoking(known, self.revoke_until_ms))
+        left_ms = self.revoke_until_ms - now_ms
+        self.log(Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms")
 
     def _give_back(self, reason: str) -> None:
         """Give back the partitions that are being revoked, and join again."""
@@ -347,23 +366,18 @@ class Membership:
     def _assignors_refused(self, message: str) -> None:
         """The group follows none of the member's assignors: try the other ones, or stop.
 
-        Whatever it held is lost first. So whether it is eager is settled while it holds nothing,
-        and before the join that counts.
+        Whatever it held is lost first.
         """
-        code = Code.INCONSISTENT_GROUP_PROTOCOL
-        self._refused_joins += 1
-        refused, wanted = ", ".join(self.assignors), self.config.assignors
-        if self.config.fallback_assignor is None or self._refused_joins >= REFUSED_JOINS_MAX:
-            self.fail(FatalError(f"{message}. {_way_in(self.assignors)}", code), code)
+        code, refused = Code.INCONSISTENT_GROUP_PROTOCOL, ", ".join(self.assignors.names)
+        if not self.assignors.refused():
+            self.fail(FatalError(f"{message}. {self.assignors.way_in()}", code), code)
             return
         self._lose(code)
         self.generation = -1
-        self._falls_back = not self._falls_back
-        self.notes.append(
-            calls.Warn(
-                f"group {self.config.group_id} refuses {refused} ({message}): this member joins "
-                f"with {', '.join(self.assignors)} instead. {_move_over(wanted)}"
-            )
+        self.log(
+            Level.WARNING,
+            f"the group refuses {refused} ({message}): joins with "
+            f"{', '.join(self.assignors.names)} instead. {self.assignors.way_over()}",
         )
 
     def _refused(self, code: str, message: str) -> Next:
@@ -381,36 +395,15 @@ class Membership:
             return Next.REDISCOVER if code in calls.ELSEWHERE else Next.PAUSE
         return Next.GO_ON
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, *, is_told: bool = True) -> None:
         lost = self.holdings.known(self.assignment | self._giving_back)
         self.holdings.end_all(reason)
         self._unsay(Assigned, Revoking)
         self.assignment = self._giving_back = _NOTHING
         if lost:
             self.events.append(Lost(lost, reason))
+            if is_told:
+                self.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
         self._reason = reason
         if self.phase is not Phase.STOPPED:
             self.phase = Phase.JOINING
-
-
-def _move_over(assignors: tuple[str, ...]) -> str:
-    """Advice: to move a group that follows another assignor to these."""
-    (wanted, *_) = assignors
-    both = [wanted, *(["range"] if wanted != "range" else [])]
-    return (
-        f"To move the group to {wanted}, restart its members one after the other, twice: first "
-        f"with assignors={both}, then with assignors={[wanted]}"
-    )
-
-
-def _way_in(refused: tuple[str, ...]) -> str:
-    """Advice: to join a group that follows another assignor than these."""
-    other = next(
-        (name for name in ("cooperative-sticky", "range") if name not in refused), "sticky"
-    )
-    both = [other, *refused]
-    return (
-        f"This member names {', '.join(refused)} alone. To join a group that follows {other}, name "
-        f"both: assignors={both}. To move the whole group, restart its members one after the "
-        "other, twice: first with both names, then with the new one alone"
-    )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import calls
-from coordinator.client.calls import Code
+from coordinator.client.calls import Code, Level
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
@@ -27,7 +27,7 @@ from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 from coordinator.client.retry import BackOff
 
 GIVE_UP_MS = 30_000
-"""Time after which an operation is not retried any more."""
+"""Default of the time after which an operation ends without a final answer."""
 
 _RETRIABLE = calls.ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 _STALE = frozenset(
@@ -41,10 +41,19 @@ _STALE = frozenset(
 
 
 class Operation(ABC):
-    """Base of operations. Compared by identity."""
+    """Base of operations. Compared by identity.
 
-    def __init__(self, random: Callable[[], float], now_ms: int) -> None:
+    Args:
+        timeout_ms: time after which it ends, with an error that says what it has waited for.
+    """
+
+    def __init__(
+        self, random: Callable[[], float], now_ms: int, timeout_ms: int = GIVE_UP_MS
+    ) -> None:
         self._random = random
+        self._timeout_ms = timeout_ms
+        self._until_ms = now_ms + timeout_ms
+        self._trouble = ""
         self.error: Exception | None = None
         self.is_done = self.is_out = False
         self.due_ms: int | None = None
@@ -54,10 +63,9 @@ class Operation(ABC):
         self.ask_anew(now_ms)
 
     def ask_anew(self, now_ms: int) -> None:
-        """Make an attempt now, and restart the back-off and the time limit."""
+        """Make an attempt now, and restart the back-off."""
         self.due_ms = now_ms
         self._back_off = BackOff(self._random)
-        self._give_up_ms = now_ms + GIVE_UP_MS
 
     def attempt(self, now_ms: int) -> calls.Request | None:
         """The request of an attempt; None: the operation has ended instead."""
@@ -80,21 +88,23 @@ class Operation(ABC):
             case calls.Refused(detail, code):
                 self.end(CommitFailed(detail, code))
             case calls.NoRoom(detail, after_ms):
-                self._try_again(f"no coordinator answered: {detail}", now_ms, after_ms)
+                self._try_again(detail, now_ms, after_ms)
             case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
                 self.repeated = True
-                self._try_again(f"no coordinator answered: {detail}", now_ms)
+                self._try_again(detail, now_ms)
                 return Next.PAUSE if isinstance(result, calls.Dropped) else Next.REDISCOVER
             case calls.Committed() | calls.Acknowledged():
                 return self._heard(result, now_ms)
         return Next.GO_ON
 
-    def look(self, now_ms: int) -> None:  # noqa: B027  # Only commits depend on the member.
-        """Take in changes of the member since the last call."""
+    def look(self, now_ms: int) -> None:
+        """Take in the time, and changes of the member since the last call."""
+        if now_ms >= self._until_ms and not self.is_done:
+            self.end(self._timed_out())
 
-    def next_deadline(self) -> int | None:
-        """Time of the next attempt, or of giving up; None: an attempt is under way."""
-        return self.due_ms
+    def next_deadline(self) -> int:
+        """Time of the next attempt, or of giving up."""
+        return self._until_ms if self.due_ms is None else min(self.due_ms, self._until_ms)
 
     def end(self, error: Exception | None = None) -> None:
         """End the operation."""
@@ -112,17 +122,18 @@ class Operation(ABC):
             return Next.GO_ON
         # A write whose outcome the coordinator did not wait for may still become durable.
         self.repeated = True
-        if not self._try_again(reply.message, now_ms):
-            return Next.GO_ON
+        self._try_again(reply.message, now_ms)
         return Next.REDISCOVER if codes & calls.ELSEWHERE else Next.PAUSE
 
-    def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> bool:
-        """Schedule another attempt; False if the time limit has passed."""
-        if now_ms >= self._give_up_ms:
-            self.end(Unavailable(trouble))
-            return False
+    def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> None:
+        """Schedule another attempt."""
+        self._trouble = trouble
         self.due_ms = now_ms + after_ms + self._back_off.next_ms()
-        return True
+
+    def _timed_out(self) -> CoordinatorError:
+        """Error of an operation that takes too long: what it has waited for."""
+        why = self._trouble or "the call has had no answer"
+        return Unavailable(f"no coordinator answered within {self._timeout_ms / 1000:g} s: {why}")
 
     @abstractmethod
     def _request(self) -> calls.Request:
@@ -150,13 +161,13 @@ class CommitOperation(Operation):
         membership: Membership,
         random: Callable[[], float],
         now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
     ) -> None:
-        super().__init__(random, now_ms)
+        super().__init__(random, now_ms, timeout_ms)
         self._commit = commit
         self._claimed = claimed
         self._membership = membership
         self._generation = -1
-        self._until_ms = self._give_up_ms
         self.is_waiting = False
         """True while the member is between assignments, and the commit was refused for that."""
 
@@ -165,24 +176,34 @@ class CommitOperation(Operation):
 
         An attempt that is under way when a holding ends is left to the coordinator to judge.
         """
-        if self.is_out or self.is_done:
-            return
+        if not self.is_out and not self.is_done:
+            self._look_at_member(now_ms)
+        super().look(now_ms)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the operation; a commit that came too late is logged."""
+        super().end(error)
+        if isinstance(error, StaleMember):
+            self._membership.log(Level.WARNING, f"stale commit: {error}")
+
+    def _look_at_member(self, now_ms: int) -> None:
         try:
             self._membership.holdings.check(self._claimed)
         except StaleMember as error:
             self.end(error)
-            return
-        if not self.is_waiting:
-            return
-        if not self._membership.is_between_assignments:
-            self.is_waiting = False
-            self.ask_anew(now_ms)
-        elif now_ms >= self._until_ms:
-            self.end(RebalanceInProgress("the group is still between assignments"))
+        else:
+            if self.is_waiting and not self._membership.is_between_assignments:
+                self.is_waiting = False
+                self.ask_anew(now_ms)
 
-    def next_deadline(self) -> int | None:
-        """Time of the next attempt, or of giving up the wait."""
-        return self._until_ms if self.is_waiting and not self.is_done else self.due_ms
+    def _timed_out(self) -> CoordinatorError:
+        if not self.is_waiting:
+            return super()._timed_out()
+        membership = self._membership
+        return RebalanceInProgress(
+            f"waited {self._timeout_ms / 1000:g} s for the assignment of the next generation; the "
+            f"member is {membership.phase.value}, generation {membership.generation}"
+        )
 
     def _request(self) -> calls.CommitOffsets:
         self._generation = self._membership.generation
@@ -215,8 +236,9 @@ class FetchOperation(Operation):
         partitions: tuple[TopicPartition, ...] | None,
         random: Callable[[], float],
         now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
     ) -> None:
-        super().__init__(random, now_ms)
+        super().__init__(random, now_ms, timeout_ms)
         self._fetch = calls.FetchOffsets(group_id, partitions)
         self.value: dict[TopicPartition, OffsetAndMetadata] = {}
 

@@ -50,7 +50,7 @@ class Schedule:
         most_s = min(5.0, membership.config.session_timeout_ms / 6_000)
         self._back_off = BackOff(random, most_s=most_s)
         self._is_backing_off = False
-        self._is_started = False
+        self.is_started = False
         self._due_ms = 0
         self._sent_at_ms = 0
         self._leaves_because = ""
@@ -62,7 +62,7 @@ class Schedule:
 
     def start(self, now_ms: int) -> None:
         """Begin to join."""
-        self._is_started = True
+        self.is_started = True
         self._due_ms = self._last_poll_ms = now_ms
 
     def poll_begins(self, now_ms: int) -> None:
@@ -196,7 +196,7 @@ class Schedule:
 
     def _step_due(self) -> int | None:
         """Time of the next request; None: one is under way, or there is none to make."""
-        if self.is_out or not self._is_started or self._membership.phase is Phase.STOPPED:
+        if self.is_out or not self.is_started or self._membership.phase is Phase.STOPPED:
             return None
         if self._membership.phase is Phase.IDLE and not self._leaves_because:
             return None

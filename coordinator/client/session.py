@@ -14,18 +14,29 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Unpack
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.calls import Level
 from coordinator.client.connection import Connection
 from coordinator.client.driver import Driver
+from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent, Stopping
 from coordinator.client.holdings import Holding
 from coordinator.client.log_ends import report_log_ends
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
+from coordinator.client.operations import GIVE_UP_MS
 from coordinator.client.settings import MemberSettings, check_names, member_config
 from coordinator.client.view import MemberView, closing_reason
 from coordinator.dial import Credentials
 
 LOG_ENDS_INTERVAL_S = 5.0
+TIMEOUT_S = GIVE_UP_MS / 1000
+
+
+DEFAULT_ASSIGNOR = (
+    "the setting assignors is left out, so range is used; the next release takes "
+    "cooperative-sticky instead, and range where the group demands it. To settle it now, say "
+    "assignors=['cooperative-sticky'] or assignors=['range']"
+)
 
 
 def epoch_ms() -> int:
@@ -71,6 +82,7 @@ class GroupMember(MemberView):
         self._log_ends = settings.get("log_ends")
         self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
+        self._has_default_assignor = "assignors" not in settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
 
@@ -84,6 +96,8 @@ class GroupMember(MemberView):
         if self._loop is not None:
             return
         self._loop = asyncio.get_running_loop()
+        if self._has_default_assignor:
+            self._machine.membership.log(Level.WARNING, DEFAULT_ASSIGNOR)
         self._machine.start(self._clock())
         self._driver.turn()
         if self._log_ends is not None:
@@ -129,7 +143,7 @@ class GroupMember(MemberView):
         Args:
             timeout: seconds to wait if there is no event; the wait counts as progress.
         Raises:
-            FatalError: the group refuses this member.
+            FatalError: the group refuses this member; what it held is lost.
         """
         self._check_loop()
         machine = self._machine
@@ -139,10 +153,10 @@ class GroupMember(MemberView):
             await self._wait_for_events(timeout)
         finally:
             machine.poll_ends(self._clock())
+        if machine.failure is not None:
+            raise machine.failure
         events = machine.hand_out(self._clock())
         self._driver.turn()
-        if not events and machine.failure is not None:
-            raise machine.failure
         return events
 
     async def _wait_for_events(self, seconds: float) -> None:
@@ -172,6 +186,7 @@ class GroupMember(MemberView):
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
         holdings: Collection[Holding] | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # BlockingMember.commit has it as well.
     ) -> None:
         """Commit offsets; returns when they are durable.
 
@@ -185,9 +200,14 @@ class GroupMember(MemberView):
             expected: offsets that must be the ones stored now; -1: none.
             manifest: stored with the group; at most 64 KiB.
             holdings: one for each of the partitions, if a handler commits that does not poll.
+            timeout: seconds to try for; the error says what it has waited for.
         Raises:
-            RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: it was refused.
-            Unavailable: no coordinator answered for 30 s, with retries.
+            StaleMember, CommitFailed: it was refused; here, if the message says that nothing was
+                sent, or by the coordinator.
+            OffsetMismatch: an expected offset was not the stored one.
+            RebalanceInProgress: the group was between assignments until the timeout.
+            Unavailable: no coordinator answered before the timeout, with retries. The commit may
+                be stored.
         """
         self._check_loop()
         commit = Commit(
@@ -196,30 +216,42 @@ class GroupMember(MemberView):
             atomic,
             manifest,
         )
-        await self._driver.result_of(self._machine.commit(commit, holdings, self._clock()))
+        try:
+            begun = self._machine.commit(commit, holdings, self._clock(), round(timeout * 1000))
+        except StaleMember:
+            self._driver.turn()  # It is logged.
+            raise
+        await self._driver.result_of(begun)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # As `commit`.
     ) -> dict[TopicPartition, int]:
         """Committed offsets; -1 where there is none.
 
         Args:
             partitions: to ask for; None: all that are stored.
+            timeout: seconds to try for.
         Raises:
-            Unavailable: no coordinator answered for 30 s, with retries.
+            Unavailable: no coordinator answered before the timeout, with retries.
         """
-        found = await self.committed_with_metadata(partitions)
+        found = await self.committed_with_metadata(partitions, timeout=timeout)
         return {key: commit.offset for key, commit in found.items()}
 
     async def committed_with_metadata(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # As `commit`.
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
         asked = None if partitions is None else tuple(partitions)
         if asked == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock())
+        fetch = self._machine.fetch(asked, self._clock(), round(timeout * 1000))
         await self._driver.result_of(fetch)
         return fetch.value
 

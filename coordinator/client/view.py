@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.holdings import Holding
+from coordinator.client.holdings import MEMBERSHIP, Holding
 from coordinator.client.machine import MemberMachine
 from coordinator.client.membership import Membership
+from coordinator.client.state import MemberState
 
 
 def closing_reason(error: BaseException | None) -> str:
@@ -29,6 +30,24 @@ class MemberView(ABC):
     @property
     def _membership(self) -> Membership:
         return self._seen()[0].membership
+
+    @property
+    def state(self) -> MemberState:
+        """The member's state in a word, a string, with `since` and `last_error`."""
+        return self._seen()[0].state
+
+    @property
+    def connected(self) -> bool:
+        """True if a coordinator was found, and no call to it has failed since."""
+        return self._seen()[0].is_connected
+
+    @property
+    def is_assigned(self) -> bool:
+        """True once a `poll` has handed out an assignment, which may be empty, until all is lost.
+
+        For members that have nothing: there is no event without partitions.
+        """
+        return bool(self._membership.holdings.known((MEMBERSHIP,)))
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -214,7 +214,6 @@ class LibraryMember(SimulatedMember):
             for event in events:
                 self._hear(event, held)
                 if isinstance(event, Stopping):
-                    await member.poll()  # Raises if it was refused.
                     return
             if held and self.dice.random() < 0.5:
                 self._works_since = self.around.addresses.network.now()

@@ -40,7 +40,7 @@ from pyspark.sql.types import StructType
 from coordinator.assignors import TopicPartition
 from coordinator.client.commit_metadata import commit_told, fingerprint, new_id, parsed
 from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember
-from coordinator.client.events import Assigned, handed_out_or_lost
+from coordinator.client.events import handed_out_or_lost
 from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.sync import BlockingMember
@@ -141,7 +141,6 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stored: dict[int, str] = {}
         self._planned = _Planned()
         self._finished = 0
-        self._knows_its_own = False
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
@@ -210,7 +209,6 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         member, self._member = self._member, None
-        self._knows_its_own = False
         if member is not None:
             member.close("query stopped")
 
@@ -432,12 +430,11 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             # No batch is under way, so polling may give revoked partitions back.
             while events := member.poll(timeout=0.0):
-                self._knows_its_own |= any(isinstance(event, Assigned) for event in events)
                 for partition in handed_out_or_lost(events):
                     self._positions.pop(partition.partition, None)
             # A member that lost all and joins again has no assignment yet, not an empty one.
             is_known = bool(member.assignment) or not member.is_between_assignments
-            if member.generation >= 0 and self._knows_its_own and is_known:
+            if member.is_assigned and is_known:
                 return member
             if time.monotonic() > until:
                 raise TimeoutError(f"no assignment from the group for {JOIN_PATIENCE_S:.0f} s")

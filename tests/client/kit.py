@@ -24,14 +24,15 @@ from coordinator.client.calls import (
     Found,
     HangUp,
     Join,
+    Level,
+    Log,
     Unreachable,
-    Warn,
 )
 from coordinator.client.config import MemberConfig
 from coordinator.client.holdings import Holding
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit
-from coordinator.client.operations import CommitOperation
+from coordinator.client.operations import GIVE_UP_MS, CommitOperation
 from coordinator.client.wire import decode, encode
 from coordinator.testing import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
@@ -97,7 +98,7 @@ class Player:
         self.two_phase = False
         self.letters: list[Letter] = []
         self.left_because: list[str] = []
-        self.warnings: list[str] = []
+        self.logged: list[tuple[Level, str]] = []
         self.hang_ups = 0
         self._held: set[type] = set()
         self._held_answers: set[type] = set()
@@ -121,6 +122,10 @@ class Player:
         self.machine.poll_ends(self.world.now_ms)
         return self.machine.hand_out(self.world.now_ms)
 
+    @property
+    def warnings(self) -> list[str]:
+        return [text for level, text in self.logged if level is Level.WARNING]
+
     def alive(self) -> None:
         self.machine.alive(self.world.now_ms)
 
@@ -131,10 +136,12 @@ class Player:
     def holding(self, number: int) -> Holding:
         return self.member.holdings.of(TopicPartition("t", number))
 
-    def begin_commit(self, offsets: dict[int, int], *, holdings=None, **more) -> CommitOperation:
+    def begin_commit(
+        self, offsets: dict[int, int], *, holdings=None, timeout_ms=GIVE_UP_MS, **more
+    ) -> CommitOperation:
         """A commit whose letters are left to the test."""
         commit = Commit({TopicPartition("t", n): o for n, o in offsets.items()}, **more)
-        operation = self.machine.commit(commit, holdings, self.world.now_ms)
+        operation = self.machine.commit(commit, holdings, self.world.now_ms, timeout_ms)
         self.turn(resumed=True)
         return operation
 
@@ -240,8 +247,8 @@ class Player:
                 self.hang_ups += 1
                 for letter in list(self.letters):
                     letter.fail(Unreachable("hung up"))
-            case Warn(text):
-                self.warnings.append(text)
+            case Log(level, text):
+                self.logged.append((level, text))
                 if "next poll: " in text:
                     self.left_because.append(text.partition("next poll: ")[2])
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.client import FatalError, Lost, StaleMember
+from coordinator.client.assignor_choice import REFUSALS_MAX
 from coordinator.client.calls import Join
-from coordinator.client.membership import REFUSED_JOINS_MAX, Phase
+from coordinator.client.membership import Phase
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World, t
 
@@ -81,7 +82,7 @@ def test_one_with_the_new_default_joins_a_group_on_range_and_says_how_to_move_ov
     group.settle()
     assert new.assignment
     assert group.assignor == "range"
-    assert not new.member.is_cooperative
+    assert not new.member.assignors.is_cooperative
     (said,) = new.warnings
     assert "refuses cooperative-sticky" in said
     assert "['cooperative-sticky', 'range']" in said
@@ -91,7 +92,7 @@ def test_one_with_the_new_default_joins_a_group_on_range_and_says_how_to_move_ov
 def test_ones_with_the_new_default_alone_are_cooperative():
     group = Group(NEW_DEFAULT, NEW_DEFAULT)
     assert group.assignor == "cooperative-sticky"
-    assert all(member.member.is_cooperative for member in group.members)
+    assert all(member.member.assignors.is_cooperative for member in group.members)
     assert [member.warnings for member in group.members] == [[], []]
 
 
@@ -99,16 +100,18 @@ def test_one_that_fell_back_and_lost_everything_follows_a_group_that_has_moved()
     """Its session ends unseen; meanwhile the others are on cooperative-sticky."""
     group = Group(RANGE, NEW_DEFAULT)
     cut = group.members[1]
-    assert not cut.member.is_cooperative
+    assert not cut.member.assignors.is_cooperative
     cut.paused = True
     group.work(2_500)
     group.restart(0, COOPERATIVE, end=Player.leave)
     assert group.assignor == "cooperative-sticky"
     cut.paused = False
     group.settle()
-    assert cut.member.is_cooperative
+    assert cut.member.assignors.is_cooperative
     assert cut.assignment
-    assert len(cut.warnings) == 2
+    refusals = [text for text in cut.warnings if "refuses" in text]
+    assert len(refusals) == 2
+    assert "twice" not in refusals[1]
 
 
 def test_one_that_names_range_alone_is_refused_by_a_cooperative_group_and_shown_the_way():
@@ -128,7 +131,7 @@ def test_a_group_that_follows_neither_refuses_the_default_for_good():
     group.work(500)
     assert refused.member.phase is Phase.STOPPED
     assert refused.machine.failure.code == "INCONSISTENT_GROUP_PROTOCOL"
-    assert len(refused.warnings) == REFUSED_JOINS_MAX - 1
+    assert len(refused.warnings) == REFUSALS_MAX, "the last says that it has stopped"
 
 
 def test_it_holds_nothing_when_it_begins_to_be_eager():

@@ -18,7 +18,6 @@ from coordinator.client import (
     RebalanceInProgress,
     Revoking,
     StaleMember,
-    Stopping,
     TopicPartition,
 )
 from coordinator.client.membership import Phase
@@ -199,10 +198,9 @@ async def test_protocols_that_do_not_fit_are_fatal():
         async with member(server) as one:
             await settle(one)
             async with member(server, assignors=("sticky",)) as two:
-                events = await two.poll(timeout=HANG_S)
-                assert [type(e) for e in events] == [Stopping]
-                with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
-                    await two.poll()
+                for _ in range(2):
+                    with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
+                        await two.poll(timeout=HANG_S)
 
 
 async def test_a_commit_between_two_assignments_is_told_to_wait():
@@ -224,9 +222,8 @@ async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):
     async with running() as server:
         async with member(server) as one:
             monkeypatch.setattr(type(one._machine), "handle", fails)
-            assert [type(e) for e in await one.poll(timeout=HANG_S)] == [Stopping]
             with pytest.raises(CoordinatorError, match="an assignor's bug"):
-                await one.poll()
+                await one.poll(timeout=HANG_S)
 
 
 def test_a_blocking_member_works_from_plain_code():
