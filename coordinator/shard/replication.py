@@ -14,15 +14,41 @@ from coordinator.shard.followers import (
     FetchEntries,
     Followers,
     FollowersChanged,
+    Tail,
     TailEntry,
 )
-from coordinator.shard.operations import DelayedFetch
 from coordinator.shard.outbox import Appended, Outbox
 from coordinator.shard.recurring import Recurring
-from coordinator.shard.waits import Waits
+from coordinator.shard.waits import Wait, Waits
 from coordinator.shard.writes import SHARD_KEY, WriteQueue
 from timer.purgatory import Purgatory
 from timer.timer import Timer
+
+
+class DelayedFetch(Wait):
+    """A parked fetch of a follower: waits for `min_bytes` or the end of its time.
+
+    Args:
+        answered: queue of fetches to be answered in this step.
+    Source: Kafka `DelayedFetch`.
+    """
+
+    __slots__ = ("_answered", "_tail", "fetch")
+
+    def __init__(
+        self, fetch: FetchEntries, tail: Tail, answered: deque[FetchEntries], waits: Waits
+    ) -> None:
+        super().__init__(waits)
+        self.fetch = fetch
+        self._tail = tail
+        self._answered = answered
+
+    def try_complete(self) -> bool:
+        fetch = self.fetch
+        return self._tail.need_not_wait(fetch.offset, fetch.min_bytes) and self.force_complete()
+
+    def on_complete(self) -> None:
+        self._answered.append(self.fetch)
 
 
 class Replication:
@@ -70,9 +96,7 @@ class Replication:
         if not followers.tail.has(fetch.offset):
             self._fetched.append(fetch)
             return
-        operation = DelayedFetch(
-            fetch, followers.tail.need_not_wait, self._fetched.append, self._waits
-        )
+        operation = DelayedFetch(fetch, followers.tail, self._fetched, self._waits)
         deadline_ms = now_ms + fetch.max_wait_ms
         self.fetches.try_complete_else_watch(operation, (SHARD_KEY,), deadline_ms)
 

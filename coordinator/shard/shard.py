@@ -45,8 +45,7 @@ from coordinator.shard.followers import (
     Followers,
     FollowersChanged,
 )
-from coordinator.shard.group_timers import GroupTimers
-from coordinator.shard.operations import OperationContext
+from coordinator.shard.operations import GroupTimers
 from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.recurring import Recurring
 from coordinator.shard.replication import Replication
@@ -100,7 +99,8 @@ class Shard:
         }
         self._group_timers = GroupTimers(
             self.timer,
-            OperationContext(self.machine, self._inner.append),
+            self.machine,
+            self._inner.append,
             join_waits=self._waits["join"],
             sync_waits=self._waits["sync"],
         )

@@ -17,15 +17,16 @@ not in the log, and is removed from the queue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import takewhile
 
 from coordinator.core.commands import Command
 from coordinator.core.errors import ErrorCode
 from coordinator.core.outcome import Write
 from coordinator.core.records import Record
-from coordinator.shard.operations import DelayedProduce
+from coordinator.core.written import ReplacementOverdue, Resume
 from coordinator.shard.outbox import Append, AppendFailed, AppendFailure
-from coordinator.shard.waits import Waits
+from coordinator.shard.waits import Wait, Waits
 from timer.purgatory import Purgatory
 from timer.task import TimerTask
 from timer.timer import Timer
@@ -50,6 +51,74 @@ _FAILURES = {
 }
 """Errors of refused writes. The other two failures, and writes that wait when a shard is given up,
 give NOT_COORDINATOR. Source: Kafka `CoordinatorOperationExceptionHelper`."""
+
+
+class DelayedProduce(Wait):
+    """Holds a follow-up back until the records before it are durable, or refused.
+
+    `required_offset` is the end of the entry that carries them, once it is formed.
+    A time-out does not decide whether the records are written: their append goes on, unless the
+    queue can still drop them.
+    """
+
+    __slots__ = ("_queue", "_settled", "_then", "error", "is_carrier", "records", "required_offset")
+
+    def __init__(self, write: Write, queue: WriteQueue) -> None:
+        super().__init__(queue.waits)
+        self.records = write.records
+        self.is_carrier = bool(write.records)
+        self.required_offset: int | None = None
+        self._then = write.then
+        self._settled = write.settled
+        # Error on a time-out; replaced by the result of the append.
+        self.error = (
+            ErrorCode.NOT_COORDINATOR
+            if isinstance(write.then, Resume)
+            else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        self._queue = queue
+
+    @property
+    def _only_waits(self) -> bool:
+        """True if it waits for the end of earlier appends, whatever their results."""
+        return isinstance(self._then, Resume | ReplacementOverdue)
+
+    def try_complete(self) -> bool:
+        if self.is_completed or self.required_offset is None:
+            return False
+        if self.required_offset > self._queue.high_watermark:
+            return False
+        if self._queue.are_enough() or self._only_waits:
+            self.error = ErrorCode.NONE  # Else it is stored, on fewer nodes than `min_in_sync`.
+        return self.force_complete()
+
+    def fail(self, error: ErrorCode, *, is_final: bool = False) -> None:
+        """Complete with `error`, because the append failed; no effect after a time-out.
+
+        Args:
+            is_final: the shard is given up, so that `error` also goes to operations that only wait.
+        """
+        if not self.is_completed:
+            self.error = ErrorCode.NONE if self._only_waits and not is_final else error
+            self.force_complete()
+
+    def settle(self, error: ErrorCode) -> None:
+        """Post the `settled` follow-up with the result of the append.
+
+        With NONE the records are durable. It may come after a time-out, and before the nodes in
+        sync have the records.
+        """
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            self._queue.post(replace(settled, error=error))
+
+    def run(self) -> None:
+        if not self.is_completed:
+            self._queue.time_is_over(self)
+        super().run()
+
+    def on_complete(self) -> None:
+        self._queue.post(replace(self._then, error=self.error))
 
 
 class WriteQueue:
@@ -79,16 +148,16 @@ class WriteQueue:
     ) -> None:
         self._timer = timer
         self._now_ms = now_ms
-        self._waits = waits
+        self.waits = waits
         self.purgatory: Purgatory[str] = Purgatory(timer)
         self.end_offset = 0
         """Log end offset: the store has everything before it."""
         self.high_watermark = 0
         """Offset before which all writes are acknowledged."""
-        self._are_enough = are_enough
+        self.are_enough = are_enough
         self._apply = apply
         self._drop = drop
-        self._post = post
+        self.post = post
         self._timeout_ms = timeout_ms
         self._sequence = 0
         self._queued: list[DelayedProduce] = []
@@ -113,18 +182,11 @@ class WriteQueue:
 
     def add(self, write: Write, now_ms: int) -> None:
         """Queue a write; one without records completes at once if nothing is in flight."""
-        operation = DelayedProduce(
-            write,
-            lambda: self.high_watermark,
-            self._are_enough,
-            self._post,
-            self._time_is_over,
-            self._waits,
-        )
+        operation = DelayedProduce(write, self)
         if self._closed is not None:
             self._refuse([operation], self._closed, is_final=True)
             return
-        if write.records and not self._are_enough():
+        if write.records and not self.are_enough():
             self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         if not write.records and not self._queued:
@@ -259,7 +321,7 @@ class WriteQueue:
             operation.required_offset = None
         self._queued[:0] = operations
 
-    def _time_is_over(self, operation: DelayedProduce) -> None:
+    def time_is_over(self, operation: DelayedProduce) -> None:
         """Handle a time-out: between two attempts the write can be removed from the queue."""
         is_queued = operation.required_offset is None
         if self._backoff.is_pending and is_queued and operation.records:
