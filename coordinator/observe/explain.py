@@ -6,7 +6,7 @@ Names and reasons come from clients, so every one is made printable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from coordinator.core.events import RebalanceCause, RefusedJoin
@@ -79,175 +79,148 @@ def _headline(record: RebalanceRecord) -> str:
     )
 
 
+_CAUSES = {
+    RebalanceCause.MEMBER_JOINED: "{who} joined{why}",
+    RebalanceCause.MEMBER_LEFT: "{who} left{why}",
+    RebalanceCause.ADMIN: "an operator removed {who}{why}",
+    RebalanceCause.SESSION_EXPIRED: "nothing was heard of {who} for its whole session timeout",
+    RebalanceCause.METADATA_CHANGED: "{who} re-joined with other metadata{why}",
+    RebalanceCause.LEADER_REJOINED: "the leader, {who}, re-joined to have work shared anew{why}",
+    RebalanceCause.SYNC_TIMED_OUT: "{who} did not fetch its assignment in time",
+    RebalanceCause.STATIC_MEMBER_REPLACED: "{who} replaced a static member, with other metadata"
+    "{why}",
+    RebalanceCause.LOADED: "{who} re-joined after a fail-over had interrupted a rebalance",
+    RebalanceCause.ASSIGNMENT_NOT_STORED: "the assignment before could not be stored",
+    RebalanceCause.CALL_CANCELLED: "{who} closed its connection while it was joining",
+    RebalanceCause.SIZE_LIMIT: "the group exceeded group_max_size",
+}
+_CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
+
+
 def _cause(record: RebalanceRecord) -> str:
     who = _name(record.member_id, record.client_id, record.client_host)
     why = f" and said: {printable(record.reason)}" if record.reason else ""
-    match record.cause:
-        case RebalanceCause.MEMBER_JOINED.value:
-            return f"It began because {who} joined{why}."
-        case RebalanceCause.MEMBER_LEFT.value:
-            return f"It began because {who} left{why}."
-        case RebalanceCause.ADMIN.value:
-            return f"It began because an operator removed {who}{why}."
-        case RebalanceCause.SESSION_EXPIRED.value:
-            return f"It began because nothing was heard of {who} for its whole session timeout."
-        case RebalanceCause.METADATA_CHANGED.value:
-            return f"It began because {who} re-joined with other metadata{why}."
-        case RebalanceCause.LEADER_REJOINED.value:
-            return f"It began because the leader, {who}, re-joined to have work shared anew{why}."
-        case RebalanceCause.SYNC_TIMED_OUT.value:
-            return f"It began because {who} did not fetch its assignment in time."
-        case RebalanceCause.STATIC_MEMBER_REPLACED.value:
-            return f"It began because {who} replaced a static member, with other metadata{why}."
-        case RebalanceCause.LOADED.value:
-            return (
-                f"It began because {who} re-joined after a fail-over had interrupted a rebalance."
-            )
-        case RebalanceCause.ASSIGNMENT_NOT_STORED.value:
-            return "It began because the assignment before could not be stored."
-        case RebalanceCause.CALL_CANCELLED.value:
-            return f"It began because {who} closed its connection while it was joining."
-        case RebalanceCause.SIZE_LIMIT.value:
-            return "It began because the group exceeded group_max_size."
-    return f"It began because of: {record.cause}."
+    if record.cause not in _CAUSE_SENTENCES:  # A newer version's.
+        return f"It began because of: {record.cause}."
+    return _CAUSE_SENTENCES[record.cause].format(who=who, why=why)
 
 
-def _join_phase(record: RebalanceRecord) -> list[str]:
+def _join_phase(record: RebalanceRecord) -> Iterator[str]:
+    took = spell(record.joined_at_ms - record.started_at_ms)
     if record.joined_at_ms < 0:
         missing = f"{_count(len(record.members), 'member')} had joined"
-        return [f"No new generation was formed: {missing} when the rebalance ended."]
-    took = record.joined_at_ms - record.started_at_ms
-    if record.was_initial:
-        return [f"The join phase waited {spell(took)} for more first members: the initial delay."]
-    told = [f"The join phase took {spell(took)}."]
-    last = last_to_join(record)
-    if last is not None and last[1] > 0:
-        member, later = last
-        told.append(f"{_member(member)} was last, {spell(later)} after the one before.")
-    for removed in record.removed:
-        who = _name(removed.member_id, removed.client_id, removed.client_host)
-        told.append(f"{who} was removed: {removed.cause}.")
-    return told
+        yield f"No new generation was formed: {missing} when the rebalance ended."
+    elif record.was_initial:
+        yield f"The join phase waited {took} for more first members: the initial delay."
+    else:
+        yield f"The join phase took {took}."
+        last = last_to_join(record)
+        if last is not None and last[1] > 0:
+            member, later = last
+            yield f"{_member(member)} was last, {spell(later)} after the one before."
+        for removed in record.removed:
+            who = _name(removed.member_id, removed.client_id, removed.client_host)
+            yield f"{who} was removed: {removed.cause}."
 
 
-def _rest(record: RebalanceRecord) -> list[str]:
+def _rest(record: RebalanceRecord) -> Iterator[str]:
     if record.synced_at_ms < 0:
-        return []
+        return
     leader = next((m for m in record.members if m.member_id == record.leader), None)
     who = "the leader" if leader is None else f"the leader, {_member(leader)},"
-    computed = record.synced_at_ms - record.joined_at_ms
-    stored = record.ended_at_ms - record.synced_at_ms
+    came = f"The assignment came from {who} after"
+    computed = spell(record.synced_at_ms - record.joined_at_ms)
     if record.outcome != "completed":
-        return [f"The assignment came from {who} after {spell(computed)}, and was not stored."]
-    return [
-        (
-            f"The assignment came from {who} after {spell(computed)} and was durable "
-            f"{spell(stored)} later."
-        )
-    ]
+        yield f"{came} {computed}, and was not stored."
+    else:
+        stored = spell(record.ended_at_ms - record.synced_at_ms)
+        yield f"{came} {computed} and was durable {stored} later."
 
 
-def _cost(record: RebalanceRecord) -> list[str]:
+def _cost(record: RebalanceRecord) -> Iterator[str]:
     if record.partitions_moved < 0:
-        return []
-    told = [f"{_count(record.partitions_moved, 'partition')} changed owners."]
+        return
+    yield f"{_count(record.partitions_moved, 'partition')} changed owners."
     if record.unowned_partitions:
-        told.append(
-            f"{_count(record.unowned_partitions, 'partition')} had no owner, "
-            f"for up to {spell(record.unowned_ms_max)}."
-        )
-    return told
+        unowned = _count(record.unowned_partitions, "partition")
+        yield f"{unowned} had no owner, for up to {spell(record.unowned_ms_max)}."
 
 
-def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
     earlier = next((r.protocol for r in before if r.protocol), "")
-    if not record.protocol or not earlier or earlier == record.protocol:
-        return []
-    return [
-        (
+    if record.protocol and earlier and earlier != record.protocol:
+        yield (
             f"The group now uses {_quoted(record.protocol)} instead of {_quoted(earlier)}: "
             "a group uses a protocol that all its members support."
         )
-    ]
 
 
 # --- Advice ---------------------------------------------------------------------------------
 
 
-def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
-    told = [*_about_slowness(record), *_about_sessions(record), *_about_restarts(record, before)]
-    told += _about_flapping(record, before)
+def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
+    yield from _about_slowness(record)
+    yield from _about_sessions(record)
+    yield from _about_restarts(record, before)
+    yield from _about_flapping(record, before)
     is_eager = record.protocol and "cooperative" not in record.protocol
     if is_eager and record.unowned_ms_max >= SLOW_MS:
-        told.append(
+        yield (
             f"Advice: with {_quoted(record.protocol)} everybody stops while the group gathers; "
             "with 'cooperative-sticky' members work on with what they keep."
         )
-    return told
 
 
-def _about_slowness(record: RebalanceRecord) -> list[str]:
+def _about_slowness(record: RebalanceRecord) -> Iterator[str]:
     last = last_to_join(record)
     if last is None or record.was_initial or record.joined_at_ms < 0:
-        return []
+        return
     member, later = last
     phase = record.joined_at_ms - record.started_at_ms
-    if later < SLOW_MS or later < SLOW_SHARE * phase:
-        return []
-    whole = record.ended_at_ms - record.started_at_ms
-    return [
-        (
+    if later >= SLOW_MS and later >= SLOW_SHARE * phase:
+        whole = record.ended_at_ms - record.started_at_ms
+        yield (
             f"Advice: {_member(member)} took {spell(later)} of the {spell(whole)}. A member hears "
             "of a rebalance with its next heartbeat and joins when its work lets it: let it poll "
             "more often, or work in smaller pieces."
         )
-    ]
 
 
-def _about_sessions(record: RebalanceRecord) -> list[str]:
-    expired = {r.member_id for r in record.removed if r.cause == "session expired"}
+def _about_sessions(record: RebalanceRecord) -> Iterator[str]:
+    has_expired = any(r.cause == "session expired" for r in record.removed)
     short = [m for m in record.members if 0 <= m.session_timeout_ms < SHORT_SESSION_MS]
-    if not expired or not short:
-        return []
-    timeout = spell(short[0].session_timeout_ms)
-    return [
-        (
+    if has_expired and short:
+        timeout = spell(short[0].session_timeout_ms)
+        yield (
             f"Advice: sessions last {timeout} here; a pause of that length (garbage collection, a "
             "slow disk, a network that hiccups) costs a rebalance. 10 s and more are common."
         )
-    ]
 
 
-def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
     """Advice for a client that left and came back under the same name."""
     if record.cause != RebalanceCause.MEMBER_JOINED.value or not record.client_id:
-        return []
+        return
     for earlier in before:
         if record.started_at_ms - earlier.ended_at_ms > COMES_BACK_MS:
-            break
+            return
         if any(r.client_id == record.client_id for r in earlier.removed):
             since = spell(record.started_at_ms - earlier.started_at_ms)
-            return [
-                (
-                    f"Advice: {_quoted(record.client_id)} had gone {since} before. With an "
-                    "instance id of its own (group_instance_id) a restart within the session "
-                    "causes no rebalance."
-                )
-            ]
-    return []
+            yield (
+                f"Advice: {_quoted(record.client_id)} had gone {since} before. With an instance id "
+                "of its own (group_instance_id) a restart within the session causes no rebalance."
+            )
+            return
 
 
-def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[str]:
+def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
     gone = Counter(r.client_id for each in (record, *before) for r in each.removed)
     count = gone[record.client_id]
-    if not record.client_id or count < OFTEN:
-        return []
-    return [
-        (
+    if record.client_id and count >= OFTEN:
+        yield (
             f"Advice: {_quoted(record.client_id)} has gone {count} times in the last "
             f"{len(before) + 1} rebalances. Look at it first."
         )
-    ]
 
 
 # --- Words ------------------------------------------------------------------------------------

@@ -16,51 +16,9 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from coordinator.shard.stats import BOUNDS_MS, ClusterStats, ShardStats, WaitStats
+
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
-
-
-class WaitStats(Protocol):
-    """Histogram of ended waits: one count per bound of `bounds_ms`, and one above all bounds."""
-
-    @property
-    def bounds_ms(self) -> Sequence[int]: ...
-    @property
-    def counts(self) -> Sequence[int]: ...
-    @property
-    def total_ms(self) -> int: ...
-    @property
-    def expired(self) -> int: ...
-
-
-class Stats(Protocol):
-    """The numbers of one shard."""
-
-    @property
-    def groups(self) -> Mapping[str, int]: ...
-    @property
-    def members(self) -> int: ...
-    @property
-    def parked_joins(self) -> int: ...
-    @property
-    def parked_syncs(self) -> int: ...
-    @property
-    def timers_pending(self) -> int: ...
-    @property
-    def watched(self) -> Mapping[str, int]: ...
-    @property
-    def delayed(self) -> Mapping[str, int]: ...
-    @property
-    def purged(self) -> Mapping[str, int]: ...
-    @property
-    def waits(self) -> Mapping[str, WaitStats]: ...
-    @property
-    def timer_lag_ms(self) -> int: ...
-    @property
-    def pending_appends(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def end_offset(self) -> int: ...
 
 
 class Pauses(Protocol):
@@ -72,23 +30,6 @@ class Pauses(Protocol):
     def counts(self) -> Sequence[Sequence[int]]: ...
     @property
     def total_s(self) -> Sequence[float]: ...
-
-
-class Cluster(Protocol):
-    """This node in its cluster. `shards`: number by state (leading, loading, following)."""
-
-    @property
-    def shards(self) -> Mapping[str, int]: ...
-    @property
-    def configured_shards(self) -> int: ...
-    @property
-    def controller_epoch(self) -> int: ...
-    @property
-    def is_controller(self) -> bool: ...
-    @property
-    def undecided_s(self) -> float: ...
-    @property
-    def session_timeout_s(self) -> float: ...
 
 
 class OnScrape(Collector):
@@ -104,7 +45,7 @@ class OnScrape(Collector):
         return self._metrics()
 
 
-def shard_metrics(shards: Sequence[Stats], loop_lag_s: float) -> Iterable[Metric]:
+def shard_metrics(shards: Sequence[ShardStats], loop_lag_s: float) -> Iterable[Metric]:
     """Sums over all shards of the node."""
     groups: Tally[str] = Tally()
     for shard in shards:
@@ -190,7 +131,7 @@ def call_metrics(answered: Mapping[tuple[str, str], int], heartbeats: int) -> It
     )
 
 
-def cluster_metrics(cluster: Cluster) -> Iterable[Metric]:
+def cluster_metrics(cluster: ClusterStats) -> Iterable[Metric]:
     """Gauges of this node in its cluster."""
     yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
     yield GaugeMetricFamily(
@@ -266,7 +207,7 @@ def _waits(shards: Sequence[Mapping[str, WaitStats]]) -> Iterable[Metric]:
     )
     for name in sorted({name for shard in shards for name in shard}):
         stats = [shard[name] for shard in shards if name in shard]
-        bounds = [str(bound / 1000) for bound in stats[0].bounds_ms] + ["+Inf"]
+        bounds = [str(bound / 1000) for bound in BOUNDS_MS] + ["+Inf"]
         counts = accumulate(map(sum, zip(*(s.counts for s in stats), strict=True)))
         total_s = sum(s.total_ms for s in stats) / 1000
         waits.add_metric([name], list(zip(bounds, counts, strict=True)), total_s)

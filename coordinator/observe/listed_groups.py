@@ -5,9 +5,8 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -16,25 +15,13 @@ from prometheus_client.registry import Collector
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.gauges import gauge
 from coordinator.observe.rebalance_metrics import seconds_between
-
-
-class OneGroup(Protocol):
-    """Numbers of one group; offsets by (topic, partition)."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def members(self) -> int: ...
-    @property
-    def offsets(self) -> Mapping[tuple[str, int], int]: ...
-    @property
-    def log_ends(self) -> Mapping[tuple[str, int], int]: ...
-
+from coordinator.shard.stats import GroupStats
 
 PRUNE_AT = 1_000
 """Number of counted groups from which on the deleted ones are searched and dropped."""
 
-GroupStats = Callable[[Callable[[str], bool]], Iterable[OneGroup]]
+GroupStatsSource = Callable[[Callable[[str], bool]], Iterable[GroupStats]]
+"""Returns the numbers of the groups that a predicate selects, by id."""
 
 
 class Listed:
@@ -54,7 +41,7 @@ class Listed:
 class ListedGroups(Collector):
     """Series of the listed groups that this node coordinates."""
 
-    def __init__(self, listed: Callable[[str], bool], stats: GroupStats) -> None:
+    def __init__(self, listed: Callable[[str], bool], stats: GroupStatsSource) -> None:
         self._listed = listed
         self._stats = stats
         self._rebalances: dict[str, _Rebalances] = {}

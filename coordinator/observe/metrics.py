@@ -25,21 +25,20 @@ from coordinator.core.events import (
     RebalanceStarted,
 )
 from coordinator.observe.gauges import (
-    Cluster,
     OnScrape,
     Pauses,
-    Stats,
     call_metrics,
     cluster_metrics,
     memory_metrics,
     pause_metrics,
     shard_metrics,
 )
-from coordinator.observe.listed_groups import GroupStats, Listed, ListedGroups
+from coordinator.observe.listed_groups import GroupStatsSource, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 from coordinator.observe.security_gauges import Secured, security_metrics
+from coordinator.shard.stats import ClusterStats, ShardStats
 
 HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
 
@@ -63,16 +62,16 @@ class Metrics:
     def __init__(
         self,
         *,
-        stats: Callable[[], Iterable[Stats]],
+        stats: Callable[[], Iterable[ShardStats]],
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
         heartbeats: Callable[[], int] = lambda: 0,
-        cluster: Callable[[], Cluster] | None = None,
+        cluster: Callable[[], ClusterStats] | None = None,
         pauses: Pauses | None = None,
         overload: Callable[[], OverloadStats] | None = None,
         security: Secured | None = None,
         groups: Sequence[str] = (),
-        group_stats: GroupStats = lambda _: (),
+        group_stats: GroupStatsSource = lambda _: (),
     ) -> None:
         self.registry = CollectorRegistry()
         self._listed_groups = ListedGroups(Listed(groups), group_stats) if groups else None

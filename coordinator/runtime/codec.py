@@ -81,11 +81,6 @@ def _group_metadata(record: GroupMetadata) -> pb.Record:
     )
 
 
-def _generation_floor(record: GenerationFloor) -> pb.Record:
-    floor = pb.GenerationFloor(generation=record.generation)
-    return pb.Record(group_id=record.group_id, generation_floor=floor)
-
-
 def _offset_committed(record: OffsetCommitted) -> pb.Record:
     return pb.Record(
         group_id=record.group_id,
@@ -99,20 +94,6 @@ def _offset_committed(record: OffsetCommitted) -> pb.Record:
             expires_at_ms=record.expires_at_ms,
         ),
     )
-
-
-def _manifest_stored(record: ManifestStored) -> pb.Record:
-    manifest = pb.ManifestStored(manifest=record.manifest)
-    return pb.Record(group_id=record.group_id, manifest_stored=manifest)
-
-
-def _offset_deleted(record: OffsetDeleted) -> pb.Record:
-    deleted = pb.OffsetDeleted(topic=record.topic, partition=record.partition)
-    return pb.Record(group_id=record.group_id, offset_deleted=deleted)
-
-
-def _group_deleted(record: GroupDeleted) -> pb.Record:
-    return pb.Record(group_id=record.group_id, group_deleted=pb.GroupDeleted())
 
 
 def _rebalance(record: RebalanceRecord) -> pb.Record:
@@ -153,11 +134,18 @@ _REBALANCE_FIELDS = [
 # Any: each function takes the records of its row.
 _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
     GroupMetadata: _group_metadata,
-    GenerationFloor: _generation_floor,
+    GenerationFloor: lambda r: pb.Record(
+        group_id=r.group_id, generation_floor=pb.GenerationFloor(generation=r.generation)
+    ),
     OffsetCommitted: _offset_committed,
-    ManifestStored: _manifest_stored,
-    OffsetDeleted: _offset_deleted,
-    GroupDeleted: _group_deleted,
+    ManifestStored: lambda r: pb.Record(
+        group_id=r.group_id, manifest_stored=pb.ManifestStored(manifest=r.manifest)
+    ),
+    OffsetDeleted: lambda r: pb.Record(
+        group_id=r.group_id,
+        offset_deleted=pb.OffsetDeleted(topic=r.topic, partition=r.partition),
+    ),
+    GroupDeleted: lambda r: pb.Record(group_id=r.group_id, group_deleted=pb.GroupDeleted()),
     RebalanceRecord: _rebalance,
 }
 

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.errors import ErrorCode, Refused, advice
@@ -30,7 +30,7 @@ from coordinator.settings.sections import NODE_PORTS
 from coordinator.shard.followers import ANYBODY, FetchedEntries, FetchEntries
 from coordinator.shard.placement import shard_of
 from coordinator.shard.shard import Shard
-from coordinator.shard.stats import GroupStats, ShardStats
+from coordinator.shard.stats import ClusterStats, GroupStats, ShardStats
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -41,18 +41,6 @@ from coordinator.storage.coordination import (
 from coordinator.storage.log import GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStats:
-    """Gauges of the cluster as this node sees it. `shards` counts its own by state."""
-
-    shards: dict[str, int]
-    configured_shards: int
-    controller_epoch: int
-    is_controller: bool
-    undecided_s: float = 0.0
-    session_timeout_s: float = 0.0
 
 
 class Node:

@@ -1,10 +1,23 @@
-"""Statistics of shards and groups, for metrics."""
+"""Statistics of shards, groups and a node in its cluster, for metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.shard.waits import WaitStats
+BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000,
+             300_000)  # fmt: skip
+"""Upper bounds of the histogram of waits, inclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitStats:
+    """Histogram of the waits that have ended, in one purgatory."""
+
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
+    """Waits by `BOUNDS_MS`; the last one counts waits above the highest bound."""
+    total_ms: int = 0
+    expired: int = 0
+    """Number of waits that ended by a time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +55,15 @@ class GroupStats:
     members: int
     offsets: dict[tuple[str, int], int]
     log_ends: dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """A node in its cluster. `shards`: its own by state (leading, loading, following)."""
+
+    shards: dict[str, int]
+    configured_shards: int
+    controller_epoch: int
+    is_controller: bool
+    undecided_s: float = 0.0
+    session_timeout_s: float = 0.0

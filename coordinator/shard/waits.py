@@ -4,45 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from coordinator.shard.stats import BOUNDS_MS, WaitStats
 from timer.operation import DelayedOperation
-
-BOUNDS_MS = (
-    1,
-    2,
-    5,
-    10,
-    25,
-    50,
-    100,
-    250,
-    500,
-    1_000,
-    2_500,
-    5_000,
-    10_000,
-    30_000,
-    60_000,
-    300_000,
-)
-"""Upper bounds of the histogram's buckets, inclusive."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitStats:
-    """Histogram of the waits that have ended, in one purgatory."""
-
-    counts: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
-    """Waits per bucket; the last one counts waits above the highest bound."""
-    total_ms: int = 0
-    expired: int = 0
-    """Number of waits that ended by a time-out."""
-
-    @property
-    def bounds_ms(self) -> tuple[int, ...]:
-        """Bounds of `counts`."""
-        return BOUNDS_MS
 
 
 class Waits:

@@ -9,9 +9,7 @@ from coordinator.core.records import RebalanceRecord
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.garbage import ShortPauses
-from coordinator.runtime.node import ClusterStats
-from coordinator.shard.stats import GroupStats, ShardStats
-from coordinator.shard.waits import WaitStats
+from coordinator.shard.stats import ClusterStats, GroupStats, ShardStats, WaitStats
 
 PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
 HEAD = (

@@ -10,8 +10,7 @@ from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceMember, RebalanceRecord
 from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
 from coordinator.observe.metrics import Metrics
-from coordinator.shard.stats import GroupStats, ShardStats
-from coordinator.shard.waits import WaitStats
+from coordinator.shard.stats import GroupStats, ShardStats, WaitStats
 
 GROUPS = [
     GroupStats("orders-1", 2, {("t", 0): 40, ("t", 1): 9}, {("t", 0): 100, ("u", 0): 7}),

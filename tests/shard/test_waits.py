@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.shard.outbox import Tick
-from coordinator.shard.waits import BOUNDS_MS, WaitStats
+from coordinator.shard.stats import BOUNDS_MS, WaitStats
 from tests.shard.desk import Desk
 
 
