@@ -91,7 +91,7 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 NODES_APART = range(0, 2 * NODE_PORTS, NODE_PORTS)
-"""Where the two nodes of a machine listen, counted from the port of the first."""
+"""Ports of the two nodes of a machine, counted from the port of the first."""
 
 
 @functools.cache

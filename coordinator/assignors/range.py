@@ -41,7 +41,6 @@ class RangeAssignor:
     def assign(
         self, view: ClusterView, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See `Assignor.assign`."""
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         co_partitioned: dict[tuple[tuple[str, ...], int], list[str]] = {}
         for topic, subscribers in subscribers_by_topic(view, members).items():

@@ -39,7 +39,6 @@ class RoundRobinAssignor:
     def assign(
         self, view: ClusterView, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See `Assignor.assign`."""
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         order = in_member_order(members)
         seat_of = {member_id: seat for seat, member_id in enumerate(order)}

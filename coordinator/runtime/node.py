@@ -81,7 +81,7 @@ class Node:
         self.cluster: ClusterRunner | None = None
         """Membership in the cluster; None: this node is the only one."""
         self._table = ShardTable(
-            settings,
+            settings=settings,
             log=self._log,
             clock=clock,
             watchers=self._watchers,

@@ -20,7 +20,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,16 @@ FORMAT = 1
 HASH_EVERY = 1_000
 
 
+@dataclass(frozen=True, slots=True)
 class RecordedIds:
     """Ids of another source, recorded."""
 
-    def __init__(self, ids: IdSource, write: Callable[[dict[str, Any]], None]) -> None:
-        self._ids = ids
-        self._write = write
+    ids: IdSource
+    write: Callable[[dict[str, Any]], None]
 
     def new_member_id(self, prefix: str) -> str:
-        member_id = self._ids.new_member_id(prefix)
-        self._write({"id": member_id})
+        member_id = self.ids.new_member_id(prefix)
+        self.write({"id": member_id})
         return member_id
 
 
@@ -82,19 +82,16 @@ class RecordingShard(Shard):
         self._write({**header, **values, "now_ms": now_ms})
 
     def replay(self, records: Iterable[Record], now_ms: int) -> None:
-        """See `Shard`."""
         records = list(records)
         encoded = [base64.b64encode(codec.encode(record)).decode() for record in records]
         self._write({"load": encoded, "now_ms": now_ms})
         super().replay(records, now_ms)
 
     def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        """See `Shard`."""
         self._write({"restore": [sequence, next_offset], "now_ms": now_ms})
         return super().restore(now_ms, sequence=sequence, next_offset=next_offset)
 
     def step(self, event: Input, now_ms: int) -> Outbox:
-        """See `Shard`."""
         if isinstance(event, Unload):
             self._write_hash()
         self._write({"in": to_json(event), "now_ms": now_ms})

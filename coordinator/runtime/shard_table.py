@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ FORGET_S = 30.0
 """Delay of that collection; by then clients have found the groups' new leaders."""
 
 
+@dataclass(eq=False, kw_only=True)
 class ShardTable:
     """A runner for each shard that is led, a standby for each that is followed.
 
@@ -44,51 +46,38 @@ class ShardTable:
         on_in_sync: called with a shard's in-sync nodes when they change.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        log: GroupLog,
-        clock: Clock,
-        watchers: Watchers,
-        fetch: Fetch | None,
-        ids: IdSource,
-        shard_type: Callable[..., Shard],
-        pauses: Callable[[int], tuple[Pause, ...]],
-        on_in_sync: Callable[[ShardId, frozenset[int]], None],
-    ) -> None:
-        self.runners: dict[ShardId, ShardRunner] = {}
-        self.standbys: dict[ShardId, Standby] = {}
-        self._settings = settings
-        self._log = log
-        self._clock = clock
-        self._watchers = watchers
-        self._fetch = fetch
-        self._ids = ids
-        self._shard_type = shard_type
-        self._pauses = pauses
-        self._on_in_sync = on_in_sync
-        self._recordings = itertools.count(1)
-        self._work: set[asyncio.Task[None]] = set()
-        self._forgetting: asyncio.TimerHandle | None = None
-        # Two loads at once would not be faster, and need twice the memory.
-        self._load_slot = asyncio.Semaphore(1)
+    settings: Settings
+    log: GroupLog
+    clock: Clock
+    watchers: Watchers
+    fetch: Fetch | None
+    ids: IdSource
+    shard_type: Callable[..., Shard]
+    pauses: Callable[[int], tuple[Pause, ...]]
+    on_in_sync: Callable[[ShardId, frozenset[int]], None]
+    runners: dict[ShardId, ShardRunner] = field(default_factory=dict, init=False)
+    standbys: dict[ShardId, Standby] = field(default_factory=dict, init=False)
+    _recordings: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
+    _work: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _forgetting: asyncio.TimerHandle | None = field(default=None, init=False)
+    # Two loads at once would not be faster, and need twice the memory.
+    _load_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
 
     @property
     def has_followers(self) -> bool:
         """True if other nodes may follow the shards of this one."""
-        return self._fetch is not None and self._settings.cluster.replicas > 1
+        return self.fetch is not None and self.settings.cluster.replicas > 1
 
     def add(self, shard: ShardId) -> ShardRunner:
         """Make a runner for a shard; until it is loaded it answers COORDINATOR_LOAD_IN_PROGRESS."""
         runner = self.runners[shard] = ShardRunner(
             shard,
             new_shard=partial(self._new_shard, shard),
-            log=self._log,
-            clock=self._clock,
-            watchers=self._watchers,
-            on_in_sync=partial(self._on_in_sync, shard),
-            pauses=self._pauses,
+            log=self.log,
+            clock=self.clock,
+            watchers=self.watchers,
+            on_in_sync=partial(self.on_in_sync, shard),
+            pauses=self.pauses,
         )
         return runner
 
@@ -131,14 +120,14 @@ class ShardTable:
         """Be ready to lead a shard."""
         standby = self.standbys.get(shard)
         if standby is None:
-            assert self._fetch is not None, "without it there are no replicas"
+            assert self.fetch is not None, "without it there are no replicas"
             standby = self.standbys[shard] = Standby(
                 shard,
-                log=self._log,
-                clock=self._clock,
+                log=self.log,
+                clock=self.clock,
                 new_shard=partial(self._new_shard, shard),
-                fetch=self._fetch,
-                report=lambda what: self._watchers.failure(what, None),
+                fetch=self.fetch,
+                report=lambda what: self.watchers.failure(what, None),
                 load_slot=self._load_slot,
             )
         standby.follow(leader, leader_epoch)
@@ -150,15 +139,15 @@ class ShardTable:
     # --- Inside ---
 
     def _new_shard(self, shard: ShardId) -> Shard:
-        settings = self._settings
-        now_ms = self._clock.now_ms()
+        settings = self.settings
+        now_ms = self.clock.now_ms()
         acks = AckPolicy(
             node=settings.cluster.node_id,
             all_in_sync=settings.cluster.acks == "all",
             min_in_sync=settings.cluster.min_insync_replicas,
             lag_time_max_ms=settings.cluster.replica_lag_time_max_ms,
         )
-        new = self._shard_type
+        new = self.shard_type
         if settings.observe.record_dir:
             folder = Path(settings.observe.record_dir)
             folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +155,7 @@ class ShardTable:
             new = partial(RecordingShard, path, shard)
         tail_bytes = TAIL_BYTES if self.has_followers else 0
         return new(
-            settings.groups, self._ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
+            settings.groups, self.ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
         )
 
     async def _load(
@@ -178,7 +167,7 @@ class ShardTable:
             # Collection was disabled, and calls to other shards have left garbage.
             self._forget_later(runner)
         except Damaged as error:
-            self._watchers.failure(str(error), None)
+            self.watchers.failure(str(error), None)
 
     async def _let_go(self, runner: ShardRunner) -> None:
         self._forget_later(runner)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
@@ -39,6 +40,7 @@ Fetch = Callable[[NodeInfo, ShardId, int, int, int, int], Awaitable[FetchedEntri
 """(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries. Raises Unreachable."""
 
 
+@dataclass(eq=False)
 class Standby:
     """Follows one shard on the current loop, until it is stopped.
 
@@ -49,27 +51,17 @@ class Standby:
         load_slot: entered to load; shards that share one load one after the other.
     """
 
-    def __init__(
-        self,
-        shard_id: ShardId,
-        *,
-        log: GroupLog,
-        clock: Clock,
-        new_shard: Callable[[], Shard],
-        fetch: Fetch,
-        report: Callable[[str], None],
-        load_slot: AbstractAsyncContextManager[object] | None = None,
-    ) -> None:
-        self.shard_id = shard_id
-        self._log = log
-        self._clock = clock
-        self._new_shard = new_shard
-        self._fetch = fetch
-        self._report = report
-        self._load_slot = load_slot or nullcontext()
-        self._followed: tuple[str | None, int] = (None, 0)
-        self._gathered: StandbyShard | None = None
-        self._task: asyncio.Task[None] | None = None
+    shard_id: ShardId
+    _: KW_ONLY
+    log: GroupLog
+    clock: Clock
+    new_shard: Callable[[], Shard]
+    fetch: Fetch
+    report: Callable[[str], None]
+    load_slot: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
+    _followed: tuple[str | None, int] = field(default=(None, 0), init=False)
+    _gathered: StandbyShard | None = field(default=None, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def follow(self, leader: NodeInfo | None, leader_epoch: int) -> None:
         """Follow this leader; None: wait for the next one."""
@@ -100,7 +92,7 @@ class Standby:
             try:
                 if self._gathered is None:
                     self._gathered = await self._load()
-                found = await self._fetch(
+                found = await self.fetch(
                     leader,
                     self.shard_id,
                     leader_epoch,
@@ -113,31 +105,31 @@ class Standby:
                 elif found.is_gone:
                     await self._catch_up(self._gathered)
                 for entry in found.entries:
-                    add_entry(self._gathered, entry, self._clock.now_ms())
+                    add_entry(self._gathered, entry, self.clock.now_ms())
                 failures = 0
             except Unreachable:
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.
                 words = str(error) if isinstance(error, Damaged | LogError) else repr(error)
-                self._report(f"shard {self.shard_id} cannot be followed, it begins anew: {words}")
+                self.report(f"shard {self.shard_id} cannot be followed, it begins anew: {words}")
                 self._gathered = None
                 await asyncio.sleep(min(RETRY_S * 2.0**failures, RETRY_S_MAX))
                 failures = min(failures + 1, 10)
 
     async def _load(self) -> StandbyShard:
-        async with self._load_slot:
+        async with self.load_slot:
             with gc_paused():
                 return await self._read_all()
 
     async def _read_all(self) -> StandbyShard:
-        loaded = await self._log.read(self.shard_id)
-        return await asyncio.to_thread(build, self._new_shard(), loaded, self._clock.now_ms())
+        loaded = await self.log.read(self.shard_id)
+        return await asyncio.to_thread(build, self.new_shard(), loaded, self.clock.now_ms())
 
     async def _catch_up(self, gathered: StandbyShard) -> None:
         """Read missing entries from the store: the leader does not have them in memory any more."""
-        loaded = await self._log.read(self.shard_id, gathered.sequence)
+        loaded = await self.log.read(self.shard_id, gathered.sequence)
         if loaded.snapshot is not None:
             self._gathered = await self._load()
             return
         for entry in loaded.entries:
-            add_entry(gathered, entry, self._clock.now_ms())
+            add_entry(gathered, entry, self.clock.now_ms())

@@ -7,6 +7,7 @@ token, under any user name; pages may also accept a TLS client certificate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +20,7 @@ from coordinator.web.messages import Handler, Request, Response, text
 Tell = Callable[[Refusal], None]
 
 
+@dataclass(frozen=True, slots=True)
 class Doorkeeper:
     """Authenticates and authorises requests for a page.
 
@@ -29,38 +31,30 @@ class Doorkeeper:
         tell: called with each refusal, from any thread.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        page: str,
-        operations: tuple[Operation, ...],
-        *,
-        needs_token: bool,
-        tell: Tell,
-    ) -> None:
-        self._guard = guard
-        self._page = page
-        self._operations = operations
-        self._needs_token = needs_token
-        self._tell = tell
+    guard: Guard
+    page: str
+    operations: tuple[Operation, ...]
+    _: KW_ONLY
+    needs_token: bool
+    tell: Tell
 
     def refusal(self, request: Request) -> Response | None:
         """Return the response that refuses a request; None if it is allowed."""
         try:
             caller = self._caller(request)
         except Unauthenticated as error:
-            self._tell(Refusal(UNAUTHENTICATED, self._page, UNKNOWN, request.peer, rule=str(error)))
+            self.tell(Refusal(UNAUTHENTICATED, self.page, UNKNOWN, request.peer, rule=str(error)))
             return unauthorized(str(error))
         except KeysUnavailable as error:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        decision = self._guard.decide(caller.principal, self._operations, None)
+        decision = self.guard.decide(caller.principal, self.operations, None)
         if decision.is_allowed:
             return None
-        operation = " or ".join(self._operations)
-        self._tell(
+        operation = " or ".join(self.operations)
+        self.tell(
             Refusal(
                 DENIED,
-                self._page,
+                self.page,
                 caller.principal,
                 request.peer,
                 operation,
@@ -76,9 +70,9 @@ class Doorkeeper:
     def _caller(self, request: Request) -> Caller:
         token = bearer_token(request.headers.get("authorization"), also_basic=True)
         if token is not None:
-            authenticator = self._guard.authenticator
+            authenticator = self.guard.authenticator
             return authenticator.remembered(token) or authenticator.of_token(token)
-        principal = None if self._needs_token else _principal_of(request.certificate or {})
+        principal = None if self.needs_token else _principal_of(request.certificate or {})
         if principal is None:
             raise Unauthenticated("send a bearer token, or give it as the password")
         return Caller(principal)

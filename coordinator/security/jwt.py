@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import jwt
 
@@ -46,6 +46,7 @@ class Claims:
     until_s: float
 
 
+@dataclass(frozen=True, slots=True)
 class JwtVerifier:
     """Verifies tokens.
 
@@ -56,11 +57,11 @@ class JwtVerifier:
         claim: name of the claim that is the principal.
     """
 
-    def __init__(self, find_key: FindKey, *, audience: str, issuer: str, claim: str) -> None:
-        self._find_key = find_key
-        self._audience = audience
-        self._issuer = issuer
-        self._claim = claim
+    find_key: FindKey
+    _: KW_ONLY
+    audience: str
+    issuer: str
+    claim: str
 
     def verify(self, token: str) -> Claims:
         """Return the subject and the expiry of a token. May block to fetch keys.
@@ -75,24 +76,24 @@ class JwtVerifier:
                 token,
                 key,
                 algorithms=ALGORITHMS,
-                audience=self._audience,
-                issuer=self._issuer or None,
+                audience=self.audience,
+                issuer=self.issuer or None,
                 leeway=LEEWAY_S,
-                options={"require": ["exp", "aud", self._claim]},
+                options={"require": ["exp", "aud", self.claim]},
             )
         except Exception as error:  # As `_unsound` says.
             raise _unsound(error) from error
         for name in TIMES:
             if name in claims and not _is_time(claims[name]):
                 raise Unauthenticated(f"the token's {name} is no time")
-        subject = claims[self._claim]
+        subject = claims[self.claim]
         if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 256:
-            raise Unauthenticated(f"the token's {self._claim} is not a name")
+            raise Unauthenticated(f"the token's {self.claim} is not a name")
         return Claims(subject, float(claims["exp"]) + LEEWAY_S)
 
     def _key_of(self, token: str) -> jwt.PyJWK:
         try:
-            return self._find_key(token)
+            return self.find_key(token)
         except UNAVAILABLE as error:
             raise KeysUnavailable("the keys for tokens cannot be fetched; try again") from error
         except Exception as error:  # As `_unsound` says.

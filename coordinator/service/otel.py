@@ -77,7 +77,6 @@ class OtelTracer:
 
     @contextmanager
     def call(self, call: Call) -> Iterator[OtelSpan]:
-        """See `Tracer`."""
         with self._tracer.start_as_current_span(
             f"coordinator.v1/{call.kind.name}",
             context=self._propagator.extract(call.trace()),
@@ -100,12 +99,10 @@ class OtelSpan:
         self._parked_at = 0.0
 
     def parked(self) -> None:
-        """See `Span`."""
         self._parked_at = time.monotonic()
         self._span.add_event("parked")
 
     def answered(self, error: str) -> None:
-        """See `Span`."""
         if self._parked_at:
             waited_ms = round(1000 * (time.monotonic() - self._parked_at))
             self._span.add_event("released", {"coordinator.parked_ms": waited_ms})

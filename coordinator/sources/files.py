@@ -67,20 +67,16 @@ class FileLog:
         return EXPECTED.format(suffix=FORMATS[self.format].suffixes[0][1:])
 
     def begin_offset(self, partition: int) -> int:
-        """See `Source`."""
         return next((segment.start for segment in self._segments(partition)), 0)
 
     def end_offset(self, partition: int) -> int:
-        """See `Source`."""
         return self.snapshot(partition).end()
 
     def snapshot(self, partition: int) -> FileSnapshot:
-        """See `snapshot_of`."""
         place = self._places().get(partition)
         return FileSnapshot(self, place, tuple(self._segments(partition)))
 
     def schema(self) -> Any:
-        """See `Source`."""
         return self._schema
 
     def with_schema(self, schema: Any) -> FileLog:
@@ -88,7 +84,6 @@ class FileLog:
         return replace(self, given_schema=schema)
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
-        """See `Source`."""
         return self.snapshot(partition).read(begin, end)
 
     # --- Inside ---
@@ -164,22 +159,18 @@ class FileSnapshot:
     segments: tuple[Segment, ...]
 
     def end(self) -> int:
-        """See `Snapshot`."""
         return self.segments[-1].start + self.segments[-1].rows if self.segments else 0
 
     def mark(self, offset: int) -> str:
-        """See `Snapshot`."""
         return make_mark(self.segments, offset)
 
     def check(self, mark: str) -> None:
-        """See `Snapshot`."""
         folder = self._folder()
         check_mark(
             mark, self.segments, folder, lambda name, size: digest_of(str(folder / name), size)
         )
 
     def read(self, begin: int, end: int) -> Iterator[Any]:
-        """See `Snapshot`."""
         schema = self.log.schema()
         for segment, path in zip(self.segments, self.paths(), strict=True):
             first = max(begin - segment.start, 0)

@@ -43,7 +43,6 @@ class KafkaTopic:
 
     @property
     def topic(self) -> str:
-        """See `Source`."""
         return self.name or self.kafka_topic
 
     def partitions(self) -> list[int]:
@@ -62,15 +61,12 @@ class KafkaTopic:
         return sorted(topic.partitions)
 
     def begin_offset(self, partition: int) -> int:
-        """See `Source`."""
         return self._watermarks(partition)[0]
 
     def end_offset(self, partition: int) -> int:
-        """See `Source`."""
         return self._watermarks(partition)[1]
 
     def schema(self) -> Any:
-        """See `Source`."""
         return _schema() if self.given_schema is None else self.given_schema
 
     def with_schema(self, schema: Any) -> KafkaTopic:

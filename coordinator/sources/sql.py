@@ -45,11 +45,9 @@ class SqlTable:
 
     @property
     def topic(self) -> str:
-        """See `Source`."""
         return self.name or self.table
 
     def partitions(self) -> list[int]:
-        """See `Source`."""
         if self.partition_by is None:
             return list(range(self.spread))
         import sqlalchemy as sa
@@ -67,7 +65,6 @@ class SqlTable:
         return 0
 
     def end_offset(self, partition: int) -> int:
-        """See `Source`."""
         import sqlalchemy as sa
 
         newest = sa.select(sa.func.max(self._key)).where(self._is_in(partition))
@@ -75,7 +72,6 @@ class SqlTable:
         return 0 if highest is None else highest + 1
 
     def schema(self) -> Any:
-        """See `Source`."""
         return _arrow_schema(self._table) if self.given_schema is None else self.given_schema
 
     def with_schema(self, schema: Any) -> SqlTable:
@@ -83,7 +79,6 @@ class SqlTable:
         return replace(self, given_schema=schema)
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
-        """See `Source`."""
         import pyarrow as pa
         import sqlalchemy as sa
 

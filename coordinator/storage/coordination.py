@@ -147,6 +147,7 @@ async def signals(changed: asyncio.Event, end: Callable[[], object]) -> AsyncIte
         end()
 
 
+@dataclass(eq=False)
 class Session:
     """The session of a node, during which the others see it as live.
 
@@ -155,12 +156,11 @@ class Session:
     that before they take anything over.
     """
 
-    def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float | None = None) -> None:
-        self.node = node
-        self.timeout_s = timeout_s
-        """Session timeout that the store has granted, in seconds."""
-        self.renewed_at = loop_time_s() if renewed_at is None else renewed_at
-        self.lost = asyncio.Event()
+    node: NodeInfo
+    timeout_s: float
+    """Session timeout that the store has granted, in seconds."""
+    renewed_at: float = field(default_factory=loop_time_s)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Coordination(Protocol):

@@ -74,7 +74,8 @@ class EtcdCoordination:
         key = self._alive_key(node.node_id)
         while True:
             sent_at = loop_time_s()
-            session = _Session(node, self._timeout_s, sent_at, next(self._joins))
+            token = f"{node.incarnation}.{next(self._joins)}".encode()
+            session = _Session(node, self._timeout_s, sent_at, token=token)
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
             # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
@@ -284,12 +285,11 @@ class EtcdCoordination:
             changed.set()
 
 
+@dataclass(eq=False, kw_only=True)
 class _Session(Session):
     """A session with a token that no other session has."""
 
-    def __init__(self, node: NodeInfo, timeout_s: float, renewed_at: float, count: int) -> None:
-        super().__init__(node, timeout_s, renewed_at)
-        self.token = f"{node.incarnation}.{count}".encode()
+    token: bytes
 
 
 @dataclass(slots=True)

@@ -63,7 +63,6 @@ class MemoryLog:
         self._failures.setdefault(step, deque()).append(kind)
 
     def fail_next_append(self, kind: str) -> None:
-        """See `fail_next`."""
         self.fail_next("append", kind)
 
     def forget_failures(self) -> None:
@@ -71,7 +70,6 @@ class MemoryLog:
         self._failures.clear()
 
     def fence_now(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
-        """See `GroupLog.fence`."""
         ambiguous = self._failure("fence")
         fence_epoch = next_fence_epoch(self._fence_epochs.get(shard, 0), leader_epoch)
         self._fence_epochs[shard] = fence_epoch
@@ -80,7 +78,6 @@ class MemoryLog:
         return Fence(shard, fence_epoch)
 
     def append_now(self, fence: Fence, entry: Entry) -> None:
-        """See `GroupLog.append`."""
         ambiguous = self._failure("append")
         self._check(fence)
         stored = self._frames.setdefault(fence.shard, {})
@@ -96,13 +93,11 @@ class MemoryLog:
             raise Ambiguous
 
     def load_now(self, fence: Fence, after: int = 0) -> Loaded:
-        """See `GroupLog.load`."""
         self._failure("load")
         self._check(fence)
         return self._read(fence.shard, after)
 
     def write_snapshot_now(self, fence: Fence, snapshot: Snapshot) -> None:
-        """See `GroupLog.write_snapshot`."""
         ambiguous = self._failure("write_snapshot")
         self._check(fence)
         older = self._snapshots.get(fence.shard)

@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apsw
@@ -84,15 +85,16 @@ class Writer:
             LogError: raised by the job; `Unavailable` or `Ambiguous` if SQLite failed.
             Damaged: the file is not what was written.
         """
-        return await self._ask(_Asked(asyncio.get_running_loop(), job=job))
+        return await self._ask(job=job)
 
     def add(self, row: Row) -> asyncio.Future[Any]:
         """Add a row; the future is done when it is durable, and fails as `run` does."""
-        return self._ask(_Asked(asyncio.get_running_loop(), row=row))
+        return self._ask(row=row)
 
-    def _ask(self, asked: _Asked) -> asyncio.Future[Any]:
-        self._jobs.put(asked)
-        return asked.future
+    def _ask(self, *, job: Job | None = None, row: Row | None = None) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Asked(future, job, row))
+        return future
 
     async def close(self) -> None:
         """Finish all jobs, and close the connection."""
@@ -260,16 +262,12 @@ def _answer(batch: list[_Asked]) -> None:
             asked.future.set_exception(asked.error)
 
 
+@dataclass(slots=True, eq=False)
 class _Asked:
     """A job or a row, and the future of its caller."""
 
-    __slots__ = ("error", "future", "job", "result", "row")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, job: Job | None = None, row: Row | None = None
-    ) -> None:
-        self.job = job
-        self.row = row
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: Exception | None = None
+    future: asyncio.Future[Any]
+    job: Job | None = None
+    row: Row | None = None
+    result: Any = None
+    error: Exception | None = None

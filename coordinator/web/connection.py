@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
@@ -41,6 +42,7 @@ HEADERS = (
 """Headers of every response."""
 
 
+@dataclass(eq=False)
 class Connection:
     """Serves one client's requests.
 
@@ -50,26 +52,18 @@ class Connection:
         set_waiting: called with True while the connection waits for a request, else with False.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        answer: Callable[[Request], Awaitable[Response]],
-        *,
-        peer: str,
-        certificate: Mapping[str, Any] | None = None,  # Any: nested tuples.
-        timeout_s: float,
-        set_waiting: Callable[[bool], None] = lambda waiting: None,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._answer = answer
-        self._peer = peer
-        self._certificate = certificate
-        self._timeout_s = timeout_s
-        self._set_waiting = set_waiting
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    answer: Callable[[Request], Awaitable[Response]]
+    _: KW_ONLY
+    peer: str
+    certificate: Mapping[str, Any] | None = None  # Any: nested tuples.
+    timeout_s: float
+    set_waiting: Callable[[bool], None] = lambda waiting: None
+    _is_head: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        self._is_head = False
 
     async def serve(self) -> None:
         """Serve requests until the connection is closed.
@@ -83,15 +77,15 @@ class Connection:
         finally:
             with contextlib.suppress(OSError):
                 async with asyncio.timeout(LINGER_S):
-                    self._writer.close()
-                    await self._writer.wait_closed()
-            self._writer.transport.abort()  # Bytes that the client has not read are dropped.
+                    self.writer.close()
+                    await self.writer.wait_closed()
+            self.writer.transport.abort()  # Bytes that the client has not read are dropped.
 
     async def _serve_one(self) -> bool:
         """Serve a request; False if there will be no further one."""
-        self._set_waiting(True)
+        self.set_waiting(True)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 request = await self._read()
         except h11.RemoteProtocolError as error:
             await self._refuse(HTTPStatus(error.error_status_hint), "this is not HTTP/1.1")
@@ -101,8 +95,8 @@ class Connection:
             return False
         if request is None:
             return False
-        self._set_waiting(False)
-        await self._send(await self._answer(request))
+        self.set_waiting(False)
+        await self._send(await self.answer(request))
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _read(self) -> Request | None:
@@ -119,10 +113,10 @@ class Connection:
             if event is h11.NEED_DATA:
                 if self._http.they_are_waiting_for_100_continue:
                     await self._write(h11.InformationalResponse(status_code=100, headers=[]))
-                self._http.receive_data(await self._reader.read(READ_BYTES))
+                self._http.receive_data(await self.reader.read(READ_BYTES))
             elif isinstance(event, h11.Request):
                 self._is_head = event.method == b"HEAD"
-                request = request_of(event, self._peer, self._certificate)
+                request = request_of(event, self.peer, self.certificate)
             elif isinstance(event, h11.Data):
                 body_bytes += len(event.data)
                 if body_bytes > BODY_BYTES_MAX:
@@ -137,12 +131,12 @@ class Connection:
         await self._send(text(status, words, ("Connection", "close"), *headers))
         read_bytes = 0
         with contextlib.suppress(OSError):
-            if self._writer.can_write_eof():
-                self._writer.write_eof()
+            if self.writer.can_write_eof():
+                self.writer.write_eof()
             async with asyncio.timeout(LINGER_S):
                 # Closing with unread bytes sends a reset, and the client would lose the response.
                 while read_bytes < LINGER_BYTES_MAX:
-                    piece = await self._reader.read(READ_BYTES)
+                    piece = await self.reader.read(READ_BYTES)
                     if not piece:
                         return
                     read_bytes += len(piece)
@@ -165,6 +159,6 @@ class Connection:
 
     async def _write(self, *events: h11.Event) -> None:
         data = b"".join([self._http.send(event) or b"" for event in events])
-        async with asyncio.timeout(self._timeout_s):
-            self._writer.write(data)
-            await self._writer.drain()
+        async with asyncio.timeout(self.timeout_s):
+            self.writer.write(data)
+            await self.writer.drain()

@@ -26,7 +26,6 @@ class ArrowFile(RowFile):
         self.rows = self._starts[-1]
 
     def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
-        """See `RowFile`."""
         reader = self._open()
         for index, skipped, taken in pieces(self._starts, first, last):
             yield reader.get_batch(index).slice(skipped, taken)
@@ -74,7 +73,6 @@ class ArrowStream(RowFile):
         self.rows, self.size = self._starts[-1], self._end
 
     def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
-        """See `RowFile`."""
         import pyarrow as pa
 
         file = pa.memory_map(str(self._path))

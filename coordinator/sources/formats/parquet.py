@@ -32,7 +32,6 @@ class ParquetFile(RowFile):
             raise ValueError(f"{path}: {self.rows} rows, in row groups of {counts} rows")
 
     def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
-        """See `RowFile`."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self._path, metadata=self._metadata) as file:
