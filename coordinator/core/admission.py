@@ -49,14 +49,14 @@ def check_group_id(request: Request) -> None:
         raise Refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def check_alive(group: Group, *, member_id: str | None = None) -> None:
+def check_alive(group: Group) -> None:
     """Refuse requests for a Dead group.
 
     Raises:
         Refused: COORDINATOR_NOT_AVAILABLE.
     """
     if group.state is GroupState.DEAD:
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=member_id)
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def answer_while_loading(request: Request) -> Reply:

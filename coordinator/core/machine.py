@@ -25,7 +25,6 @@ from coordinator.core import commands as c
 from coordinator.core import requests as q
 from coordinator.core import written as w
 from coordinator.core.classic import (
-    cancellation,
     description,
     join,
     journal,
@@ -267,7 +266,7 @@ class GroupMachine(GroupTable):
             self._waiting.discard(command.call_id)
             parked = self.parked_calls.get(command.call_id)
             if parked is not None:
-                cancellation.cancel_call(*parked, command, now_ms, out)
+                liveness.cancel_call(*parked, command, now_ms, out)
 
     def _offsets_written(self, done: w.OffsetsWritten, _now_ms: int, out: Outcome) -> None:
         offsets.offsets_written(done, out)

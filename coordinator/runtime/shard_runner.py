@@ -27,8 +27,7 @@ from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
 from coordinator.runtime import codec
-from coordinator.runtime.failures import job_failed
-from coordinator.runtime.loading import add_entry, build
+from coordinator.runtime.jobs import add_entry, build, job_failed
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.driver import ShardDriver

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.runtime.garbage import gc_paused
-from coordinator.runtime.loading import add_entry, build
+from coordinator.runtime.jobs import add_entry, build
 from coordinator.shard.effects import StandbyShard
 from coordinator.shard.followers import FetchedEntries
 from coordinator.shard.shard import Shard

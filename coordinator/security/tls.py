@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,28 +49,14 @@ class ServerTls:
     Args:
         client_ca_file: authorities of client certificates, which are then required; empty: clients
             need none.
-        clock: seconds since the epoch.
     Raises:
         CannotSecure: a file is not usable; the message says which, and why.
     """
 
-    def __init__(
-        self,
-        cert_file: str,
-        key_file: str,
-        client_ca_file: str = "",
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, cert_file: str, key_file: str, client_ca_file: str = "") -> None:
         self._cert_file, self._key_file, self._client_ca_file = cert_file, key_file, client_ca_file
-        self._clock = clock
         self._handed_out: Material | None = None
         self.material, self.context = self._load()
-
-    @property
-    def files(self) -> Sequence[str]:
-        """Files to watch for changes."""
-        return [path for path in (self._cert_file, self._key_file, self._client_ca_file) if path]
 
     @property
     def is_mutual(self) -> bool:
@@ -104,7 +89,7 @@ class ServerTls:
 
     def _load(self) -> tuple[Material, ssl.SSLContext]:
         material = _checked(
-            self._cert_file, self._key_file, self._client_ca_file, now_s=self._clock()
+            self._cert_file, self._key_file, self._client_ca_file, now_s=time.time()
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from coordinator.core.ids import ShardId
 from coordinator.runtime import codec
-from coordinator.runtime.failures import job_failed
-from coordinator.runtime.loading import build
+from coordinator.runtime.jobs import build, job_failed
 from coordinator.shard.driver import Patience, ShardDriver
 from coordinator.shard.effects import (
     Build,

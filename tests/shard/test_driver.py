@@ -11,7 +11,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
-from coordinator.runtime.loading import build
+from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard import driver as drivers
 from coordinator.shard.driver import Patience, ShardDriver

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.runtime.failures import job_failed
+from coordinator.runtime.jobs import job_failed
 from coordinator.shard.effects import TakeOver
 from coordinator.storage import etcd, zookeeper
 from coordinator.storage.etcd import EtcdLog

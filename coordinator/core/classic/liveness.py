@@ -1,4 +1,4 @@
-"""Heartbeats and session time-outs.
+"""Heartbeats, session time-outs, and calls whose client has disconnected.
 
 A member has one deadline. It moves with every heartbeat and when a parked call is answered. It
 does not move when a JoinGroup arrives: a deadline that passes while the member waits in JoinGroup
@@ -21,7 +21,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, reset_session
-from coordinator.core.commands import SessionExpired
+from coordinator.core.commands import CallCancelled, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
@@ -112,6 +112,28 @@ def expire_session(
     cause = EvictionCause.NEW_MEMBER_TIMED_OUT if new else EvictionCause.SESSION_EXPIRED
     evict(group, member, cause, out)
     rebalance.request(group, RebalanceCause.SESSION_EXPIRED, now_ms, out, member=member)
+
+
+def cancel_call(
+    group: ClassicGroup, member: Member, command: CallCancelled, now_ms: int, out: Outcome
+) -> None:
+    """Remove a parked call whose client has disconnected, without an answer.
+
+    A new member is evicted. A member of a generation stays, with a new session deadline if the old
+    one has passed while its call was parked.
+
+    Source: ours. Kafka keeps such calls and waits for the session to expire.
+    """
+    if member.parked_sync == command.call_id:
+        group.unpark_sync(member)
+        reset_session(group, member, now_ms, out)
+        return
+    group.unpark_join(member)
+    if member.is_new:
+        evict(group, member, EvictionCause.CALL_CANCELLED, out)
+        rebalance.request(group, RebalanceCause.CALL_CANCELLED, now_ms, out, member=member)
+    elif member.last_heard_ms + member.session_timeout_ms <= now_ms:
+        reset_session(group, member, now_ms, out)
 
 
 def _session_end_ms(member: Member, pauses: Sequence[Pause]) -> int:

@@ -1,13 +1,30 @@
-"""Building a shard from its log, at a load or as a standby of another node."""
+"""Jobs of a shard's driver, the same for every host: building a shard, and failures as inputs."""
 
 from __future__ import annotations
 
 from coordinator.runtime import codec
-from coordinator.shard.effects import StandbyShard
+from coordinator.shard.effects import Broken, FoundDamage, Job, LogFailed, StandbyShard
 from coordinator.shard.followers import TailEntry
+from coordinator.shard.outbox import AppendFailure
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
-from coordinator.storage.log import Damaged, Entry, Loaded
+from coordinator.storage.log import (
+    Ambiguous,
+    Damaged,
+    Entry,
+    Fenced,
+    Loaded,
+    LogError,
+    TooLarge,
+    Unavailable,
+)
+
+_FAILURES: dict[type[LogError], AppendFailure] = {
+    Fenced: AppendFailure.FENCED,
+    Ambiguous: AppendFailure.AMBIGUOUS,
+    Unavailable: AppendFailure.UNAVAILABLE,
+    TooLarge: AppendFailure.TOO_LARGE,
+}
 
 
 def build(shard: Shard, loaded: Loaded, now_ms: int) -> StandbyShard:
@@ -35,3 +52,13 @@ def add_entry(standby: StandbyShard, entry: Entry | TailEntry, now_ms: int) -> N
     standby.shard.replay(map(codec.decode, entry.records), now_ms)
     standby.sequence, standby.next_offset = entry.sequence, entry.base_offset + len(entry.records)
     standby.policy.appended(sum(map(len, entry.records)))
+
+
+def job_failed(job: Job, error: Exception) -> LogFailed | FoundDamage | Broken:
+    """Return the input that tells the driver of a job's exception; `Broken` for any bug of ours."""
+    if isinstance(error, Damaged):
+        return FoundDamage(job, error)
+    if not isinstance(error, LogError):
+        return Broken(error, job)
+    is_lasting = isinstance(error, Unavailable) and error.is_lasting
+    return LogFailed(job, _FAILURES[type(error)], is_lasting, str(error))
