@@ -28,16 +28,16 @@ class ListGroupsRequest(_message.Message):
     GROUP_ID_CONTAINS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     group_id_contains: _builtins.str
-    """Only groups with this text in their id, whatever its case; empty: all."""
+    """Text that the group id must contain, ignoring case; empty: all groups."""
     limit: _builtins.int
-    """At most so many, the first by id; 0: all."""
+    """Largest number of groups to return, in order of id; 0: no limit."""
     @_builtins.property
     def states_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Group states, whatever their case; none means all."""
+        """Group states to list, ignoring case; empty: all."""
 
     @_builtins.property
     def types_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Group types (classic), whatever their case; none means all."""
+        """Group types to list (classic), ignoring case; empty: all."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class ListGroupsResponse(_message.Message):
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     matching: _builtins.int
-    """So many are asked for: more than `groups` holds if there is a limit."""
+    """Number of groups that match the filters; larger than the length of `groups` if `limit` cut it."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListGroupsResponse.Group]:
-        """By id."""
+        """Sorted by id."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class DescribeGroupsRequest(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     REPORT_UNKNOWN_GROUPS_FIELD_NUMBER: _builtins.int
     report_unknown_groups: _builtins.bool
-    """Answer GROUP_ID_NOT_FOUND for an unknown group, rather than the state Dead."""
+    """True: an unknown group gets GROUP_ID_NOT_FOUND. Default false: it is described as Dead."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -198,7 +198,7 @@ class DescribeGroupsResponse(_message.Message):
         protocol_type: _builtins.str
         protocol_data: _builtins.str
         generation_id: _builtins.int
-        """Beyond Kafka: the generation, and the member id of its leader."""
+        """Not in Kafka: the generation, and the member id of the leader."""
         leader: _builtins.str
         @_builtins.property
         def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeGroupsResponse.Member]: ...
@@ -461,7 +461,7 @@ class ListLogEndsResponse(_message.Message):
         partition_index: _builtins.int
         log_end_offset: _builtins.int
         told_at_ms: _builtins.int
-        """Milliseconds since the epoch."""
+        """Time of the report, milliseconds since the epoch."""
         def __init__(
             self,
             *,
@@ -526,7 +526,7 @@ class ListRebalancesRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     limit: _builtins.int
-    """0 means all that the journal still holds."""
+    """Largest number of rebalances to return; 0: all that the journal holds."""
     def __init__(
         self,
         *,
@@ -555,7 +555,7 @@ class ListRebalancesResponse(_message.Message):
     def rebalances(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance]: ...
     @_builtins.property
     def refused_joins(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedJoin]:
-        """Who was turned away lately, newest first: it causes no rebalance."""
+        """Recently refused JoinGroups, newest first. They cause no rebalance."""
 
     def __init__(
         self,
@@ -575,6 +575,8 @@ Global___ListRebalancesResponse: _TypeAlias = ListRebalancesResponse  # noqa: Y0
 
 @_typing.final
 class RefusedJoin(_message.Message):
+    """JoinGroups of one client that were refused with one error, counted."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
@@ -591,13 +593,13 @@ class RefusedJoin(_message.Message):
     error_code: _errors_pb2.ErrorCode.ValueType
     count: _builtins.int
     first_at_ms: _builtins.int
-    """Milliseconds since the epoch."""
+    """Times of the first and the last refusal, milliseconds since the epoch."""
     last_at_ms: _builtins.int
     explanation: _builtins.str
-    """In a plain sentence."""
+    """The refusal in a plain sentence, with advice."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Those it offers, and those that all members can follow."""
+        """Protocols that the client offers, and protocols that all members support."""
 
     @_builtins.property
     def needed_protocols(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -629,7 +631,7 @@ class WatchRebalancesRequest(_message.Message):
     GROUP_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """None means every group."""
+        """Groups to watch; empty: every group."""
 
     def __init__(
         self,
@@ -646,7 +648,9 @@ Global___WatchRebalancesRequest: _TypeAlias = WatchRebalancesRequest  # noqa: Y0
 
 @_typing.final
 class Rebalance(_message.Message):
-    """One rebalance, from the event that caused it to the generation it made."""
+    """One rebalance, from the event that caused it to the generation that it led to.
+    Times are milliseconds since the epoch, lengths are milliseconds.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -677,46 +681,48 @@ class Rebalance(_message.Message):
     EXPLANATION_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     cause: _builtins.str
-    """In words of the field: member joined, session expired, …"""
+    """Cause in words, such as: member joined, session expired."""
     member_id: _builtins.str
+    """The member that caused it, and the reason that it gave; empty if no member did."""
     client_id: _builtins.str
     client_host: _builtins.str
     reason: _builtins.str
     generation_before: _builtins.int
     generation_after: _builtins.int
     started_at_ms: _builtins.int
-    """Milliseconds since the epoch."""
     join_phase_ms: _builtins.int
-    """Until a generation was there; until the leader had handed the assignment in; until that was
-    durable. -1: it did not come to that.
+    """Lengths of the phases: until the new generation (join), from there to the SyncGroup of the
+    leader (sync), from there until the assignment is durable (durable). -1: not reached.
     """
     sync_phase_ms: _builtins.int
     members: _builtins.int
     outcome: _builtins.str
-    """completed, interrupted (by the next rebalance), or failed with a reason."""
+    """One of: completed, interrupted (by the next rebalance), failed: REASON."""
     protocol: _builtins.str
-    """The protocol selected."""
+    """The selected protocol."""
     was_initial: _builtins.bool
-    """The first members of an empty group, for whom the initial delay is waited."""
+    """True for the first rebalance of an empty group, which lasts for the initial delay at least."""
     durable_phase_ms: _builtins.int
     ended_at_ms: _builtins.int
     leader: _builtins.str
-    """Member id."""
+    """Member id of the leader."""
     partitions_moved: _builtins.int
-    """-1: the assignments are not of the consumer protocol."""
+    """Partitions that changed owners; -1: assignments are not in the format of the consumer protocol."""
     unowned_partitions: _builtins.int
-    """Partitions that had no owner for a time which this rebalance has ended."""
+    """Partitions that were without an owner until this rebalance ended, and for how long: the
+    longest time, and the sum over partitions.
+    """
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
     @_builtins.property
     def participants(self) -> _containers.RepeatedCompositeFieldContainer[Global___RebalanceParticipant]:
-        """In the order in which they joined; of many only those who came last."""
+        """Members in the order in which they joined; in large groups only the last ones."""
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemovedMember]: ...
     @_builtins.property
     def explanation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What happened, and what would help, in plain sentences."""
+        """The rebalance in plain sentences, the advice last."""
 
     def __init__(
         self,
@@ -772,7 +778,7 @@ class RebalanceParticipant(_message.Message):
     is_new: _builtins.bool
     session_timeout_ms: _builtins.int
     joined_at_ms: _builtins.int
-    """Milliseconds since the epoch; -1: it did not."""
+    """Times of its JoinGroup and SyncGroup, milliseconds since the epoch; -1: it sent none."""
     synced_at_ms: _builtins.int
     def __init__(
         self,
@@ -805,7 +811,7 @@ class RemovedMember(_message.Message):
     client_id: _builtins.str
     client_host: _builtins.str
     cause: _builtins.str
-    """In words of the field: session expired, did not re-join in time, left, ..."""
+    """Cause in words, such as: session expired, did not re-join in time, left."""
     def __init__(
         self,
         *,
@@ -856,12 +862,12 @@ class DescribePhaseResponse(_message.Message):
         LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
         SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
-        """Alone, if the id was handed out and has not joined yet."""
+        """The only field that is set for a pending member id: handed out, and not joined yet."""
         client_id: _builtins.str
         client_host: _builtins.str
         is_leader: _builtins.bool
         last_heard_ms: _builtins.int
-        """Milliseconds since the epoch."""
+        """Time of the last heartbeat or call, milliseconds since the epoch."""
         session_timeout_ms: _builtins.int
         def __init__(
             self,
@@ -890,10 +896,13 @@ class DescribePhaseResponse(_message.Message):
     error_message: _builtins.str
     group_state: _builtins.str
     since_ms: _builtins.int
+    """Begin of the phase, milliseconds since the epoch."""
     deadline_ms: _builtins.int
-    """When the phase ends by itself; -1: nothing is waited for."""
+    """Time-out of the phase, milliseconds since the epoch; -1: the group waits for nobody."""
     is_initial_delay: _builtins.bool
-    """An empty group waits for more first members, whoever is there."""
+    """True while an empty group's first join phase waits for more members
+    (group_initial_rebalance_delay_ms).
+    """
     @_builtins.property
     def awaited(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribePhaseResponse.Member]: ...
     def __init__(

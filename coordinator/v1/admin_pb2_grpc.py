@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class GroupAdminStub(object):
-    """What an operator asks of the coordinator.
+    """Requests of operators about groups.
     """
 
     def __init__(self, channel):
@@ -78,7 +78,7 @@ class GroupAdminStub(object):
 
 
 class GroupAdminServicer(object):
-    """What an operator asks of the coordinator.
+    """Requests of operators about groups.
     """
 
     def ListGroups(self, request, context):
@@ -106,28 +106,28 @@ class GroupAdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListLogEnds(self, request, context):
-        """Where the logs of a group's partitions end, as its members have told.
+        """Log end offsets of a group's partitions, as last reported by its members.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRebalances(self, request, context):
-        """A group's rebalance journal, newest first.
+        """The rebalance journal of a group, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribePhase(self, request, context):
-        """Whom a group waits for now.
+        """The current phase of a group, and the members that it waits for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRebalances(self, request, context):
-        """Rebalances as they end.
+        """Stream of rebalances, each sent when it ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -185,7 +185,7 @@ def add_GroupAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupAdmin(object):
-    """What an operator asks of the coordinator.
+    """Requests of operators about groups.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupAdminStub:
-    """What an operator asks of the coordinator."""
+    """Requests of operators about groups."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -38,17 +38,17 @@ class GroupAdminStub:
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]
     ListLogEnds: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]
-    """Where the logs of a group's partitions end, as its members have told."""
+    """Log end offsets of a group's partitions, as last reported by its members."""
     ListRebalances: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]
-    """A group's rebalance journal, newest first."""
+    """The rebalance journal of a group, newest first."""
     DescribePhase: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribePhaseRequest, _admin_pb2.DescribePhaseResponse]
-    """Whom a group waits for now."""
+    """The current phase of a group, and the members that it waits for."""
     WatchRebalances: _grpc.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]
-    """Rebalances as they end."""
+    """Stream of rebalances, each sent when it ends."""
 
 @_typing.type_check_only
 class GroupAdminAsyncStub(GroupAdminStub):
-    """What an operator asks of the coordinator."""
+    """Requests of operators about groups."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
@@ -56,16 +56,16 @@ class GroupAdminAsyncStub(GroupAdminStub):
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     ListLogEnds: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]  # type: ignore[assignment]
-    """Where the logs of a group's partitions end, as its members have told."""
+    """Log end offsets of a group's partitions, as last reported by its members."""
     ListRebalances: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]  # type: ignore[assignment]
-    """A group's rebalance journal, newest first."""
+    """The rebalance journal of a group, newest first."""
     DescribePhase: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribePhaseRequest, _admin_pb2.DescribePhaseResponse]  # type: ignore[assignment]
-    """Whom a group waits for now."""
+    """The current phase of a group, and the members that it waits for."""
     WatchRebalances: _aio.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]  # type: ignore[assignment]
-    """Rebalances as they end."""
+    """Stream of rebalances, each sent when it ends."""
 
 class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
-    """What an operator asks of the coordinator."""
+    """Requests of operators about groups."""
 
     @_abc_1.abstractmethod
     def ListGroups(
@@ -101,7 +101,7 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListLogEndsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListLogEndsResponse, _abc.Awaitable[_admin_pb2.ListLogEndsResponse]]:
-        """Where the logs of a group's partitions end, as its members have told."""
+        """Log end offsets of a group's partitions, as last reported by its members."""
 
     @_abc_1.abstractmethod
     def ListRebalances(
@@ -109,7 +109,7 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListRebalancesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListRebalancesResponse, _abc.Awaitable[_admin_pb2.ListRebalancesResponse]]:
-        """A group's rebalance journal, newest first."""
+        """The rebalance journal of a group, newest first."""
 
     @_abc_1.abstractmethod
     def DescribePhase(
@@ -117,7 +117,7 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribePhaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribePhaseResponse, _abc.Awaitable[_admin_pb2.DescribePhaseResponse]]:
-        """Whom a group waits for now."""
+        """The current phase of a group, and the members that it waits for."""
 
     @_abc_1.abstractmethod
     def WatchRebalances(
@@ -125,6 +125,6 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.WatchRebalancesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.Rebalance], _abc.AsyncIterator[_admin_pb2.Rebalance]]:
-        """Rebalances as they end."""
+        """Stream of rebalances, each sent when it ends."""
 
 def add_GroupAdminServicer_to_server(servicer: GroupAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -50,7 +50,7 @@ class DescribeClusterResponse(_message.Message):
         host: _builtins.str
         port: _builtins.int
         draining: _builtins.bool
-        """It leads nothing, or is about to: it stops, or was drained."""
+        """True if the node gives its shards away: it is stopping, or was drained."""
         def __init__(
             self,
             *,
@@ -76,11 +76,12 @@ class DescribeClusterResponse(_message.Message):
         IN_SYNC_FIELD_NUMBER: _builtins.int
         shard: _builtins.int
         leader: _builtins.int
-        """-1: nobody."""
+        """Node id of the leader; -1: none."""
         epoch: _builtins.int
+        """Leader epoch."""
         @_builtins.property
         def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-            """The first is preferred."""
+            """Node ids of the replicas, the preferred leader first."""
 
         @_builtins.property
         def in_sync(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -104,7 +105,7 @@ class DescribeClusterResponse(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
     controller: _builtins.int
-    """-1: nobody."""
+    """Node id of the controller; -1: none."""
     controller_epoch: _builtins.int
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeClusterResponse.Node]: ...
@@ -133,7 +134,7 @@ class ElectLeadersRequest(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """None means all."""
+        """Shards to elect the leaders of; empty: all."""
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class MoveShardRequest(_message.Message):
     shard: _builtins.int
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The first is preferred."""
+        """Node ids of the new replicas, the preferred leader first."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class DrainNodeRequest(_message.Message):
     UNDO_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     undo: _builtins.bool
-    """Let it lead again."""
+    """True: end the drain, so that the node may lead shards again."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterAdminStub(object):
-    """What an operator asks of the nodes that share a store.
+    """Requests of operators about the nodes that share a store.
     """
 
     def __init__(self, channel):
@@ -58,32 +58,34 @@ class ClusterAdminStub(object):
 
 
 class ClusterAdminServicer(object):
-    """What an operator asks of the nodes that share a store.
+    """Requests of operators about the nodes that share a store.
     """
 
     def DescribeCluster(self, request, context):
-        """Any node answers, as far as it has heard.
+        """Nodes, shards and controller, as last read from the store by the node that is asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
-        """Have preferred leaders lead. The controller answers; another node says NOT_CONTROLLER.
+        """Elect the preferred leaders of shards. Only the controller does so; other nodes answer
+        NOT_CONTROLLER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MoveShard(self, request, context):
-        """Give a shard other replicas. The controller answers; another node says NOT_CONTROLLER.
+        """Replace the replicas of a shard. Only the controller does so; other nodes answer
+        NOT_CONTROLLER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainNode(self, request, context):
-        """Have the shards of the node that is asked led elsewhere, while it goes on running.
+        """Move the shards of the node that is asked to other nodes, and keep it running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +123,7 @@ def add_ClusterAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterAdmin(object):
-    """What an operator asks of the nodes that share a store.
+    """Requests of operators about the nodes that share a store.
     """
 
     @staticmethod

@@ -27,37 +27,45 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterAdminStub:
-    """What an operator asks of the nodes that share a store."""
+    """Requests of operators about the nodes that share a store."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ClusterAdminAsyncStub: ...
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DescribeClusterRequest, _cluster_pb2.DescribeClusterResponse]
-    """Any node answers, as far as it has heard."""
+    """Nodes, shards and controller, as last read from the store by the node that is asked."""
     ElectLeaders: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ElectLeadersRequest, _cluster_pb2.ElectLeadersResponse]
-    """Have preferred leaders lead. The controller answers; another node says NOT_CONTROLLER."""
+    """Elect the preferred leaders of shards. Only the controller does so; other nodes answer
+    NOT_CONTROLLER.
+    """
     MoveShard: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.MoveShardRequest, _cluster_pb2.MoveShardResponse]
-    """Give a shard other replicas. The controller answers; another node says NOT_CONTROLLER."""
+    """Replace the replicas of a shard. Only the controller does so; other nodes answer
+    NOT_CONTROLLER.
+    """
     DrainNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DrainNodeRequest, _cluster_pb2.DrainNodeResponse]
-    """Have the shards of the node that is asked led elsewhere, while it goes on running."""
+    """Move the shards of the node that is asked to other nodes, and keep it running."""
 
 @_typing.type_check_only
 class ClusterAdminAsyncStub(ClusterAdminStub):
-    """What an operator asks of the nodes that share a store."""
+    """Requests of operators about the nodes that share a store."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DescribeClusterRequest, _cluster_pb2.DescribeClusterResponse]  # type: ignore[assignment]
-    """Any node answers, as far as it has heard."""
+    """Nodes, shards and controller, as last read from the store by the node that is asked."""
     ElectLeaders: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ElectLeadersRequest, _cluster_pb2.ElectLeadersResponse]  # type: ignore[assignment]
-    """Have preferred leaders lead. The controller answers; another node says NOT_CONTROLLER."""
+    """Elect the preferred leaders of shards. Only the controller does so; other nodes answer
+    NOT_CONTROLLER.
+    """
     MoveShard: _aio.UnaryUnaryMultiCallable[_cluster_pb2.MoveShardRequest, _cluster_pb2.MoveShardResponse]  # type: ignore[assignment]
-    """Give a shard other replicas. The controller answers; another node says NOT_CONTROLLER."""
+    """Replace the replicas of a shard. Only the controller does so; other nodes answer
+    NOT_CONTROLLER.
+    """
     DrainNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DrainNodeRequest, _cluster_pb2.DrainNodeResponse]  # type: ignore[assignment]
-    """Have the shards of the node that is asked led elsewhere, while it goes on running."""
+    """Move the shards of the node that is asked to other nodes, and keep it running."""
 
 class ClusterAdminServicer(metaclass=_abc_1.ABCMeta):
-    """What an operator asks of the nodes that share a store."""
+    """Requests of operators about the nodes that share a store."""
 
     @_abc_1.abstractmethod
     def DescribeCluster(
@@ -65,7 +73,7 @@ class ClusterAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.DescribeClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.DescribeClusterResponse, _abc.Awaitable[_cluster_pb2.DescribeClusterResponse]]:
-        """Any node answers, as far as it has heard."""
+        """Nodes, shards and controller, as last read from the store by the node that is asked."""
 
     @_abc_1.abstractmethod
     def ElectLeaders(
@@ -73,7 +81,9 @@ class ClusterAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.ElectLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ElectLeadersResponse, _abc.Awaitable[_cluster_pb2.ElectLeadersResponse]]:
-        """Have preferred leaders lead. The controller answers; another node says NOT_CONTROLLER."""
+        """Elect the preferred leaders of shards. Only the controller does so; other nodes answer
+        NOT_CONTROLLER.
+        """
 
     @_abc_1.abstractmethod
     def MoveShard(
@@ -81,7 +91,9 @@ class ClusterAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.MoveShardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.MoveShardResponse, _abc.Awaitable[_cluster_pb2.MoveShardResponse]]:
-        """Give a shard other replicas. The controller answers; another node says NOT_CONTROLLER."""
+        """Replace the replicas of a shard. Only the controller does so; other nodes answer
+        NOT_CONTROLLER.
+        """
 
     @_abc_1.abstractmethod
     def DrainNode(
@@ -89,6 +101,6 @@ class ClusterAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.DrainNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.DrainNodeResponse, _abc.Awaitable[_cluster_pb2.DrainNodeResponse]]:
-        """Have the shards of the node that is asked led elsewhere, while it goes on running."""
+        """Move the shards of the node that is asked to other nodes, and keep it running."""
 
 def add_ClusterAdminServicer_to_server(servicer: ClusterAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

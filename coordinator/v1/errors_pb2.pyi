@@ -43,7 +43,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
     UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
     NOT_CONTROLLER: _ErrorCode.ValueType  # 41
-    """Another node decides who leads which shard."""
+    """This node is not the controller: another node decides who leads which shard."""
     INVALID_REQUEST: _ErrorCode.ValueType  # 42
     KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
@@ -54,11 +54,11 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     GROUP_SUBSCRIBED_TO_TOPIC: _ErrorCode.ValueType  # 86
     UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
     OFFSET_MISMATCH: _ErrorCode.ValueType  # 10001
-    """A commit asked for expected_committed_offset and found another offset."""
+    """The stored offset is not the expected_committed_offset of the commit."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """The outcome of a group-protocol call. Names and numbers are Kafka's, so that
-    client code and operators' habits carry over; numbers from 10001 on are ours.
+    """Result of a group-protocol call. Names and numbers are Kafka's; numbers from 10001 on are
+    additions of this coordinator.
     """
 
 NONE: ErrorCode.ValueType  # 0
@@ -82,7 +82,7 @@ REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
 UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
 NOT_CONTROLLER: ErrorCode.ValueType  # 41
-"""Another node decides who leads which shard."""
+"""This node is not the controller: another node decides who leads which shard."""
 INVALID_REQUEST: ErrorCode.ValueType  # 42
 KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
@@ -93,5 +93,5 @@ FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
 GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
 UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
 OFFSET_MISMATCH: ErrorCode.ValueType  # 10001
-"""A commit asked for expected_committed_offset and found another offset."""
+"""The stored offset is not the expected_committed_offset of the commit."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

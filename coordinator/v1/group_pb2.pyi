@@ -75,7 +75,7 @@ class JoinGroupRequest(_message.Message):
 
     @_typing.final
     class Protocol(_message.Message):
-        """A way to split the work that the member can follow, best first."""
+        """A protocol (partition assignor) that the member supports; the preferred one first."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -109,21 +109,21 @@ class JoinGroupRequest(_message.Message):
     SUPPORTS_SKIP_ASSIGNMENT_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     session_timeout_ms: _builtins.int
-    """Milliseconds without a sign of life after which the member is removed."""
+    """Milliseconds without a heartbeat after which the member is removed."""
     rebalance_timeout_ms: _builtins.int
-    """Milliseconds the member needs at most to re-join; 0 means session_timeout_ms."""
+    """Longest time, in milliseconds, that the member needs to re-join; 0: session_timeout_ms."""
     member_id: _builtins.str
     """Empty on the first join."""
     group_instance_id: _builtins.str
-    """Makes the member static: a restart takes the same place in the group. Unset for others;
-    an empty one is INVALID_ARGUMENT, here and in every other request.
+    """Makes the member static: after a restart it takes the same place in the group (KIP-345).
+    Unset: a dynamic member. An empty text is INVALID_ARGUMENT, here and in every other request.
     """
     protocol_type: _builtins.str
     reason: _builtins.str
-    """Why the member joins, for the people who ask later."""
+    """Reason for joining, for logs and the rebalance journal (KIP-800)."""
     client_id: _builtins.str
     require_known_member_id: _builtins.bool
-    """Default true: a new member is first given an id and joins with it."""
+    """Default true: a new member first gets MEMBER_ID_REQUIRED with an id to join with (KIP-394)."""
     supports_skip_assignment: _builtins.bool
     """Default true: the member understands skip_assignment."""
     @_builtins.property
@@ -208,11 +208,11 @@ class JoinGroupResponse(_message.Message):
     leader: _builtins.str
     """Member id of the leader."""
     skip_assignment: _builtins.bool
-    """The leader must not compute an assignment: the old one holds."""
+    """True: the leader must not compute an assignment, the present one stays valid (KIP-814)."""
     member_id: _builtins.str
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupResponse.Member]:
-        """For the leader only."""
+        """All members, in the answer to the leader; else empty."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class SyncGroupRequest(_message.Message):
     protocol_name: _builtins.str
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SyncGroupRequest.Assignment]:
-        """From the leader only."""
+        """Assignments of all members; used from the leader only."""
 
     def __init__(
         self,
@@ -564,12 +564,14 @@ class OffsetCommitRequest(_message.Message):
         EXPECTED_COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         committed_offset: _builtins.int
-        """A negative one is INVALID_ARGUMENT."""
+        """Offset of the next row to read. A negative one is INVALID_ARGUMENT."""
         committed_leader_epoch: _builtins.int
-        """Unset means none (-1)."""
+        """Default: unset, none (-1)."""
         committed_metadata: _builtins.str
         expected_committed_offset: _builtins.int
-        """Commit only if this is the offset stored now; -1 stands for none stored."""
+        """Compare-and-set: commit only if this offset is stored at present; -1: none is stored.
+        Unset: commit in any case.
+        """
         def __init__(
             self,
             *,
@@ -622,13 +624,13 @@ class OffsetCommitRequest(_message.Message):
     MANIFEST_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """Unset means none (-1): a commit from outside the group."""
+    """Unset: none (-1), a commit by a caller that is not a member."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
     atomic: _builtins.bool
-    """All partitions are committed, or none."""
+    """True: all partitions are committed, or none."""
     manifest: _builtins.bytes
-    """Opaque, stored with the group when the commit is; at most 64 KiB."""
+    """Opaque bytes that are stored with the group by the same commit; at most 64 KiB by default."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitRequest.Topic]: ...
     def __init__(
@@ -671,7 +673,7 @@ class OffsetCommitResponse(_message.Message):
         partition_index: _builtins.int
         error_code: _errors_pb2.ErrorCode.ValueType
         committed_offset: _builtins.int
-        """The offset found, on OFFSET_MISMATCH."""
+        """The stored offset, on OFFSET_MISMATCH."""
         def __init__(
             self,
             *,
@@ -727,9 +729,7 @@ Global___OffsetCommitResponse: _TypeAlias = OffsetCommitResponse  # noqa: Y015
 
 @_typing.final
 class ReportLogEndsRequest(_message.Message):
-    """Where the logs of partitions end, as far as a member knows: lag is measured by it. Kept in
-    memory until told again.
-    """
+    """Log end offsets as far as a member knows them. Kept in memory only, until the next report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -857,12 +857,12 @@ class OffsetFetchRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     require_stable: _builtins.bool
-    """Wait for commits that are on their way to the log when the call arrives, at most as long as
-    they may take (offset_commit_timeout_ms), and NOT_COORDINATOR then.
+    """Wait for commits that are in flight when the call arrives, for offset_commit_timeout_ms at
+    most; after that NOT_COORDINATOR.
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchRequest.Topic]:
-        """None asks for all that is stored."""
+        """Partitions to fetch; empty: all with a committed offset."""
 
     def __init__(
         self,
@@ -894,7 +894,7 @@ class OffsetFetchResponse(_message.Message):
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         committed_offset: _builtins.int
-        """-1: nothing is stored."""
+        """-1: no offset is committed."""
         committed_leader_epoch: _builtins.int
         metadata: _builtins.str
         error_code: _errors_pb2.ErrorCode.ValueType

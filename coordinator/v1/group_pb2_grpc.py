@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class GroupCoordinatorStub(object):
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     def __init__(self, channel):
@@ -91,14 +91,14 @@ class GroupCoordinatorStub(object):
 
 
 class GroupCoordinatorServicer(object):
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     def FindCoordinator(self, request, context):
-        """Names the node that coordinates a group.
+        """Returns the node that coordinates a group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,7 +113,7 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SyncGroup(self, request, context):
-        """Hands in (leader) and fetches (everyone) the assignment. The call is parked
+        """Sends the assignment of all members (leader) and returns the caller's own. The call is parked
         until the assignment is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -121,7 +121,7 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Says that a member is alive, and learns whether a rebalance is on.
+        """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,34 +142,34 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LeaveGroup(self, request, context):
-        """Takes members out of a group, each with its own result.
+        """Removes members from a group, each with its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetCommit(self, request, context):
-        """Stores progress. Answered when it is durable.
+        """Commits offsets. Answered when they are durable.
 
-        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
-        answer do not say that nothing was stored: the commit may be on its way, and land later.
-        A member of the current generation repeats it. Whoever must not store twice, or may have
-        been replaced, reads first, with require_stable, or sets expected_committed_offset: a
-        commit that has landed is told by OFFSET_MISMATCH with its own offset.
+        After NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+        answer the commit may still be in flight, and be stored later. A member of the current
+        generation repeats it. A caller that may have been replaced first reads the stored offset
+        with require_stable, or sets expected_committed_offset: if an earlier attempt was stored,
+        the retry gets OFFSET_MISMATCH with the offset that it wanted to commit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetFetch(self, request, context):
-        """Reads durable progress.
+        """Returns committed offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportLogEnds(self, request, context):
-        """Says where the logs end that the member reads, so that its lag can be seen.
+        """Reports log end offsets of the partitions that the member reads. Lag is computed from them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -237,10 +237,10 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinator(object):
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     @staticmethod

@@ -27,10 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorStub:
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     @_typing.overload
@@ -38,83 +38,83 @@ class GroupCoordinatorStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GroupCoordinatorAsyncStub: ...
     FindCoordinator: _grpc.UnaryUnaryMultiCallable[_group_pb2.FindCoordinatorRequest, _group_pb2.FindCoordinatorResponse]
-    """Names the node that coordinates a group."""
+    """Returns the node that coordinates a group."""
     JoinGroup: _grpc.UnaryUnaryMultiCallable[_group_pb2.JoinGroupRequest, _group_pb2.JoinGroupResponse]
     """Enters the join phase. The call is parked until the phase ends, which may take
     the group's rebalance timeout: give it a deadline of that and 5 s more.
     """
     SyncGroup: _grpc.UnaryUnaryMultiCallable[_group_pb2.SyncGroupRequest, _group_pb2.SyncGroupResponse]
-    """Hands in (leader) and fetches (everyone) the assignment. The call is parked
+    """Sends the assignment of all members (leader) and returns the caller's own. The call is parked
     until the assignment is durable.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_group_pb2.HeartbeatRequest, _group_pb2.HeartbeatResponse]
-    """Says that a member is alive, and learns whether a rebalance is on."""
+    """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again."""
     HeartbeatBatch: _grpc.UnaryUnaryMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]
     """Heartbeats of all members of one process in one call."""
     HeartbeatStream: _grpc.StreamStreamMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]
     """HeartbeatBatch on one open stream; answers come in the order of the requests."""
     LeaveGroup: _grpc.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]
-    """Takes members out of a group, each with its own result."""
+    """Removes members from a group, each with its own result."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]
-    """Stores progress. Answered when it is durable.
+    """Commits offsets. Answered when they are durable.
 
-    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
-    answer do not say that nothing was stored: the commit may be on its way, and land later.
-    A member of the current generation repeats it. Whoever must not store twice, or may have
-    been replaced, reads first, with require_stable, or sets expected_committed_offset: a
-    commit that has landed is told by OFFSET_MISMATCH with its own offset.
+    After NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+    answer the commit may still be in flight, and be stored later. A member of the current
+    generation repeats it. A caller that may have been replaced first reads the stored offset
+    with require_stable, or sets expected_committed_offset: if an earlier attempt was stored,
+    the retry gets OFFSET_MISMATCH with the offset that it wanted to commit.
     """
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]
-    """Reads durable progress."""
+    """Returns committed offsets."""
     ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]
-    """Says where the logs end that the member reads, so that its lag can be seen."""
+    """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
 
 @_typing.type_check_only
 class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FindCoordinator: _aio.UnaryUnaryMultiCallable[_group_pb2.FindCoordinatorRequest, _group_pb2.FindCoordinatorResponse]  # type: ignore[assignment]
-    """Names the node that coordinates a group."""
+    """Returns the node that coordinates a group."""
     JoinGroup: _aio.UnaryUnaryMultiCallable[_group_pb2.JoinGroupRequest, _group_pb2.JoinGroupResponse]  # type: ignore[assignment]
     """Enters the join phase. The call is parked until the phase ends, which may take
     the group's rebalance timeout: give it a deadline of that and 5 s more.
     """
     SyncGroup: _aio.UnaryUnaryMultiCallable[_group_pb2.SyncGroupRequest, _group_pb2.SyncGroupResponse]  # type: ignore[assignment]
-    """Hands in (leader) and fetches (everyone) the assignment. The call is parked
+    """Sends the assignment of all members (leader) and returns the caller's own. The call is parked
     until the assignment is durable.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_group_pb2.HeartbeatRequest, _group_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Says that a member is alive, and learns whether a rebalance is on."""
+    """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again."""
     HeartbeatBatch: _aio.UnaryUnaryMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]  # type: ignore[assignment]
     """Heartbeats of all members of one process in one call."""
     HeartbeatStream: _aio.StreamStreamMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]  # type: ignore[assignment]
     """HeartbeatBatch on one open stream; answers come in the order of the requests."""
     LeaveGroup: _aio.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]  # type: ignore[assignment]
-    """Takes members out of a group, each with its own result."""
+    """Removes members from a group, each with its own result."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]  # type: ignore[assignment]
-    """Stores progress. Answered when it is durable.
+    """Commits offsets. Answered when they are durable.
 
-    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
-    answer do not say that nothing was stored: the commit may be on its way, and land later.
-    A member of the current generation repeats it. Whoever must not store twice, or may have
-    been replaced, reads first, with require_stable, or sets expected_committed_offset: a
-    commit that has landed is told by OFFSET_MISMATCH with its own offset.
+    After NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+    answer the commit may still be in flight, and be stored later. A member of the current
+    generation repeats it. A caller that may have been replaced first reads the stored offset
+    with require_stable, or sets expected_committed_offset: if an earlier attempt was stored,
+    the retry gets OFFSET_MISMATCH with the offset that it wanted to commit.
     """
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetFetchRequest, _group_pb2.OffsetFetchResponse]  # type: ignore[assignment]
-    """Reads durable progress."""
+    """Returns committed offsets."""
     ReportLogEnds: _aio.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
-    """Says where the logs end that the member reads, so that its lag can be seen."""
+    """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
 
 class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
-    """Membership, assignment hand-over, liveness and progress of consumer groups.
+    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
 
-    What the group protocol has to say travels in error_code, with gRPC status OK;
-    the gRPC status speaks of transport, authentication and malformed calls.
+    Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
+    mean transport errors, refused callers and malformed calls.
     """
 
     @_abc_1.abstractmethod
@@ -123,7 +123,7 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.FindCoordinatorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.FindCoordinatorResponse, _abc.Awaitable[_group_pb2.FindCoordinatorResponse]]:
-        """Names the node that coordinates a group."""
+        """Returns the node that coordinates a group."""
 
     @_abc_1.abstractmethod
     def JoinGroup(
@@ -141,7 +141,7 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.SyncGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.SyncGroupResponse, _abc.Awaitable[_group_pb2.SyncGroupResponse]]:
-        """Hands in (leader) and fetches (everyone) the assignment. The call is parked
+        """Sends the assignment of all members (leader) and returns the caller's own. The call is parked
         until the assignment is durable.
         """
 
@@ -151,7 +151,7 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.HeartbeatResponse, _abc.Awaitable[_group_pb2.HeartbeatResponse]]:
-        """Says that a member is alive, and learns whether a rebalance is on."""
+        """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again."""
 
     @_abc_1.abstractmethod
     def HeartbeatBatch(
@@ -175,7 +175,7 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.LeaveGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.LeaveGroupResponse, _abc.Awaitable[_group_pb2.LeaveGroupResponse]]:
-        """Takes members out of a group, each with its own result."""
+        """Removes members from a group, each with its own result."""
 
     @_abc_1.abstractmethod
     def OffsetCommit(
@@ -183,13 +183,13 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.OffsetCommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.OffsetCommitResponse, _abc.Awaitable[_group_pb2.OffsetCommitResponse]]:
-        """Stores progress. Answered when it is durable.
+        """Commits offsets. Answered when they are durable.
 
-        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
-        answer do not say that nothing was stored: the commit may be on its way, and land later.
-        A member of the current generation repeats it. Whoever must not store twice, or may have
-        been replaced, reads first, with require_stable, or sets expected_committed_offset: a
-        commit that has landed is told by OFFSET_MISMATCH with its own offset.
+        After NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR and a call without an
+        answer the commit may still be in flight, and be stored later. A member of the current
+        generation repeats it. A caller that may have been replaced first reads the stored offset
+        with require_stable, or sets expected_committed_offset: if an earlier attempt was stored,
+        the retry gets OFFSET_MISMATCH with the offset that it wanted to commit.
         """
 
     @_abc_1.abstractmethod
@@ -198,7 +198,7 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.OffsetFetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.OffsetFetchResponse, _abc.Awaitable[_group_pb2.OffsetFetchResponse]]:
-        """Reads durable progress."""
+        """Returns committed offsets."""
 
     @_abc_1.abstractmethod
     def ReportLogEnds(
@@ -206,6 +206,6 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _group_pb2.ReportLogEndsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.ReportLogEndsResponse, _abc.Awaitable[_group_pb2.ReportLogEndsResponse]]:
-        """Says where the logs end that the member reads, so that its lag can be seen."""
+        """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
 
 def add_GroupCoordinatorServicer_to_server(servicer: GroupCoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

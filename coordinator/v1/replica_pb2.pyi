@@ -30,12 +30,12 @@ class FetchRequest(_message.Message):
     MIN_BYTES_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
-    """The follower's node id; it is in sync when it keeps up. -1: one who only looks on."""
+    """Node id of the follower, which is in sync when it keeps up; -1: an observer, never in sync."""
     shard: _builtins.int
     leader_epoch: _builtins.int
-    """The leader's, as the asker knows it; another one is refused. -1: whatever it is."""
+    """Leader epoch that the follower knows; refused if the leader has another. -1: any."""
     offset: _builtins.int
-    """The first record that is wanted: the asker has everything before it."""
+    """Offset of the first record to return: the log end offset of the follower."""
     min_bytes: _builtins.int
     max_wait_ms: _builtins.int
     def __init__(
@@ -71,7 +71,7 @@ class FetchResponse(_message.Message):
         base_offset: _builtins.int
         @_builtins.property
         def records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-            """As the store has them: coordinator.durable.v1.Record."""
+            """Encoded coordinator.durable.v1.Record, as stored."""
 
         def __init__(
             self,
@@ -94,9 +94,9 @@ class FetchResponse(_message.Message):
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     end_offset: _builtins.int
-    """The offset at which the leader's log ends."""
+    """Log end offset of the leader."""
     is_gone: _builtins.bool
-    """What is wanted is not in memory any more: read the store."""
+    """True: the entries are no longer in the memory of the leader; read them from the store."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse.Entry]: ...
     def __init__(

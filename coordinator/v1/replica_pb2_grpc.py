@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ShardReplicaStub(object):
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on.
+    """Replication of shards: followers fetch new entries of the log from the leader.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class ShardReplicaStub(object):
 
 
 class ShardReplicaServicer(object):
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on.
+    """Replication of shards: followers fetch new entries of the log from the leader.
     """
 
     def Fetch(self, request, context):
-        """Answered as soon as there are min_bytes, or after max_wait_ms.
+        """Returns entries from an offset on, as soon as min_bytes are available or after max_wait_ms.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_ShardReplicaServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShardReplica(object):
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on.
+    """Replication of shards: followers fetch new entries of the log from the leader.
     """
 
     @staticmethod

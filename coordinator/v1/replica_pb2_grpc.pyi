@@ -27,25 +27,25 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShardReplicaStub:
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on."""
+    """Replication of shards: followers fetch new entries of the log from the leader."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShardReplicaAsyncStub: ...
     Fetch: _grpc.UnaryUnaryMultiCallable[_replica_pb2.FetchRequest, _replica_pb2.FetchResponse]
-    """Answered as soon as there are min_bytes, or after max_wait_ms."""
+    """Returns entries from an offset on, as soon as min_bytes are available or after max_wait_ms."""
 
 @_typing.type_check_only
 class ShardReplicaAsyncStub(ShardReplicaStub):
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on."""
+    """Replication of shards: followers fetch new entries of the log from the leader."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Fetch: _aio.UnaryUnaryMultiCallable[_replica_pb2.FetchRequest, _replica_pb2.FetchResponse]  # type: ignore[assignment]
-    """Answered as soon as there are min_bytes, or after max_wait_ms."""
+    """Returns entries from an offset on, as soon as min_bytes are available or after max_wait_ms."""
 
 class ShardReplicaServicer(metaclass=_abc_1.ABCMeta):
-    """The end of a shard's log, from the node that leads it: for standbys, and for tools that look on."""
+    """Replication of shards: followers fetch new entries of the log from the leader."""
 
     @_abc_1.abstractmethod
     def Fetch(
@@ -53,6 +53,6 @@ class ShardReplicaServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_pb2.FetchResponse, _abc.Awaitable[_replica_pb2.FetchResponse]]:
-        """Answered as soon as there are min_bytes, or after max_wait_ms."""
+        """Returns entries from an offset on, as soon as min_bytes are available or after max_wait_ms."""
 
 def add_ShardReplicaServicer_to_server(servicer: ShardReplicaServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
