@@ -128,11 +128,7 @@ def _is_sound(reports: Sequence[ShardReport]) -> bool:
 
 
 def _status(folder: Path, reports: Sequence[ShardReport]) -> int:
-    """The exit status 0.
-
-    Raises:
-        Damaged: a shard has a problem; the message names all of them.
-    """
+    """Exit status 0 if all shards are sound; else raises `Damaged`, which names all problems."""
     if _is_sound(reports):
         return 0
     problems = "; ".join(report.problem for report in reports if report.problem)

@@ -136,11 +136,7 @@ async def _stop(server: CoordinatorServer, logger: Any) -> None:
 
 
 def _tracer(config: ObserveConfig, name: str) -> tuple[Tracer, Callable[[], None]]:
-    """The tracer, and the function that flushes and closes it.
-
-    Raises:
-        CannotTrace: the extra is missing.
-    """
+    """The tracer, and the function that flushes and closes it. Raises `CannotTrace`."""
     if not config.otel_endpoint:
         return NO_TRACES, lambda: None
     return open_tracer(config.otel_endpoint, config.otel_sample_percent, name)

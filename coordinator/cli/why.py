@@ -198,11 +198,7 @@ def _tell(
 
 
 def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the wire's types.
-    """The rebalances that the options select, newest first.
-
-    Raises:
-        LookupError: the journal has none of them.
-    """
+    """Rebalances that the options select, newest first. Raises `LookupError` if there are none."""
     found = list(journal.rebalances)
     if options.generation is not None:
         found = [r for r in found if r.generation_after == options.generation]
@@ -218,11 +214,7 @@ def _lines(sentences: Iterable[str]) -> str:
 
 
 def _write_picture(path: Path, svg: str) -> None:
-    """Write an SVG, converted to PNG if the file is named so.
-
-    Raises:
-        LookupError: resvg_py, which converts to PNG, is not installed.
-    """
+    """Write an SVG, or a PNG if the file is named so. Raises `LookupError` without resvg_py."""
     if path.suffix != ".png":
         path.write_text(svg)
         return

@@ -195,11 +195,7 @@ class GroupMachine(GroupTable):
     def _dispatch(
         self, command: c.Command, now_ms: int, out: Outcome, until_ms: int | None = None
     ) -> None:
-        """Call the handler of a command; answer if it refuses or has to wait.
-
-        Args:
-            until_ms: the end of all waiting of a request that has waited before.
-        """
+        """Call the handler of a command; `until_ms` ends all waits of a request that has waited."""
         try:
             row = TABLE.get(type(command))
             if row is None:

@@ -103,11 +103,7 @@ def check_first(command: CommitOffsets) -> None:
 
 
 def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> None:
-    """Wait if a commit of any of these partitions is in flight.
-
-    Raises:
-        MustWait: until the newest of those commits has timed out.
-    """
+    """Raise `MustWait` until the time-out of the newest commit in flight of these partitions."""
     pending = group.pending_offsets
     deadlines = [pending[partition][1] for partition in partitions if partition in pending]
     if deadlines:

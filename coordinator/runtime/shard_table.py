@@ -38,10 +38,7 @@ class ShardTable:
     """A runner for each shard that is led, a standby for each that is followed.
 
     Args:
-        log: durable log of groups.
         fetch: fetches the end of a shard's log from its leader; None: shards are not followed.
-        ids: makes member ids.
-        shard_type: makes an empty shard.
         pauses: returns the pauses of this node, given epoch milliseconds.
         on_in_sync: called with a shard's in-sync nodes when they change.
     """

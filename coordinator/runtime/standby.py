@@ -45,8 +45,6 @@ class Standby:
     """Follows one shard on the current loop, until it is stopped.
 
     Args:
-        new_shard: makes an empty shard.
-        fetch: fetches entries from a leader.
         report: called with a problem, in words.
         load_slot: entered to load; shards that share one load one after the other.
     """

@@ -106,11 +106,7 @@ class FileLog:
         return places_of(self.directory, self._is_data)
 
     def _segments(self, partition: int) -> Iterator[Segment]:
-        """The partition's files in order, with the offsets they begin at.
-
-        Raises:
-            ValueError: a file begins before the one in front of it ends.
-        """
+        """Files of a partition in order, with their offsets. Raises `LogChanged` if two overlap."""
         place = self._places().get(partition)
         if place is None:
             return

@@ -206,11 +206,7 @@ class EtcdLog:
                 await self.keep_house()
 
     def _check_pressure(self) -> None:
-        """Refuse appends to a store that is nearly full; snapshots, which make room, go on.
-
-        Raises:
-            Unavailable: the store holds more than `PRESSURE` of its quota.
-        """
+        """Refuse appends to a store that is nearly full; snapshots, which free space, go on."""
         if self.size_bytes > PRESSURE * self._quota_bytes:
             raise Unavailable(
                 f"etcd holds {self.size_bytes:,} bytes, more than {PRESSURE:.0%} of its quota of "
@@ -239,11 +235,7 @@ class EtcdLog:
     async def _fenced(
         self, fence: Fence, more: list[pb.Compare], operations: list[pb.RequestOp]
     ) -> None:
-        """Carry operations out if the fence holds, and all of `more`.
-
-        Raises:
-            Fenced: they do not.
-        """
+        """Carry operations out if the fence and all of `more` hold; else raise `Fenced`."""
         request = pb.TxnRequest(compare=[self._holds(fence), *more], success=operations)
         if not (await self._client.txn(request)).succeeded:
             await self._check_fence(fence)

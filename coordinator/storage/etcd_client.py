@@ -49,12 +49,7 @@ _RETRIED = frozenset(
 
 
 class _NoAnswer(Exception):
-    """All calls have failed.
-
-    Args:
-        failures: at least one.
-        is_open: True if other calls were still under way.
-    """
+    """All calls have failed. `is_open`: other calls were still under way."""
 
     def __init__(self, failures: Sequence[grpc.aio.AioRpcError], is_open: bool) -> None:
         super().__init__(failures[-1].details())
@@ -202,11 +197,7 @@ class EtcdClient:
             raise Unavailable(f"etcd: {error.failures[-1].details()}") from error
 
     async def _ask_around(self, service: str, method: str, request: Any) -> Any:
-        """Return the first answer of any endpoint; two failures an endpoint end the attempt.
-
-        Raises:
-            _NoAnswer: all calls failed.
-        """
+        """Return the first answer of any endpoint; `_NoAnswer` after two failures of each."""
         calls: set[asyncio.Task[Any]] = set()
         made: list[asyncio.Task[Any]] = []
         failures: list[grpc.aio.AioRpcError] = []

@@ -194,13 +194,7 @@ class _Problem(Exception):
 
 
 def _check_store(connection: apsw.Connection, marker: Marker | None) -> None:
-    """Check everything but the contents of entries and snapshots.
-
-    Raises:
-        CannotOpen: a newer version made it, or it is another kind of file.
-        _Problem: the store is damaged.
-        apsw.Error: the store cannot be read.
-    """
+    """Check everything but the contents of entries and snapshots. Raises `_Problem` for damage."""
     present = schema.objects(connection)
     if ("table", "meta") not in present and marker is not None:
         raise _Problem("its table meta is missing")

@@ -197,11 +197,7 @@ class SqliteLog:
 
 
 def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int]) -> None:
-    """Refuse to serve a share whose groups are in another folder.
-
-    Raises:
-        CannotOpen: the folder has another share of the shards.
-    """
+    """Raise `CannotOpen` if the folder has another share of the shards."""
     if made_for == wanted:
         return
     number, shares = made_for
@@ -300,11 +296,7 @@ def _refusal(
 
 
 def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
-    """Compare the fence, and return the shard's last sequence number.
-
-    Raises:
-        Fenced: the shard has a newer epoch.
-    """
+    """Compare the fence, and return the last sequence number of the shard. Raises `Fenced`."""
     fence_epoch, last = _fence_row(connection, fence.shard)
     fence.check(fence_epoch)
     return last

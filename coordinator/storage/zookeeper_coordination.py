@@ -289,11 +289,7 @@ class ZooKeeperCoordination:
 
 
 def _succeeded(results: list[Any]) -> bool:
-    """True if a transaction was carried out; False: it lost a race, and wrote nothing.
-
-    Raises:
-        KazooException: ZooKeeper refused it for another reason.
-    """
+    """True if a transaction was carried out; False if it lost a race, and wrote nothing."""
     failures = [result for result in results if isinstance(result, KazooException)]
     for failure in failures:
         if not isinstance(failure, _RACED + _CARRIED_ALONG):

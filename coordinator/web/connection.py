@@ -100,11 +100,7 @@ class Connection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _read(self) -> Request | None:
-        """Read the next request, and discard its body; None at the end of the connection.
-
-        Raises:
-            h11.RemoteProtocolError, Refused: the request is refused.
-        """
+        """Read the next request, and discard its body; None at the end of the connection."""
         request = None
         body_bytes = 0
         self._is_head = False

@@ -58,11 +58,7 @@ def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
 
 
 def _leave(group: ClassicGroup, leaving: LeavingMember, out: Outcome) -> Member | None:
-    """Remove one member and return it; None if it was only a pending id.
-
-    Raises:
-        Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-    """
+    """Remove one member and return it; None if it was only a pending id. Raises `Refused`."""
     member_id = leaving.member_id
     if member_id and member_id in group.pending_member_ids:
         group.pending_member_ids.pop(member_id, None)
