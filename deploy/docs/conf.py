@@ -11,6 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
+import site_reference  # noqa: E402
+
 from coordinator import __version__  # noqa: E402
 
 project = "Consumer-group coordinator"
@@ -18,7 +20,15 @@ author = "its contributors"
 copyright = author  # Sphinx wants this name.
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.githubpages", "site_directives", "site_links"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.githubpages",
+    "sphinx.ext.napoleon",
+    "site_directives",
+    "site_links",
+    "site_reference",
+]
 root_doc = "deploy/docs/index"
 include_patterns = [
     "README.md",
@@ -38,6 +48,17 @@ myst_enable_extensions = ["colon_fence"]
 myst_fence_as_directive = ["mermaid"]
 # Headings are link targets, under the names that a repository's own page gives them.
 myst_heading_anchors = 3
+
+# The reference, from docstrings.
+default_role = "code"  # Markdown's meaning of `name`.
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_mock_imports = site_reference.missing(site_reference.EXTRAS_PACKAGES)
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+napoleon_custom_sections = ["Source"]
+napoleon_numpy_docstring = False
 
 html_theme = "furo"
 html_title = f"{project} {version}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -121,9 +123,45 @@ def test_progress_is_brought_along_as_the_document_says():
             exec(here, {})  # Existing files are not overwritten.
 
 
-@pytest.fixture(scope="module")
-def links():
-    spec = importlib.util.spec_from_file_location("site_links", DOCS / "site_links.py")
+@pytest.mark.parametrize(
+    "name", [*(f"coordinator.{it}" for it in ("client", "sources", "spark", "testing")), "timer"]
+)
+def test_every_public_name_is_in_the_reference(site, name):
+    described = inventory(site)
+    public = {f"{name}.{it}" for it in importlib.import_module(name).__all__}
+    assert public - described == set()
+
+
+def test_a_method_is_in_the_reference_with_its_docstring(site):
+    page = (site / "deploy/docs/reference/client.html").read_text()
+    described = inventory(site)
+    assert "coordinator.client.BlockingMember.commit" in described
+    assert "Commit offsets; returns when they are durable." in page
+    assert '<span class="pre">expected</span>' in page
+
+
+def inventory(site: Path) -> set[str]:
+    """Names that Sphinx lists in `objects.inv`: four lines of text, then compressed ones."""
+    packed = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    return {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("A line.\n\n    code", "A line.\n\n::\n\n    code"),
+        ("A.\n\n    one\n\n    two\n\nB.", "A.\n\n::\n\n    one\n\n    two\n\nB."),
+        ("A line.\n\nArgs:\n    x: text.", "A line.\n\nArgs:\n    x: text."),
+    ],
+)
+def test_indented_blocks_of_docstrings_are_code(docstring, expected):
+    blocks = extension("site_reference").with_literal_blocks(docstring.split("\n"))
+    assert "\n".join(blocks) == expected
+
+
+def extension(name: str):
+    """An extension of the site, which is on nobody's path but Sphinx's."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -142,5 +180,5 @@ def links():
         ("```\n[a](code.py)\n```\n[a](code.py)", "```\n[a](code.py)\n```\na"),
     ],
 )
-def test_links_to_what_is_no_page_leave_their_words(links, text, left):
-    assert links.without_dead_ends(text) == left
+def test_links_to_what_is_no_page_leave_their_words(text, left):
+    assert extension("site_links").without_dead_ends(text) == left
