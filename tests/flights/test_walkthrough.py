@@ -1,6 +1,5 @@
 """The walk-through shows code that is there, and charts that the data makes."""
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,9 +10,9 @@ pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 from flights.delays.charts import draw
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly
+from tests.documents import blocks
 
 FLIGHTS = Path(__file__).parents[2] / "deploy/spark/flights"
-CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def lines(text):
@@ -24,7 +23,7 @@ def lines(text):
 
 def test_each_piece_of_code_is_in_a_file():
     files = [lines(path.read_text()) for path in FLIGHTS.rglob("*.py")]
-    pieces = CODE.findall((FLIGHTS / "README.md").read_text())
+    pieces = [block.text for block in blocks(FLIGHTS / "README.md", "python")]
     assert len(pieces) >= 4
     for piece in pieces:
         assert any(lines(piece) in file for file in files), piece

@@ -6,38 +6,34 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials
 from coordinator.security.rules import Operation, parse
+from tests.documents import ROOT, blocks, commands
 from tests.serving import Process
 
-PAGE = Path(__file__).parents[2] / "deploy/security.md"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PAGE = ROOT / "deploy/security.md"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_what_the_page_says_makes_a_node_that_is_secured(tmp_path, capsys):
-    lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
-    commands = [line for line in lines if line.startswith(("openssl", "printf"))]
-    assert len(commands) == 4
-    made = [line for line in lines if line.startswith("coordinator token new")]
+    told = [it.text for block in blocks(PAGE, "console") for it in commands(block.text)]
+    openssl = [it for it in told if it.startswith(("openssl", "printf"))]
+    assert len(openssl) == 4
+    made = [it for it in told if it.startswith("coordinator token new")]
     assert len(made) == 2
-    for command in (*commands, *made):
+    for command in (*openssl, *made):
         command = re.sub(r"^coordinator ", f"{sys.executable} -m coordinator ", command)
         done = subprocess.run(
             ["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (command, done.stderr)
     assert (tmp_path / "operator.token").stat().st_mode & 0o777 == 0o600
-    (rules,) = blocks("toml")
-    (tmp_path / "rules.toml").write_text(rules)
+    (rules,) = blocks(PAGE, "toml")
+    (tmp_path / "rules.toml").write_text(rules.text)
     operator = [
         "--tls-ca",
         str(tmp_path / "ca.pem"),
@@ -48,8 +44,8 @@ def test_what_the_page_says_makes_a_node_that_is_secured(tmp_path, capsys):
         "tls-cert-file": "node-1.pem", "tls-key-file": "node-1.key", "tls-peer-ca-file": "ca.pem",
         "auth-tokens-file": "tokens", "auth-rules-file": "rules.toml",
     }  # fmt: skip
-    told = [part for k, v in flags.items() for part in (f"--{k}", str(tmp_path / v))]
-    with Process(*told) as server:
+    given = [part for k, v in flags.items() for part in (f"--{k}", str(tmp_path / v))]
+    with Process(*given) as server:
         at = ["--bootstrap", server.address]
         assert main(["groups", "list", *at, *operator]) == 0
         assert main(["cluster", "describe", *at, *operator]) == 0
@@ -66,8 +62,8 @@ def test_what_the_page_says_makes_a_node_that_is_secured(tmp_path, capsys):
 
 
 def test_the_rules_of_the_page_mean_what_it_says():
-    (text,) = blocks("toml")
-    rules = parse(text)
+    (block,) = blocks(PAGE, "toml")
+    rules = parse(block.text)
     assert rules.decide("cert:billing-7", Operation.JOIN, "billing-x").is_allowed
     assert not rules.decide("cert:billing-7", Operation.READ, "billing-x").is_allowed
     assert rules.decide("cert:node-1", Operation.ADMIN, None).is_allowed

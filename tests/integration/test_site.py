@@ -18,6 +18,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
 from coordinator.settings import SETTINGS
+from tests.documents import blocks
 from tests.serving import Process
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,7 @@ def test_every_figure_is_one_that_was_measured(page):
 
 
 def test_progress_is_brought_along_as_the_document_says():
-    (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "migrating.md").read_text(), re.DOTALL)
+    (program,) = [block.text for block in blocks(DOCS / "migrating.md", "python")]
     with Process() as node:
         here = program.replace("127.0.0.1:7400", node.address)
         exec(here, {})
