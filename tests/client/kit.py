@@ -73,7 +73,7 @@ class Letter:
         message = encode(self.request)
         if isinstance(self.request, Join):
             message.require_known_member_id = self.player.two_phase
-        self.at_coordinator = self.player.world.coordinator.send(message)
+        self.at_coordinator = self.player.world.coordinator.send(message, self.player.host)
 
     def hand_in(self) -> None:
         """Have the machine hear the answer."""
@@ -95,6 +95,7 @@ class Player:
         self.machine = MemberMachine(config, ["a:1", "b:2"], lambda: HALF)
         self.member = self.machine.membership
         self.paused = False
+        self.host = "/127.0.0.1"
         self.two_phase = False
         self.letters: list[Letter] = []
         self.left_because: list[str] = []

@@ -1,0 +1,112 @@
+"""The pictures of the pages: `poe pictures` makes them again.
+
+`deploy/explain.svg` shows what `coordinator explain` says of an incident that is played on virtual
+time, so it is the same on every machine, and a test compares it. The pictures of the console
+(`tests/browser/pictures.py`) are photographs of a real one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from html import escape
+
+from coordinator.client.calls import Join, Sync
+from coordinator.v1 import admin_pb2
+from tests.client.kit import Player, World
+from tests.documents import ROOT
+
+EXPLAIN = ROOT / "deploy/explain.svg"
+GROUP = "orders"
+COLUMNS = 96
+CHARACTER, LINE, MARGIN, BAR = 8.4, 21, 20, 40
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+
+
+def explanation() -> list[str]:
+    """Sentences about a rebalance of three members: one had died, and another was slow."""
+    world = World("cooperative-sticky")
+    members = [_member(world, number) for number in (1, 2, 3)]
+    for member in members:
+        world.until(lambda member=member: member.assignment, polling=tuple(members))
+    world.until(lambda: len({len(it.assignment) for it in members}) == 1, polling=tuple(members))
+    leader, killed, slow = members
+    killed.kill()
+    slow.hold(Join)
+    leader.hold(Sync)
+    left = (leader, slow)
+    while not any(isinstance(it.request, Join) for it in slow.letters):
+        world.advance(1_000)
+    world.advance(3_600)
+    slow.release()
+    world.advance(40)
+    world.coordinator.hold_appends()
+    leader.release()
+    world.advance(3)
+    world.coordinator.release_appends()
+    world.until(lambda: sum(len(it.assignment) for it in left) == 12, polling=left)
+    answer = world.coordinator.send(admin_pb2.ListRebalancesRequest(group_id=GROUP)).response
+    told = next(it for it in answer.rebalances if it.cause == "session expired")
+    # The virtual clock begins with the epoch.
+    return [re.sub("1970-01-01 00", "2026-03-02 14", line) for line in told.explanation]
+
+
+def _member(world: World, number: int) -> Player:
+    player = world.member(
+        group_id=GROUP, topics={"orders": 12}, client_id=f"etl-{number}", instance_id=None,
+        session_timeout_ms=45_000, rebalance_timeout_ms=60_000, heartbeat_interval_ms=3_000,
+        max_poll_interval_ms=None,
+    )  # fmt: skip
+    player.host = f"/10.0.0.2{number}"
+    return player
+
+
+def terminal(command: str, output: Sequence[str]) -> str:
+    """A terminal with a command and its output, as SVG with the fonts of whoever looks at it."""
+    lines = [line for text in output for line in textwrap.wrap(text, COLUMNS)]
+    width = round(2 * MARGIN + COLUMNS * CHARACTER)
+    height = BAR + MARGIN + (len(lines) + 1) * LINE
+    rows = [_row(0, f"$ {command}", "#8fd0ff")]
+    rows += [_row(n, line, "#e6e6e6") for n, line in enumerate(lines, start=1)]
+    lights = [
+        f'<circle cx="{MARGIN + 18 * n}" cy="{BAR // 2}" r="5" fill="{colour}"/>'
+        for n, colour in enumerate(("#ec6a5e", "#f4bf4f", "#61c554"))
+    ]
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="14">',
+            f"<title>{escape(command)}</title>",
+            f'<rect width="{width}" height="{height}" rx="8" fill="#1e2430"/>',
+            *lights,
+            *rows,
+            "</svg>\n",
+        ]
+    )
+
+
+def _row(number: int, text: str, colour: str) -> str:
+    y = BAR + LINE // 2 + number * LINE
+    # The length is given, so that the picture is as wide in every font.
+    return (
+        f'<text x="{MARGIN}" y="{y}" fill="{colour}" xml:space="preserve" '
+        f'textLength="{len(text) * CHARACTER:.0f}">{escape(text)}</text>'
+    )
+
+
+def draw_explain() -> str:
+    """The picture of `coordinator explain`."""
+    return terminal(f"coordinator explain {GROUP}", explanation())
+
+
+def main() -> None:
+    EXPLAIN.write_text(draw_explain())
+    from tests.browser import pictures  # Only here: it needs a browser.
+
+    pictures.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
