@@ -134,6 +134,23 @@ class MemberMachine:
         """Events since the last call. From now on the owner holds what they assign."""
         return self.membership.hand_out(now_ms)
 
+    def give_back(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+        """The owner has finished with single partitions; see `Membership.give_back`."""
+        phase = self.membership.phase
+        self.membership.give_back(partitions, now_ms)
+        self._hurry_if_moved(phase, now_ms)
+
+    def drain(self) -> None:
+        """Take no more partitions from the next join on."""
+        self.membership.is_draining = True
+
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """Change the topics or their numbers of partitions, and join again with them."""
+        phase = self.membership.phase
+        self.membership.subscribe(topics)
+        self.membership.rebalance(now_ms)
+        self._hurry_if_moved(phase, now_ms)
+
     def alive(self, now_ms: int) -> None:
         """The owner makes progress without polling. May be called from any thread."""
         self._schedule.alive(now_ms)
@@ -274,6 +291,8 @@ class MemberMachine:
 
     def _take_step(self, now_ms: int) -> bool:
         """True if something was done, so that there may be more to do."""
+        if self.membership.must_join_again:
+            self._repeat_join(now_ms)
         self._queue_what_is_due(now_ms)
         if self._closing_is_due(now_ms):
             self._begin_to_close()
@@ -293,6 +312,14 @@ class MemberMachine:
         self._hurry_if_moved(phase, now_ms)
         if request is not None:
             self._call(request, asker)
+
+    def _repeat_join(self, now_ms: int) -> None:
+        """Replace the join under way: the member has given partitions back meanwhile."""
+        self.membership.must_join_again = False
+        if self._schedule.is_out:
+            self._cancel(self._schedule)
+            self._schedule.is_out = False
+            self._schedule.hurry(now_ms)
 
     def _call(self, request: calls.Request, asker: _Asker | Discovery | _Closing) -> None:
         timeout = timeout_ms(request, self.config)

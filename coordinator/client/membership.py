@@ -7,8 +7,10 @@
     any ──► STOPPED                                              closed, or refused for good
 
 With an eager assignor a member gives everything back before it joins again. With a cooperative one
-it joins with what it has, and then gives back what the new assignment takes away. The leader marks
-such an assignment, so that a process which takes the member's place meanwhile joins again as well.
+it joins with what it has, and then gives back what the new assignment takes away, each partition as
+soon as its owner has finished with it; until then the member takes part in rebalances as the holder
+(`revocations.py`). The leader marks such an assignment, so that a process which takes the member's
+place meanwhile joins again as well.
 
 The owner learns of changes later, from `hand_out`. Its commits count for the holdings it knows
 (`holdings.py`), and are refused here once those have ended. Partitions that it was never told of
@@ -19,6 +21,7 @@ Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -32,6 +35,7 @@ from coordinator.client.config import MemberConfig
 from coordinator.client.errors import FatalError, words_of
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping, spelled
 from coordinator.client.holdings import MEMBERSHIP, Holdings
+from coordinator.client.revocations import Revocations
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 _FATAL = frozenset(
@@ -81,12 +85,15 @@ class Membership:
     assignors: AssignorChoice = field(init=False)
     logs: list[calls.Log] = field(default_factory=list)
     """Messages for the log of the member's process; the machine passes them on."""
-    revoke_until_ms: int = 0
     holdings: Holdings = field(default_factory=Holdings)
-    _revoking_is_told: bool = False
+    revocations: Revocations = field(default_factory=Revocations)
+    is_draining: bool = False
+    """True if the member takes no more partitions: it subscribes to nothing."""
+    must_join_again: bool = False
+    """True if partitions were given back that the join under way says are held."""
+    _claimed: frozenset[TopicPartition] = _NOTHING
     _last_heard_ms: int = 0
     _joined: calls.Joined = field(default_factory=calls.Joined)
-    _giving_back: frozenset[TopicPartition] = _NOTHING
     _reason: str = ""
     _previous: frozenset[TopicPartition] = _NOTHING
     _previous_generation: int = -1
@@ -127,9 +134,11 @@ class Membership:
     def join(self) -> calls.Join:
         """A JoinGroup with the partitions that the member holds."""
         config = self.config
+        self.must_join_again = False
+        self._claimed = self.assignment | self.revocations.partitions
         held = Subscription(
-            topics=tuple(sorted(config.topics)),
-            owned_partitions=tuple(sorted(self.assignment)),
+            topics=() if self.is_draining else tuple(sorted(config.topics)),
+            owned_partitions=tuple(sorted(self._claimed)),
             generation=self.generation,
             rack=config.rack,
         )
@@ -195,10 +204,12 @@ class Membership:
         self._last_heard_ms = sent_at_ms
         given, gives_back = read_assignment(reply.assignment)
         self._previous, self._previous_generation = given, self.generation
+        revoked = self._still_revoked(given)
         taken = self.assignment - given
-        new = given - self.assignment
-        self.phase = Phase.STABLE
-        self.assignment = given
+        new = given - self.assignment - revoked
+        freed = self._claimed - given - self.assignment - revoked
+        self.phase = Phase.REVOKING if revoked else Phase.STABLE
+        self.assignment = given - revoked
         news = new if self.assignors.is_cooperative else given
         if not self.assignors.is_cooperative:
             self._unsay(Assigned)
@@ -210,9 +221,9 @@ class Membership:
         if taken:
             # Only a cooperative assignor gets here with something in hand.
             self._revoke(taken, now_ms)
-        elif gives_back and self.assignors.is_cooperative:
-            # The process that held them is gone (a static member has restarted, say), so they are
-            # free, and only this member can start the rebalance that assigns them.
+        if freed or (gives_back and self.assignors.is_cooperative and not (taken or revoked)):
+            # Given back since the join, or the process that held them is gone (a static member has
+            # restarted, say): they are free, and only this member can have them assigned.
             self.phase = Phase.JOINING
         return Next.GO_ON
 
@@ -229,11 +240,9 @@ class Membership:
 
     def rebalance(self, now_ms: int) -> None:
         """Begin a rebalance: revoke with an eager assignor, else join again."""
-        if self.phase is not Phase.STABLE:
-            return
-        if self.assignors.is_cooperative or not self.assignment:
+        if self.is_in_session and self.assignors.is_cooperative:
             self.phase = Phase.JOINING
-        else:
+        elif self.phase is Phase.STABLE:
             self._revoke(self.assignment, now_ms)
 
     # --- The owner, and time ---
@@ -241,18 +250,38 @@ class Membership:
     def polled(self, now_ms: int) -> None:
         """The owner polls: it has finished with partitions that it was told are being revoked."""
         self.pass_deadlines(now_ms)
-        if self.phase is Phase.REVOKING and self._revoking_is_told:
-            self.log(Level.INFO, f"gives back {spelled(self._giving_back)}")
-            self._give_back("it was given back")
+        if told := self.revocations.told:
+            self.log(Level.INFO, f"gives back {spelled(told)}")
+            self._let_go(told, "it was given back")
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
+
+    def give_back(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+        """Give back single partitions that the owner has finished with, asked to or not.
+
+        With an eager assignor the others follow before the member joins again; but a member that
+        drains keeps them until it leaves.
+        """
+        self.pass_deadlines(now_ms)
+        partitions &= self.assignment | self.revocations.partitions
+        if not partitions:
+            return
+        self._reason = self._reason or "partitions are given back"
+        self._let_go(partitions, "it was given back")
+        if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
+            self._revoke(self.assignment, now_ms)
+
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        """Change the topics or their numbers of partitions, and join again with them."""
+        self.config = replace(self.config, topics=dict(topics))
+        self._reason = "the topics have changed"
 
     def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
         """Events since the last call. From now on the owner holds what they assign."""
         self.pass_deadlines(now_ms)
         events, self.events = self.events, []
         self.holdings.hand_out()
-        self._revoking_is_told = self.phase is Phase.REVOKING
+        self.revocations.hand_out()
         return events
 
     def pass_deadlines(self, now_ms: int) -> None:
@@ -264,19 +293,19 @@ class Membership:
         if self.is_in_session and now_ms >= self.session_ends_ms:
             self._lose("the coordinator has not answered for a whole session timeout")
             self.member_id = ""
-        elif self.phase is Phase.REVOKING and now_ms >= self.revoke_until_ms:
+        elif overdue := self.revocations.overdue(now_ms):
             reason = "it was not given back before the deadline of its revocation"
-            lost = self.holdings.known(self._giving_back)
-            self._give_back(reason)
+            lost = self.holdings.known(overdue)
+            self._let_go(overdue, reason)
             if lost:
                 self.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
                 self.events.append(Lost(lost, reason))
 
     def next_deadline(self) -> int | None:
         """Time of the next expiry in `pass_deadlines`; None: there is none."""
-        if self.phase is Phase.REVOKING:
-            return min(self.session_ends_ms, self.revoke_until_ms)
-        return self.session_ends_ms if self.phase is Phase.STABLE else None
+        session_ends_ms = self.session_ends_ms if self.is_in_session else None
+        ends = (session_ends_ms, self.revocations.next_deadline())
+        return min((end for end in ends if end is not None), default=None)
 
     def give_up(self, reason: str) -> None:
         """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
@@ -325,28 +354,53 @@ class Membership:
 
     # --- Inside ---
 
+    def _still_revoked(self, given: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Partitions that are being revoked although an assignment may give them back.
+
+        The owner goes on with those that it was never told of.
+        """
+        revocations = self.revocations
+        untold = (given & revocations.partitions) - revocations.told
+        revocations.end(untold)
+        self._withdraw(untold)
+        self.assignment |= untold
+        revocations.returned = given & revocations.partitions
+        return revocations.partitions
+
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
         """Revoke partitions; those that the owner was never told of are given back at once."""
         known = self.holdings.known(partitions)
-        self._giving_back = partitions - known
-        self._give_back("it was taken away before a poll handed it out")
-        if not known:
-            return
-        self._giving_back = known
-        self.revoke_until_ms = now_ms + self.config.rebalance_timeout_ms // 2
-        self.phase = Phase.REVOKING
-        self._revoking_is_told = False
-        self.events.append(Revoking(known, self.revoke_until_ms))
-        left_ms = self.revoke_until_ms - now_ms
-        self.log(Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms")
+        if known:
+            until_ms = now_ms + self.config.rebalance_timeout_ms // 2
+            self.revocations.begin(known, until_ms)
+            self.events.append(Revoking(known, until_ms))
+            self.phase = Phase.REVOKING
+            left_ms = until_ms - now_ms
+            self.log(Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms")
+        if partitions - known or not known:
+            self._let_go(partitions - known, "it was taken away before a poll handed it out")
 
-    def _give_back(self, reason: str) -> None:
-        """Give back the partitions that are being revoked, and join again."""
-        self._withdraw(self._giving_back)
-        self.holdings.end(self._giving_back, reason)
-        self.assignment -= self._giving_back
-        self._giving_back = _NOTHING
-        self.phase = Phase.JOINING
+    def _let_go(self, partitions: frozenset[TopicPartition], reason: str) -> None:
+        """End the holdings of partitions, and join again if that is all it takes."""
+        self._withdraw(partitions)
+        self.holdings.end(partitions, reason)
+        self.assignment -= partitions
+        returned = self.revocations.end(partitions)
+        if returned:
+            self.assignment |= returned
+            self.holdings.begin(returned, self.generation)
+            self.events.append(Assigned(returned, self.generation))
+        if returned == partitions != _NOTHING:
+            if self.is_in_session:
+                self.phase = Phase.REVOKING if self.revocations.partitions else Phase.STABLE
+        elif self._may_join_now():
+            self.must_join_again = self.phase is Phase.JOINING
+            self.phase = Phase.JOINING
+
+    def _may_join_now(self) -> bool:
+        if self.phase is Phase.SYNCING:
+            return False  # The answer shows that the group has to be told.
+        return self.assignors.is_cooperative or not (self.assignment or self.revocations.partitions)
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove these partitions from events that the owner has not been given."""
@@ -396,10 +450,11 @@ class Membership:
         return Next.GO_ON
 
     def _lose(self, reason: str, *, is_told: bool = True) -> None:
-        lost = self.holdings.known(self.assignment | self._giving_back)
+        lost = self.holdings.known(self.assignment | self.revocations.partitions)
         self.holdings.end_all(reason)
         self._unsay(Assigned, Revoking)
-        self.assignment = self._giving_back = _NOTHING
+        self.assignment = self._claimed = _NOTHING
+        self.revocations.end_all()
         if lost:
             self.events.append(Lost(lost, reason))
             if is_told:

@@ -96,14 +96,14 @@ def give_back(world: World, one: Player) -> None:
 def overlook(world: World, one: Player) -> None:
     world.member()
     world.until(lambda: one.member.phase is Phase.REVOKING)
-    world.advance(one.member.revoke_until_ms - world.now_ms)
+    world.advance(one.member.revocations.next_deadline() - world.now_ms)
 
 
 def hear_and_overlook(world: World, one: Player) -> None:
     world.member()
     world.until(lambda: one.member.phase is Phase.REVOKING)
     one.poll()
-    world.advance(one.member.revoke_until_ms - world.now_ms)
+    world.advance(one.member.revocations.next_deadline() - world.now_ms)
 
 
 def lose_the_session(world: World, one: Player) -> None:
@@ -220,7 +220,7 @@ def test_a_heartbeat_that_is_out_does_not_put_off_the_end_of_a_revocation():
     world.until(lambda: one.member.phase is Phase.REVOKING)
     one.hold(Beat)
     world.until(lambda: one.letters)
-    world.advance(one.member.revoke_until_ms - world.now_ms - 1)
+    world.advance(one.member.revocations.next_deadline() - world.now_ms - 1)
     assert one.member.phase is Phase.REVOKING
     world.advance(1)
     assert [type(event) for event in one.poll()] == [Lost]

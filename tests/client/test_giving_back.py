@@ -1,0 +1,172 @@
+"""Partitions are given back one by one, each as soon as its owner has finished with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client.calls import Join, Sync
+from coordinator.client.events import Assigned, Lost, Revoking
+from coordinator.client.membership import Phase
+from tests.client.kit import World, t
+
+
+def give_back(player, *numbers: int) -> None:
+    player.machine.give_back(t(*numbers), player.world.now_ms)
+    player.turn()
+
+
+def hear(player) -> list:
+    """Events, without the answer that a poll is."""
+    return player.machine.hand_out(player.world.now_ms)
+
+
+def holds(player) -> frozenset:
+    """Its partitions, after it has heard what there is to hear."""
+    hear(player)
+    return player.assignment
+
+
+def revoked(world: World, one) -> frozenset:
+    """Let others join until some partitions of the one are being revoked; the owner is told."""
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    (revoking,) = [event for event in hear(one) if isinstance(event, Revoking)]
+    return revoking.partitions
+
+
+@pytest.fixture
+def world() -> World:
+    return World("cooperative-sticky", partitions=4)
+
+
+@pytest.fixture
+def one(world):
+    one = world.member()
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    assert hear(one)[0].partitions == t(0, 1, 2, 3)
+    return one
+
+
+def test_the_first_that_is_given_back_goes_to_another_while_the_second_is_still_held(world, one):
+    other = world.member()
+    first, second = sorted(revoked(world, one))
+    give_back(one, first.partition)
+    world.until(lambda: holds(other) == {first})
+    assert one.member.holdings.lasts(one.holding(second.partition))
+    assert one.commit({second.partition: 5}) == 1
+    give_back(one, second.partition)
+    world.until(lambda: holds(other) == {first, second})
+
+
+def test_a_member_that_holds_on_to_a_partition_does_not_hold_up_a_rebalance(world, one):
+    other = world.member()
+    revoked(world, one)
+    third = world.member()
+    world.until(lambda: third.member.phase is Phase.STABLE)
+    assert one.member.phase is Phase.REVOKING
+    assert other.member.generation == third.member.generation
+
+
+def test_a_rebalance_does_not_move_the_deadline(world, one):
+    world.member()
+    partitions = revoked(world, one)
+    until_ms = one.member.revocations.next_deadline()
+    world.advance(500)
+    world.member()
+    world.until(lambda: one.member.generation == 3)
+    world.advance(until_ms - world.now_ms)
+    (lost,) = [event for event in hear(one) if isinstance(event, Lost)]
+    assert lost.partitions >= partitions
+
+
+def test_a_partition_given_back_while_the_join_waits_is_in_that_round(world, one):
+    other = world.member()
+    first, second = sorted(revoked(world, one))
+    other.hold(Join)
+    give_back(one, first.partition)
+    generation = one.member.generation
+    world.advance(200)
+    give_back(one, second.partition)
+    other.release()
+    world.until(lambda: holds(other))
+    assert other.assignment == {first, second}
+    assert other.member.generation == generation + 1
+
+
+def test_a_partition_given_back_while_the_sync_waits_needs_one_more_round(world, one):
+    other = world.member()
+    first, second = sorted(revoked(world, one))
+    one.hold(Sync)
+    give_back(one, first.partition)
+    world.until(lambda: one.member.phase is Phase.SYNCING)
+    give_back(one, second.partition)
+    one.release()
+    world.until(lambda: holds(other) == {first, second})
+
+
+def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(world, one):
+    other = world.member()
+    first, second = sorted(revoked(world, one))
+    holding = one.holding(first.partition)
+    other.leave()
+    world.until(lambda: one.member.revocations.returned == {first, second})
+    assert one.commit({first.partition: 5}) == 1
+    give_back(one, first.partition)
+    assert hear(one) == [Assigned(frozenset({first}), one.member.generation)]
+    assert one.holding(first.partition) is not holding
+    assert not one.member.holdings.lasts(holding)
+    assert one.member.phase is Phase.REVOKING
+    give_back(one, second.partition)
+    assert one.member.phase is Phase.STABLE
+
+
+def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
+    other = world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    holdings = [one.holding(number) for number in range(4)]
+    other.leave()
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    assert hear(one) == []
+    assert all(map(one.member.holdings.lasts, holdings))
+
+
+def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
+    give_back(one, 2)
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    assert hear(one) == [Assigned(t(2), one.member.generation)]
+    assert one.member.generation == 2
+
+
+def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one):
+    other = world.member()
+    first, second = sorted(revoked(world, one))
+    give_back(one, first.partition, second.partition)
+    world.until(lambda: holds(other))
+    one.machine.drain()
+    mine = sorted(one.assignment)
+    give_back(one, mine[0].partition)
+    world.until(lambda: holds(other) == {first, second, mine[0]})
+    assert one.member.revocations.partitions == {mine[1]}
+    assert one.commit({mine[1].partition: 5}) == 1
+
+
+def test_an_eager_member_joins_when_the_last_partition_is_given_back():
+    world = World("range", partitions=4)
+    one = world.member()
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    hear(one)
+    other = world.member()
+    assert revoked(world, one) == t(0, 1, 2, 3)
+    for number in range(4):
+        assert one.member.phase is Phase.REVOKING
+        give_back(one, number)
+    world.until(lambda: len(holds(other)) == 2)
+
+
+def test_an_eager_member_that_gives_up_one_partition_is_asked_for_all():
+    world = World("range", partitions=4)
+    one = world.member()
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    hear(one)
+    give_back(one, 1)
+    (revoking,) = hear(one)
+    assert revoking.partitions == t(0, 2, 3)
