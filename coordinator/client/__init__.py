@@ -33,11 +33,18 @@ from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings
 from coordinator.client.state import MemberState
 from coordinator.client.sync import BlockingMember
+from coordinator.client.worker import (
+    BlockingPartition,
+    Partition,
+    PartitionRevoked,
+    Worker,
+)
 from coordinator.dial import CannotDial, Credentials
 
 __all__ = [
     "Assigned",
     "BlockingMember",
+    "BlockingPartition",
     "CannotDial",
     "CommitFailed",
     "CoordinatorError",
@@ -51,6 +58,8 @@ __all__ = [
     "MemberState",
     "OffsetAndMetadata",
     "OffsetMismatch",
+    "Partition",
+    "PartitionRevoked",
     "RebalanceEvent",
     "RebalanceInProgress",
     "Revoking",
@@ -58,4 +67,5 @@ __all__ = [
     "Stopping",
     "TopicPartition",
     "Unavailable",
+    "Worker",
 ]

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.client.calls import (
     Acknowledged,
@@ -30,11 +30,20 @@ from coordinator.client.calls import (
     Result,
     Unreachable,
 )
-from coordinator.client.connection import Connection
 from coordinator.client.machine import MemberMachine
 from coordinator.client.operations import Operation
 
 LOGGER = logging.getLogger("coordinator.client")
+
+
+class Link(Protocol):
+    """Connection to a coordinator; over gRPC it is a `Connection`."""
+
+    async def carry_out(self, call: Call) -> Result:
+        """Make one attempt at a call."""
+
+    async def close(self) -> None:
+        """Close the channel; calls under way fail."""
 
 
 class Driver:
@@ -48,7 +57,7 @@ class Driver:
     def __init__(
         self,
         machine: MemberMachine,
-        connection: Connection,
+        connection: Link,
         clock: Callable[[], int],
         on_change: Callable[[], None],
     ) -> None:

@@ -1,0 +1,65 @@
+"""A worker: handlers for the partitions that a group assigns to this process.
+
+    worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12})
+
+    @worker.handler                         # async def: a task each; def: a thread each
+    async def handle(p: Partition) -> None:
+        async for row in rows_of(p.number, p.position):
+            await work(row)
+            await p.commit(row.offset + 1)  # ends the handler here once p is being revoked
+
+    worker.run()                            # blocks; SIGTERM and SIGINT drain and leave
+
+| file | holds |
+|---|---|
+| `worker.py` | the face: registration, run, serve, stop |
+| `partition.py` | what handlers are given |
+| `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
+| `body.py` | carries them out on the protocol's loop; `runs.py`: handlers as tasks and threads |
+| `member.py` | what is needed of a member, whichever protocol it speaks |
+| `environment.py` | the seam for tests: loop, clock, connections, threads |
+| `handlers.py`, `policy.py` | what was registered; settings, error policies |
+| `positions.py`, `topics.py`, `rows.py` | where partitions begin, which there are, their rows |
+| `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |
+| `state.py`, `metrics.py` | what a worker shows |
+
+Hooks are `async def` functions of a `Partition` or `def` functions of a `BlockingPartition`, and
+run beside the protocol as handlers do:
+
+| hook | called, in the classic protocol | if it raises |
+|---|---|---|
+| `warm` | after the assignment, before the handler is first called | the error policy decides |
+| `drain` | when the partition is to be given back, beside the handler | logged |
+| `lost` | when a holding ended without being given back | logged |
+
+`drain` is called if the handler was called at all, when the group or the worker's stop asks for the
+partition; it is given back when both have ended. `lost` follows a partition that was lost, passed
+its deadline or was released after a failure; the handler has been told to end by then.
+"""
+
+from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.errors import (
+    HandlerCancelled,
+    HandlerStalled,
+    HandlerStillRuns,
+    PartitionRevoked,
+    WrongHandler,
+)
+from coordinator.client.worker.partition import BlockingPartition, Partition
+from coordinator.client.worker.state import LeftOver, PartitionState, WorkerState
+from coordinator.client.worker.worker import Worker
+
+__all__ = [
+    "BlockingPartition",
+    "Environment",
+    "HandlerCancelled",
+    "HandlerStalled",
+    "HandlerStillRuns",
+    "LeftOver",
+    "Partition",
+    "PartitionRevoked",
+    "PartitionState",
+    "Worker",
+    "WorkerState",
+    "WrongHandler",
+]

@@ -1,0 +1,71 @@
+"""Actions that a worker's core asks its executor for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.worker.scope import Run, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """Read the committed offsets of these scopes, and give each to `located` or `failed`."""
+
+    scopes: tuple[Scope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Call the function of a run, and give its end to `ended`."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class TellRevoking:
+    """Set the `revoking` event of a scope."""
+
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """Cancel a coroutine; a thread hears of it with its next call."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Give a partition back to the group."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take no more partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the group, and end."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Log a line. `error`: with its traceback. `run`: with the stack of what it does now."""
+
+    level: int
+    text: str
+    error: BaseException | None = None
+    run: Run | None = None
+
+
+Action = Locate | Start | TellRevoking | CancelRun | GiveBack | Drain | Leave | Say
+
+INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR

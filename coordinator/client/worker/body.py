@@ -1,0 +1,444 @@
+"""The executor of a worker: carries out the core's actions on the protocol's loop.
+
+It belongs to one run of a worker, from `serve` to its end. Handlers run on the caller's loop or in
+threads (`runs.py`); only values cross: what they ask comes here by `Environment.post`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from coordinator.client.errors import StaleMember
+from coordinator.client.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.log_ends import LogEnds
+from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.worker.actions import (
+    Action,
+    CancelRun,
+    Drain,
+    GiveBack,
+    Leave,
+    Locate,
+    Say,
+    Start,
+    TellRevoking,
+)
+from coordinator.client.worker.core import WorkerCore
+from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.errors import PartitionRevoked
+from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.member import Member
+from coordinator.client.worker.metrics import WorkerMetrics
+from coordinator.client.worker.partition import OneCommit
+from coordinator.client.worker.policy import Limits
+from coordinator.client.worker.positions import StartPolicy
+from coordinator.client.worker.runs import Runs
+from coordinator.client.worker.scope import FOREVER_MS, Run, Scope
+from coordinator.client.worker.topics import Topics
+from coordinator.client.worker.watch import LoopWatch
+
+T = TypeVar("T")
+LOGGER = logging.getLogger("coordinator.client")
+LAST_WAIT_S = 2.0
+"""Time that the second signal leaves for leaving the group."""
+NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Settings and functions of a worker."""
+
+    group_id: str
+    new_member: NewMember
+    handlers: Handlers
+    limits: Limits
+    topics: Topics
+    start: StartPolicy
+    log_ends: LogEnds | None
+    log_ends_interval_ms: int
+
+
+class Body:
+    """One run of a worker.
+
+    Args:
+        handler_loop: where `async def` handlers run.
+    """
+
+    def __init__(
+        self, plan: Plan, environment: Environment, handler_loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.environment = environment
+        self.lease_ends_ms = FOREVER_MS
+        self.core = WorkerCore(plan.handlers, plan.limits)
+        self.member: Member | None = None
+        self.finished: Future[None] = Future()
+        """Done when the group is left and nothing is to be done any more."""
+        self.plan = plan
+        self._loop = environment.acquire()
+        self._runs = Runs(self, plan, handler_loop)
+        self._watch = LoopWatch(handler_loop, self._runs, self._log)
+        self._metrics = WorkerMetrics.of(plan.group_id)
+        self._revoked: dict[Scope, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_woken = False
+        self._left: asyncio.Event | None = None
+        self._reason = "stopped"
+
+    # --- Life ---
+
+    def start(self) -> None:
+        """Begin, on the protocol's loop."""
+        self.environment.post(lambda: self._keep(self._live()))
+
+    def stop(self, reason: str, grace_ms: int) -> None:
+        """Have the handlers finish, then leave. From any thread."""
+        self.environment.post(self._stop, reason, grace_ms)
+
+    def _stop(self, reason: str, grace_ms: int) -> None:
+        now_ms = self.environment.now_ms()
+        self.core.stop(reason, now_ms + grace_ms, now_ms)
+        self._wake()
+
+    def end_now(self) -> None:
+        """Wait for the end after `stop`, for a short time, in a thread without a loop."""
+        with contextlib.suppress(TimeoutError):
+            self.finished.result(LAST_WAIT_S)
+            self.environment.release()
+
+    async def _live(self) -> None:
+        self._left = asyncio.Event()
+        plan = self.plan
+        helpers: list[asyncio.Task[Any]] = []
+        try:
+            topics = await self._first_topics(plan)
+            if topics is not None:
+                self.member = plan.new_member(topics, self.environment, self._wake)
+                self._wake()
+                helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
+                if not self.environment.is_virtual:
+                    helpers.append(self._keep(self._watch.run()))
+                await self._left.wait()
+        except Exception as error:  # noqa: BLE001  # `run` raises it.
+            self.core.errors.append(error)
+        finally:
+            for task in helpers:
+                task.cancel()
+            if self.member is not None:
+                await self.member.close(self._reason)
+                self._log(logging.INFO, f"left: {self._reason}")
+            self._update_metrics()
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in self._tasks - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.gather(*(self._tasks - {asyncio.current_task()}), return_exceptions=True)
+            self.finished.set_result(None)
+
+    async def _first_topics(self, plan: Plan) -> Mapping[str, int] | None:
+        """The topics to begin with; None: the worker was stopped meanwhile."""
+        asking = asyncio.ensure_future(plan.topics.ask(self))
+        assert self._left is not None
+        left = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait({asking, left}, return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        if not asking.done():
+            asking.cancel()
+            return None
+        topics = asking.result()
+        plan.handlers.check(topics)
+        return topics
+
+    # --- Turns ---
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._advance)
+
+    def _advance(self) -> None:
+        self._is_woken = False
+        now_ms = self.environment.now_ms()
+        if self.member is not None:
+            self._hear(self.member, now_ms)
+        while (action := self.core.next_action(now_ms)) is not None:
+            self._carry_out(action)
+        self._update_metrics()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.core.next_deadline()
+        if deadline_ms is not None and not self.finished.done():
+            pause_s = max(0, deadline_ms - self.environment.now_ms()) / 1000
+            self._timer = self._loop.call_later(pause_s, self._wake)
+
+    def _hear(self, member: Member, now_ms: int) -> None:
+        for event in member.take_events():
+            match event:
+                case Assigned(partitions):
+                    for key in sorted(partitions):
+                        self.core.assigned(key, member.holding(key), now_ms)
+                case Revoking(partitions, until_ms):
+                    self.core.revoking(sorted(partitions), until_ms, now_ms)
+                case Lost(partitions, reason):
+                    self.core.lost(sorted(partitions), reason, now_ms)
+                case Stopping(reason):
+                    if member.failure is not None:
+                        self.core.errors.append(member.failure)
+                    self.core.stop(reason, now_ms, now_ms)
+        lease_ends_ms = member.lasts_until_ms()
+        self.lease_ends_ms = FOREVER_MS if lease_ends_ms is None else lease_ends_ms
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Locate(scopes):
+                self._keep(self._locate(scopes))
+            case Start(run):
+                self._runs.start(run)
+            case TellRevoking(scope):
+                self._runs.tell_revoking(scope)
+                self._set_revoked(scope)
+            case CancelRun(run):
+                self._set_revoked(run.scope)
+                self._runs.cancel(run)
+            case GiveBack(key):
+                if self.member is not None:
+                    self.member.give_back([key])
+            case Drain():
+                if self.member is not None:
+                    self.member.drain()
+            case Leave(reason):
+                self._reason = reason
+                if self._left is not None:
+                    self._left.set()
+            case Say(level, text, error, run):
+                stack = "" if run is None else self._runs.stack_of(run)
+                self._log(level, text + stack, error)
+
+    def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
+        member_id = self.member.member_id if self.member is not None else ""
+        LOGGER.log(
+            level, "group %s, member %s: %s", self.plan.group_id, member_id or "-", text,
+            exc_info=error,
+        )  # fmt: skip
+
+    def _update_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.update(self.core)
+
+    # --- Asked by handlers ---
+
+    def tell(self, run: Run, what: str, offset: int = -1) -> None:
+        """See `Calls`."""
+        self.environment.post(self._told, run, what, offset)
+
+    def _told(self, run: Run, what: str, offset: int) -> None:
+        scope, now_ms = run.scope, self.environment.now_ms()
+        if scope.has_ended or run.is_cancelled:
+            return
+        match what:
+            case "alive":
+                self.core.alive(scope, now_ms)
+            case "done":
+                self.core.done(scope)
+            case "log_end":
+                self.core.log_end(scope, offset, now_ms)
+                self._wake()
+
+    def ended(self, run: Run, error: BaseException | None) -> None:
+        """A run has ended; from any thread."""
+        self.environment.post(self._run_ended, run, error)
+
+    def _run_ended(self, run: Run, error: BaseException | None) -> None:
+        self._runs.forget(run)
+        self.core.ended(run, error, self.environment.now_ms())
+        self._wake()
+
+    async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
+        """See `Calls`."""
+        work = self._commit(commits, atomic=atomic, manifest=manifest)
+        if asyncio.get_running_loop() is self._loop:
+            await work
+        else:
+            await asyncio.wrap_future(self._submit(work))
+        self._runs.end_if_revoked(commits)
+
+    def commit_blocking(
+        self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes
+    ) -> None:
+        """See `Calls`."""
+        work = self._commit(commits, atomic=atomic, manifest=manifest)
+        try:
+            self._wait(work)
+        except StaleMember as error:
+            if any(commit.run.scope.ends_ms == 0 for commit in commits):
+                raise PartitionRevoked(str(error)) from error
+            raise
+        self._runs.end_if_revoked(commits)
+
+    def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
+        """See `Calls`."""
+        return self._wait(self._until_revoked(scope, timeout_s))
+
+    async def _until_revoked(self, scope: Scope, timeout_s: float | None) -> bool:
+        if scope.is_revoking or scope.has_ended:
+            return True
+        event = self._revoked.setdefault(scope, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await event.wait()
+        except TimeoutError:
+            return False
+
+    def _set_revoked(self, scope: Scope) -> None:
+        event = self._revoked.pop(scope, None)
+        if event is not None:
+            event.set()
+
+    async def _commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
+        member = self.member
+        assert member is not None
+        for commit in commits:
+            scope = commit.run.scope
+            if scope.has_ended:
+                raise StaleMember(f"nothing was sent, for {scope.key} ended: {scope.ended_because}")
+        message = Commit(
+            {c.run.scope.key: OffsetAndMetadata(c.offset, c.metadata) for c in commits},
+            {c.run.scope.key: c.expected for c in commits if c.expected is not None},
+            atomic,
+            manifest,
+        )
+        await member.commit(message, [commit.run.scope.holding for commit in commits])
+        now_ms, deadline_ms = self.environment.now_ms(), self.core.next_deadline()
+        for commit in commits:
+            self.core.committed(commit.run.scope, commit.offset, commit.metadata, now_ms)
+        if self.core.next_deadline() != deadline_ms:
+            self._wake()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the protocol's loop, with the contextvars of the caller."""
+        future: Future[T] = Future()
+        context = contextvars.copy_context()
+
+        def begin() -> None:
+            task = self._loop.create_task(work, context=context)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda task: _settle(future, task))
+            future.add_done_callback(
+                lambda future: future.cancelled() and self.environment.post(task.cancel)
+            )
+
+        if self.finished.done() or not self.environment.post(begin):
+            work.close()
+            future.cancel()
+        return future
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self.environment.wait(self._submit(work))
+        except CancelledError:
+            raise PartitionRevoked("the worker has stopped") from None
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function in a thread that does not keep the interpreter from exiting."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def work() -> None:
+            try:
+                settle, outcome = future.set_result, function(*args)
+            except BaseException as error:  # noqa: BLE001  # Its caller hears of it.
+                settle, outcome = future.set_exception, error  # type: ignore[assignment]
+            self.environment.post(lambda: future.done() or settle(outcome))
+
+        self.environment.start_thread(work, f"worker-{getattr(function, '__name__', 'call')}")
+        return await future
+
+    # --- Inside ---
+
+    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _locate(self, scopes: Sequence[Scope]) -> None:
+        """Find out where each scope begins, and tell the core."""
+        member = self.member
+        assert member is not None
+        found: dict[Scope, OffsetAndMetadata] = {}
+        begins: dict[Scope, int] = {}
+        error: Exception | None = None
+        try:
+            stored = await member.committed([scope.key for scope in scopes])
+            found = {scope: stored[scope.key] for scope in scopes}
+            begins = await self.plan.start.begins(self, found)
+        except Exception as failure:  # noqa: BLE001  # The error policy decides.
+            error = failure
+        now_ms = self.environment.now_ms()
+        for scope in scopes:
+            if error is not None:
+                self.core.not_located(scope, error, now_ms)
+            else:
+                commit = found[scope]
+                self.core.located(scope, commit.offset, begins[scope], commit.metadata, now_ms)
+        self._wake()
+
+    async def _follow_topics(self) -> None:
+        """Ask for the topics again and again; a change has the member join again."""
+        topics, member = self.plan.topics, self.member
+        assert member is not None
+        while topics.is_asked_again:
+            await asyncio.sleep(topics.refresh_ms / 1000)
+            before = topics.known
+            try:
+                now = await topics.ask(self)
+                self.plan.handlers.check(now)
+            except Exception as error:  # noqa: BLE001  # The user's function may raise anything.
+                topics.known = before
+                self._log(logging.WARNING, f"the topics cannot be asked for: {error!r}")
+                continue
+            if now != before:
+                self._log(logging.INFO, f"the topics have changed from {before} to {now}")
+                member.subscribe(now)
+
+    async def _follow_log_ends(self) -> None:
+        """Ask where the logs end, and report it for lag, again and again."""
+        plan, member = self.plan, self.member
+        assert member is not None
+        while True:
+            await asyncio.sleep(plan.log_ends_interval_ms / 1000)
+            scopes = dict(self.core.scopes)
+            if plan.log_ends is not None and scopes:
+                try:
+                    ends = await self.in_thread(plan.log_ends, frozenset(scopes))
+                except Exception as error:  # noqa: BLE001  # Sources may raise anything.
+                    self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")
+                    continue
+                now_ms = self.environment.now_ms()
+                for key, scope in scopes.items():
+                    if key in ends and not scope.has_ended:
+                        self.core.log_end(scope, ends[key], now_ms)
+                self._wake()
+            told = {key: s.log_end for key, s in self.core.scopes.items() if s.log_end >= 0}
+            if told:
+                await member.report(told)
+
+
+def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
+    if future.done():
+        return
+    if task.cancelled():
+        future.cancel()
+    elif (error := task.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())

@@ -1,0 +1,490 @@
+"""All decisions of a worker, without I/O; it is told the time.
+
+The executor (`body.py`) reports what happens and carries out `next_action` until there is none,
+then asks again at `next_deadline`.
+
+    member ──► assigned, revoking, lost ─────► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
+    handlers ► ended, committed, alive, done ► │ core │ ──► GiveBack, Drain, Leave, Say
+    owner ───► stop ─────────────────────────► └──────┘ ──► next_deadline, scopes, errors
+
+Of one partition at most one handler runs, whichever holding it belongs to: a run that was told to
+end and does not is left over, and blocks the next holding of its partition.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.holdings import Holding
+from coordinator.client.worker.actions import (
+    ERROR,
+    INFO,
+    WARNING,
+    Action,
+    CancelRun,
+    Drain,
+    GiveBack,
+    Leave,
+    Locate,
+    Say,
+    Start,
+    TellRevoking,
+)
+from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
+from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.policy import Limits
+from coordinator.client.worker.scope import FOREVER_MS, Run, RunKind, Scope, Stage, named
+
+ENDING_MS = 1_000
+"""Time that a run has to end once it was told to, before it is named in a warning."""
+STARVING_MS = 30_000
+"""Time that a partition waits for a slot before the worker warns of starvation."""
+
+
+class WorkerCore:
+    """Scopes of a worker: one per holding, and the runs that are left over from former ones."""
+
+    def __init__(self, handlers: Handlers, limits: Limits) -> None:
+        self._handlers = handlers
+        self._limits = limits
+        self._tokens = itertools.count(1)
+        self.scopes: dict[TopicPartition, Scope] = {}
+        self.left_over: list[Run] = []
+        self.errors: list[BaseException] = []
+        self.stopping_because: str | None = None
+        self.counts: Counter[str] = Counter()
+        """Since the start: runs, failures, retries, releases, stalls, overdue runs."""
+        self._rests: dict[TopicPartition, tuple[int, int, str]] = {}
+        self._queue: deque[Scope] = deque()
+        self._unlocated: list[Scope] = []
+        self._actions: deque[Action] = deque()
+        self._timers: list[tuple[int, int, Callable[[int], None]]] = []
+        self._numbers = itertools.count()
+        self._stop_until_ms = FOREVER_MS
+        self._has_left = self._is_starving = False
+
+    # --- The member ---
+
+    def assigned(self, key: TopicPartition, holding: Holding, now_ms: int) -> None:
+        """A holding begins."""
+        scope = Scope(key, next(self._tokens), self._handlers.of(key.topic), holding, now_ms)
+        self.scopes[key] = scope
+        attempts, until_ms, last_error = self._rests.pop(key, (0, 0, ""))
+        scope.attempts, scope.last_error = attempts, last_error
+        if now_ms < until_ms:
+            self._wait_until(scope, Stage.RESTING, until_ms, now_ms)
+        else:
+            self._begin(scope, now_ms)
+        if self.stopping_because is not None:
+            self.revoking([key], self._stop_until_ms, now_ms)
+
+    def revoking(self, keys: Iterable[TopicPartition], until_ms: int, now_ms: int) -> None:
+        """Holdings are to end: their handlers have until `until_ms` to finish and commit."""
+        for key in keys:
+            scope = self.scopes.get(key)
+            if scope is None:
+                continue
+            scope.ends_ms = min(scope.ends_ms, until_ms)
+            if scope.is_revoking:
+                continue
+            scope.is_revoking = True
+            self._actions.append(TellRevoking(scope))
+            if scope.has_started:
+                self._call_hook(scope, RunKind.DRAIN, now_ms)
+            self._give_back_if_ended(scope, now_ms)
+
+    def lost(self, keys: Iterable[TopicPartition], reason: str, now_ms: int) -> None:
+        """Holdings have ended; whatever runs for them is told to end."""
+        for key in keys:
+            scope = self.scopes.get(key)
+            if scope is not None:
+                self._say(WARNING, f"{named(key)} is lost: {reason}")
+                self._lose(scope, reason, now_ms)
+
+    # --- The owner ---
+
+    def stop(self, reason: str, until_ms: int, now_ms: int) -> None:
+        """Have the handlers finish until `until_ms`, then leave. May be repeated with less time."""
+        if self.stopping_because is None:
+            self.stopping_because = reason
+            self._actions.append(Drain())
+        if until_ms >= self._stop_until_ms:
+            return
+        self._stop_until_ms = until_ms
+        self.revoking(list(self.scopes), until_ms, now_ms)
+        self._at(until_ms, self._end_of_grace)
+        self._leave_if_ended(now_ms)
+
+    # --- Handlers ---
+
+    def located(self, scope: Scope, stored: int, position: int, metadata: str, now_ms: int) -> None:
+        """The position of a scope is known: the committed offset, or where the policy says."""
+        if scope.has_ended:
+            return
+        scope.stored, scope.committed, scope.metadata = stored, position, metadata
+        scope.is_located = True
+        self._look_at_rows(scope, now_ms)
+        self._queue_up(scope, now_ms)
+
+    def not_located(self, scope: Scope, error: BaseException, now_ms: int) -> None:
+        """The position of a scope cannot be read."""
+        if not scope.has_ended:
+            self._fail(scope, error, now_ms)
+
+    def ended(self, run: Run, error: BaseException | None, now_ms: int) -> None:
+        """A run has ended. `error`: what it raised, unless it ended because it was told to."""
+        if run.has_ended:
+            return
+        run.has_ended = True
+        scope = run.scope
+        if run in scope.runs:
+            scope.runs.remove(run)
+        if scope.has_ended or run.kind is RunKind.LOST:
+            self._left_over_ended(run, error, now_ms)
+        elif run.kind is RunKind.DRAIN:
+            if error is not None:
+                self._say(ERROR, f"the drain hook failed for {named(scope.key)}", error)
+            self._give_back_if_ended(scope, now_ms)
+        else:
+            self._main_ended(scope, run, run.verdict or error, now_ms)
+
+    def committed(self, scope: Scope, offset: int, metadata: str, now_ms: int) -> None:
+        """An offset was stored."""
+        scope.committed = scope.stored = offset
+        scope.metadata = metadata
+        scope.attempts = 0
+        self.alive(scope, now_ms)
+        self._look_at_rows(scope, now_ms)
+
+    def alive(self, scope: Scope, now_ms: int) -> None:
+        """A handler makes progress."""
+        scope.progress_ms = now_ms
+
+    def log_end(self, scope: Scope, offset: int, now_ms: int) -> None:
+        """The log of a partition ends at this offset."""
+        risen, scope.log_end = offset > scope.log_end, offset
+        self._look_at_rows(scope, now_ms)
+        if risen and scope.stage is Stage.IDLE and scope.waits_since_ms is not None:
+            self._begin(scope, now_ms)
+
+    def done(self, scope: Scope) -> None:
+        """There is nothing more to do in this holding."""
+        scope.is_done = True
+
+    # --- The executor ---
+
+    def next_action(self, now_ms: int) -> Action | None:
+        """The next action; None: none before the next input or `next_deadline`."""
+        while self._timers and self._timers[0][0] <= now_ms:
+            heapq.heappop(self._timers)[2](now_ms)
+        self._fill_slots(now_ms)
+        if self._unlocated:
+            scopes, self._unlocated = tuple(self._unlocated), []
+            self._actions.append(Locate(scopes))
+        return self._actions.popleft() if self._actions else None
+
+    def next_deadline(self) -> int | None:
+        """Time at which `next_action` has something to do without an input; None: never."""
+        return self._timers[0][0] if self._timers else None
+
+    @property
+    def running(self) -> list[Run]:
+        """Runs of handlers that hold a slot."""
+        return [
+            run for scope in self.scopes.values() for run in scope.runs
+            if run.kind is RunKind.HANDLER
+        ]  # fmt: skip
+
+    # --- Starting ---
+
+    def _begin(self, scope: Scope, now_ms: int) -> None:
+        """Have the handler called as soon as its position is known and nothing is in the way."""
+        if scope.is_located:
+            self._queue_up(scope, now_ms)
+            return
+        scope.enter(Stage.STARTING, now_ms)
+        self._unlocated.append(scope)
+
+    def _queue_up(self, scope: Scope, now_ms: int) -> None:
+        if scope.is_revoking:
+            self._give_back_if_ended(scope, now_ms)
+            return
+        if self._is_blocked(scope.key):
+            scope.enter(Stage.BLOCKED, now_ms)
+            timeout_ms = self._limits.progress_timeout_ms
+            if timeout_ms is not None:
+                self._at(now_ms + timeout_ms, partial(self._still_blocked, scope, now_ms))
+            return
+        scope.enter(Stage.READY, now_ms)
+        self._queue.append(scope)
+        if self._limits.concurrency is not None:
+            self._at(now_ms + STARVING_MS, partial(self._look_for_starvation, scope, now_ms))
+
+    def _fill_slots(self, now_ms: int) -> None:
+        limit = self._limits.concurrency
+        free = len(self._queue) if limit is None else limit - len(self.running)
+        while self._queue and free > 0:
+            scope = self._queue.popleft()
+            if scope.stage is not Stage.READY:
+                continue
+            free -= 1
+            scope.enter(Stage.RUNNING, now_ms)
+            scope.progress_ms = now_ms
+            scope.has_started = True
+            if scope.is_warm or self._handlers.hook(RunKind.WARM) is None:
+                scope.is_warm = True
+                self._start(scope, RunKind.HANDLER, scope.handler.is_async, now_ms)
+            else:
+                self._call_hook(scope, RunKind.WARM, now_ms)
+
+    def _start(self, scope: Scope, kind: RunKind, is_async: bool, now_ms: int) -> Run:
+        run = Run(scope, kind, is_async, now_ms)
+        scope.runs.append(run)
+        self.counts["runs"] += 1
+        self._actions.append(Start(run))
+        if kind is RunKind.HANDLER:
+            self._watch(run, now_ms)
+        return run
+
+    def _call_hook(self, scope: Scope, kind: RunKind, now_ms: int) -> Run | None:
+        hook = self._handlers.hook(kind)
+        return None if hook is None else self._start(scope, kind, hook.is_async, now_ms)
+
+    def _wait_until(self, scope: Scope, stage: Stage, due_ms: int, now_ms: int) -> None:
+        scope.enter(stage, now_ms, due_ms)
+        self._at(due_ms, partial(self._wake, scope))
+
+    def _wake(self, scope: Scope, now_ms: int) -> None:
+        if scope.due_ms is not None and now_ms >= scope.due_ms:
+            self._begin(scope, now_ms)
+
+    def _look_for_starvation(self, scope: Scope, since_ms: int, now_ms: int) -> None:
+        waits = scope.stage is Stage.READY and scope.stage_since_ms == since_ms
+        if waits and not self._is_starving:
+            self._is_starving = True
+            self._say(
+                WARNING,
+                f"{named(scope.key)} has waited for {now_ms - since_ms} ms, since all "
+                f"{self._limits.concurrency} handlers that concurrency= lets run have not "
+                "returned; it is for handlers that return when there is nothing to do",
+            )
+
+    # --- Ending ---
+
+    def _main_ended(self, scope: Scope, run: Run, error: BaseException | None, now_ms: int) -> None:
+        if scope.is_revoking:
+            if error is not None:
+                self._note_failure(scope, error, now_ms)
+                self._say(ERROR, f"the {run.kind} of {named(scope.key)} failed at its end", error)
+            scope.enter(Stage.DONE, now_ms)
+            self._give_back_if_ended(scope, now_ms)
+        elif error is not None:
+            self._fail(scope, error, now_ms)
+        elif run.kind is RunKind.WARM:
+            scope.is_warm = True
+            self._queue_up(scope, now_ms)
+        elif scope.is_done:
+            scope.enter(Stage.DONE, now_ms)
+        else:
+            scope.attempts = 0
+            self._wait_until(scope, Stage.IDLE, now_ms + self._limits.idle_ms, now_ms)
+
+    def _give_back_if_ended(self, scope: Scope, now_ms: int) -> None:
+        """Give a revoked partition back, once nothing runs for it."""
+        if scope.runs:
+            return
+        self._end(scope, "it was given back", now_ms)
+        if self.stopping_because is None or self.scopes:
+            self._actions.append(GiveBack(scope.key))
+        self._leave_if_ended(now_ms)
+
+    def _lose(self, scope: Scope, reason: str, now_ms: int) -> None:
+        runs = list(scope.runs)
+        self._end(scope, reason, now_ms)
+        for run in runs:
+            self._cancel(run, now_ms)
+        if scope.has_started:
+            hook = self._call_hook(scope, RunKind.LOST, now_ms)
+            if hook is not None:
+                scope.runs.remove(hook)
+                self.left_over.append(hook)
+        self._leave_if_ended(now_ms)
+
+    def _end(self, scope: Scope, reason: str, now_ms: int) -> None:
+        scope.enter(Stage.ENDED, now_ms)
+        scope.ends_ms, scope.ended_because = 0, reason
+        self.left_over += scope.runs
+        scope.runs = []
+        del self.scopes[scope.key]
+
+    def _cancel(self, run: Run, now_ms: int) -> None:
+        if run.is_cancelled:
+            return
+        run.is_cancelled = True
+        self._actions.append(CancelRun(run))
+        if run.is_async or run.scope.stage is Stage.STALLED:
+            self._at(now_ms + ENDING_MS, partial(self._still_runs, run))
+        else:
+            self._still_runs(run, now_ms)  # It had the time until the deadline.
+
+    def _still_runs(self, run: Run, now_ms: int) -> None:
+        if run.has_ended or run.is_overdue:
+            return
+        scope = run.scope
+        run.is_overdue = True
+        self.counts["overdue runs"] += 1
+        place = "coroutine" if run.is_async else "thread"
+        self._say(
+            WARNING,
+            f"the {run.kind} of {named(scope.key)} still runs in {place} {run.name!r}, though it "
+            f"may not any more ({scope.ended_because or 'it was told to end'}); every call on its "
+            "partition raises, and no other handler of this partition starts here before it ends",
+            run=run,
+        )
+        if scope.stage is Stage.STALLED:
+            self._give_up_stalled(run, now_ms)
+
+    def _left_over_ended(self, run: Run, error: BaseException | None, now_ms: int) -> None:
+        if run in self.left_over:
+            self.left_over.remove(run)
+        key = run.scope.key
+        if error is not None:
+            self._say(ERROR, f"the {run.kind} of {named(key)} failed after its holding", error)
+        if run.is_overdue:
+            self._say(INFO, f"the {run.kind} of {named(key)} that was left over has ended")
+        successor = self.scopes.get(key)
+        if successor is not None and successor.stage is Stage.BLOCKED:
+            self._queue_up(successor, now_ms)
+        self._leave_if_ended(now_ms)
+
+    def _is_blocked(self, key: TopicPartition) -> bool:
+        return any(run.scope.key == key for run in self.left_over)
+
+    def _end_of_grace(self, now_ms: int) -> None:
+        if now_ms < self._stop_until_ms:
+            return
+        for scope in list(self.scopes.values()):
+            self._lose(scope, "the worker has stopped", now_ms)
+        self._at(now_ms + ENDING_MS, self._leave_anyway)
+
+    def _leave_anyway(self, now_ms: int) -> None:
+        self._leave()
+
+    def _leave_if_ended(self, now_ms: int) -> None:
+        """Leave once every partition is given back and no coroutine runs any more."""
+        if self.stopping_because is None or self.scopes:
+            return
+        if not any(run.is_async and not run.is_overdue for run in self.left_over):
+            self._leave()
+        else:
+            self._at(now_ms + ENDING_MS, self._leave_anyway)
+
+    def _leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._actions.append(Leave(self.stopping_because or "stopped"))
+
+    # --- Failures ---
+
+    def _fail(
+        self, scope: Scope, error: BaseException, now_ms: int, *, may_retry: bool = True
+    ) -> None:
+        """Do what the error policy says."""
+        policy = scope.handler.policy
+        self._note_failure(scope, error, now_ms)
+        decision = policy.decide(scope.attempts)
+        if isinstance(error, WrongHandler) or not isinstance(error, Exception):
+            decision = "stop"  # Trying again cannot help; SystemExit, KeyboardInterrupt.
+        if decision == "retry" and not may_retry:
+            decision = "release"
+        pause_ms = policy.pause_ms(scope.attempts)
+        then = {
+            "retry": f"it is called again in {pause_ms} ms",
+            "release": f"the partition is released for {pause_ms} ms",
+            "stop": "the worker stops",
+        }[decision]
+        text = f"the handler of {named(scope.key)} failed ({scope.attempts} in a row); {then}"
+        self._say(ERROR, text, error)
+        self.counts[decision] += 1
+        match decision:
+            case "retry":
+                scope.is_located = False
+                self._wait_until(scope, Stage.BACKING_OFF, now_ms + pause_ms, now_ms)
+            case "release":
+                self._rests[scope.key] = (scope.attempts, now_ms + pause_ms, scope.last_error)
+                self._lose(scope, "it was released after a failure", now_ms)
+                self._actions.append(GiveBack(scope.key))
+            case "stop":
+                self.errors.append(error)
+                scope.enter(Stage.DONE, now_ms)
+                if scope.runs:
+                    self._lose(scope, "the worker stops after its failure", now_ms)
+                self.stop(f"failed: {error!r}", now_ms + self._limits.grace_ms, now_ms)
+
+    def _note_failure(self, scope: Scope, error: BaseException, now_ms: int) -> None:
+        scope.attempts += 1
+        scope.failures += 1
+        scope.last_error = f"{type(error).__name__}: {error}"
+        self.counts["failures"] += 1
+
+    def _still_blocked(self, scope: Scope, since_ms: int, now_ms: int) -> None:
+        if scope.stage is Stage.BLOCKED and scope.stage_since_ms == since_ms:
+            error = HandlerStillRuns(
+                f"the handler of an earlier holding of {named(scope.key)} has not ended for "
+                f"{now_ms - since_ms} ms"
+            )
+            self._fail(scope, error, now_ms, may_retry=False)
+
+    # --- Progress ---
+
+    def _look_at_rows(self, scope: Scope, now_ms: int) -> None:
+        """Note since when rows are known to wait."""
+        if scope.log_end <= scope.committed or not scope.is_located:
+            scope.waits_since_ms = None
+        elif scope.waits_since_ms is None:
+            scope.waits_since_ms = now_ms
+            for run in scope.runs:
+                if run.kind is RunKind.HANDLER:
+                    self._watch(run, now_ms)
+
+    def _watch(self, run: Run, now_ms: int) -> None:
+        """Look whether a handler has stalled, now and whenever it may have."""
+        timeout_ms, scope = self._limits.progress_timeout_ms, run.scope
+        if timeout_ms is None or run.has_ended or scope.stage is not Stage.RUNNING:
+            return
+        if scope.waits_since_ms is None:
+            return  # Watched again when rows wait.
+        stalls_ms = max(scope.progress_ms, scope.waits_since_ms) + timeout_ms
+        if now_ms < stalls_ms:
+            self._at(stalls_ms, partial(self._watch, run))
+            return
+        run.verdict = HandlerStalled(
+            f"no commit and no sign of life for {timeout_ms} ms (progress_timeout_ms), while rows "
+            f"from {scope.committed} to {scope.log_end} wait"
+        )
+        self.counts["stalls"] += 1
+        self._say(WARNING, f"the handler of {named(scope.key)} has stalled: {run.verdict}", run=run)
+        scope.enter(Stage.STALLED, now_ms)
+        self._cancel(run, now_ms)
+
+    def _give_up_stalled(self, run: Run, now_ms: int) -> None:
+        """The error policy decides although a stalled handler has not ended."""
+        if run.has_ended or run.scope.stage is not Stage.STALLED:
+            return
+        assert run.verdict is not None
+        self._fail(run.scope, run.verdict, now_ms, may_retry=False)
+
+    # --- Inside ---
+
+    def _at(self, at_ms: int, callback: Callable[[int], None]) -> None:
+        heapq.heappush(self._timers, (at_ms, next(self._numbers), callback))
+
+    def _say(
+        self, level: int, text: str, error: BaseException | None = None, run: Run | None = None
+    ) -> None:
+        self._actions.append(Say(level, text, error, run))

@@ -1,0 +1,92 @@
+"""The seam of a worker to the outside: clock, chance, loop of the protocol, connections, threads.
+
+`Environment` is the real one. A test gives a worker another one before it starts:
+`worker.environment = VirtualEnvironment(...)`. Then all of a worker can run on one loop whose clock
+jumps, against a coordinator in memory: handlers (`async def`) run on the loop that calls
+`worker.serve()`, which may be the same one that `acquire` returns.
+
+| method | called from | real environment |
+|---|---|---|
+| `now_ms`, `random` | any thread | epoch milliseconds; `random.random` |
+| `acquire`, `release` | the thread that starts the worker; that in which it ends | `LoopThread` |
+| `post` | any thread | `call_soon_threadsafe` of the protocol's loop |
+| `connect` | the protocol's loop | `Connection` over gRPC |
+| `start_thread` | the protocol's loop | a daemon thread |
+| `wait` | threads that run `def` handlers | `Future.result` |
+
+`wait` is the only place where a thread of a handler waits for the library: for a commit, for
+`revoking.wait`. Timers of such waits are on the protocol's loop, so they count its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from coordinator.client.connection import Connection
+from coordinator.client.driver import Link
+from coordinator.client.loop_thread import LoopThread
+from coordinator.client.session import epoch_ms
+from coordinator.dial import Credentials
+
+T = TypeVar("T")
+
+
+class Environment:
+    """The real environment. One instance serves one run of one worker."""
+
+    is_virtual = False
+    """True if handlers and protocol share one loop; no loop is then watched for being blocked."""
+
+    def __init__(self) -> None:
+        self._loop_thread: LoopThread | None = None
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds; monotonic."""
+        return epoch_ms()
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return random_module.random()  # noqa: S311  # Pauses, no secrets.
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        """The loop on which the protocol runs; it runs until `release`."""
+        self._loop_thread = LoopThread.use()
+        return self._loop_thread.loop
+
+    def release(self) -> None:
+        """Give the protocol's loop up. Not called on that loop."""
+        loop_thread, self._loop_thread = self._loop_thread, None
+        if loop_thread is not None:
+            loop_thread.release()
+
+    def post(self, callback: Callable[..., object], *args: Any) -> bool:
+        """Run a callback on the protocol's loop, in the order of calls; False: it has ended."""
+        loop_thread = self._loop_thread
+        if loop_thread is None:
+            return False
+        try:
+            loop_thread.loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # The loop is closed.
+            return False
+        return True
+
+    def connect(
+        self, credentials: Credentials, interval_s: float, beat_now: Callable[[], object]
+    ) -> Link:
+        """A connection to the coordinator; arguments as those of `Connection`."""
+        return Connection(credentials, interval_s, beat_now, self.random)
+
+    def start_thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """Run `work` in a thread that does not keep the interpreter from exiting."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def wait(self, future: Future[T]) -> T:
+        """Block the calling thread until the future is done, and return its result."""
+        return future.result()

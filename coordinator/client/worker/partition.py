@@ -1,0 +1,319 @@
+"""`Partition` and `BlockingPartition`: what a handler is given.
+
+One object per run of a handler. Its methods reach the worker through `Calls`, which is implemented
+by the executor (`body.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Generator, Sequence
+from typing import Any, Protocol
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import StaleMember
+from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.errors import PartitionRevoked
+from coordinator.client.worker.scope import Run, Scope, named
+
+
+class Calls(Protocol):
+    """Requests of partitions to their worker."""
+
+    environment: Environment
+    lease_ends_ms: int
+    """Time at which all holdings end unless the coordinator answers."""
+
+    async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
+        """Commit, from the loop of the handlers."""
+
+    def commit_blocking(
+        self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes
+    ) -> None:
+        """Commit, from another thread."""
+
+    def tell(self, run: Run, what: str, offset: int = -1) -> None:
+        """Pass `alive`, `log_end` or `done` on, from any thread."""
+
+    def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
+        """Block until the partition is being revoked, or for so long."""
+
+
+class OneCommit:
+    """One partition of a commit."""
+
+    __slots__ = ("expected", "metadata", "offset", "run")
+
+    def __init__(self, run: Run, offset: int, metadata: str, expected: int | None) -> None:
+        self.run, self.offset, self.metadata, self.expected = run, offset, metadata, expected
+
+
+class Told(Awaitable[None]):
+    """Result of a method that has acted already: it may be awaited, and need not be."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+TOLD = Told()
+
+
+class Revoking:
+    """State of a revocation. May be read from any thread."""
+
+    __slots__ = ("_calls", "_scope", "_set", "deadline_ms")
+
+    def __init__(self, scope: Scope, calls: Calls) -> None:
+        self._scope, self._calls = scope, calls
+        self._set = False
+        self.deadline_ms: int | None = None
+        """Epoch milliseconds at which the partition is lost; None: it is not being revoked."""
+
+    def is_set(self) -> bool:
+        """True once the partition is to be given back, and when its holding has ended."""
+        return self._set or self._scope.ends_ms == 0
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds until the partition is lost, on the clock of the running loop and of
+        `time.monotonic`; None: it is not being revoked."""
+        if self.deadline_ms is None:
+            return None
+        return self._clock_s() + (self.deadline_ms - self._calls.environment.now_ms()) / 1000
+
+    def _clock_s(self) -> float:
+        raise NotImplementedError
+
+    def set(self, deadline_ms: int) -> None:
+        """Set it; called by the worker."""
+        self.deadline_ms = deadline_ms
+        self._set = True
+
+    def __repr__(self) -> str:
+        return f"<revoking: {'set' if self.is_set() else 'not set'}>"
+
+
+class AsyncRevoking(Revoking):
+    """An event: `await revoking.wait()`."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, scope: Scope, calls: Calls) -> None:
+        super().__init__(scope, calls)
+        self._event = asyncio.Event()
+
+    async def wait(self) -> bool:
+        """Wait until the partition is to be given back."""
+        return await self._event.wait()
+
+    def wake(self) -> None:
+        """Wake those who wait; called on their loop."""
+        self._event.set()
+
+    def _clock_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class BlockingRevoking(Revoking):
+    """An event: `revoking.wait(timeout)`."""
+
+    __slots__ = ()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the partition is to be given back, or for `timeout` seconds.
+
+        Returns:
+            False if the time passed.
+        """
+        return self.is_set() or self._calls.wait_revoking(self._scope, timeout)
+
+    def _clock_s(self) -> float:
+        return time.monotonic()
+
+
+class PartitionView:
+    """Attributes of both kinds of partition. Every attribute may be read from any thread."""
+
+    __slots__ = ("__weakref__", "_calls", "_run", "_scope")
+
+    def __init__(self, run: Run, calls: Calls) -> None:
+        self._run, self._scope, self._calls = run, run.scope, calls
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and number."""
+        return self._scope.key
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._scope.key.topic
+
+    @property
+    def number(self) -> int:
+        """Number of the partition in its topic, from 0 on."""
+        return self._scope.key.partition
+
+    @property
+    def position(self) -> int:
+        """The next offset to read: the committed one, else where the `start` policy says."""
+        return self._scope.committed
+
+    @property
+    def metadata(self) -> str:
+        """Metadata stored with the committed offset; empty: none."""
+        return self._scope.metadata
+
+    @property
+    def token(self) -> int:
+        """Number of the holding; each holding of this process has another one, a higher one."""
+        return self._scope.token
+
+    @property
+    def valid(self) -> bool:
+        """True while the partition is this process's, and this call of the handler counts.
+
+        A process that stood still sees False as soon as its session may have ended, before it has
+        heard so.
+        """
+        calls = self._calls
+        now_ms = calls.environment.now_ms()
+        return now_ms < min(self._scope.ends_ms, calls.lease_ends_ms) and not self._run.is_cancelled
+
+    def _tell(self, what: str, offset: int = -1) -> Told:
+        self._check()
+        self._calls.tell(self._run, what, offset)
+        return TOLD
+
+    def _check(self) -> None:
+        """Raise if the holding has ended, or the handler was told to end."""
+        scope = self._scope
+        if scope.ends_ms == 0:
+            raise StaleMember(f"nothing was sent, for {named(scope.key)} is not held any more: "
+                              f"{scope.ended_because}")  # fmt: skip
+        if self._run.is_cancelled:
+            raise StaleMember(
+                f"nothing was sent, for the handler of {named(scope.key)} was told to end: "
+                f"{self._run.verdict}"
+            )
+
+    def __repr__(self) -> str:
+        ended = "" if self.valid else ", ended"
+        return (
+            f"{type(self).__name__}({named(self.key)}, position {self.position}, "
+            f"token {self.token}{ended})"
+        )
+
+
+class Partition(PartitionView):
+    """A partition of an `async def` handler, for one call of it.
+
+    Its methods are called on the loop of the handler, and awaited. Once the holding has ended, each
+    raises StaleMember.
+    """
+
+    __slots__ = ("_revoking",)
+
+    def __init__(self, run: Run, calls: Calls) -> None:
+        super().__init__(run, calls)
+        self._revoking = AsyncRevoking(run.scope, calls)
+
+    @property
+    def revoking(self) -> AsyncRevoking:
+        """Set when the partition is to be given back; `deadline_ms` says until when."""
+        return self._revoking
+
+    async def commit(self, offset: int, metadata: str = "", expected: int | None = None) -> None:
+        """Commit; returns when the offset is stored, but if the partition is being revoked.
+
+        Then the handler ends here by cancellation, after the offset was stored; `drain="manual"`
+        lets it go on until the deadline.
+
+        Args:
+            offset: the next offset to read.
+            metadata: stored with it.
+            expected: offset that must be the one stored now; -1: none.
+        Raises:
+            StaleMember: the holding has ended. RebalanceInProgress, OffsetMismatch, CommitFailed:
+                it was refused. Unavailable: no coordinator answered for 30 s, with retries.
+        """
+        self._check()
+        commit = OneCommit(self._run, offset, metadata, expected)
+        await self._calls.commit([commit], atomic=False, manifest=b"")
+
+    def alive(self) -> Awaitable[None]:
+        """Show progress without a commit, during long work."""
+        return self._tell("alive")
+
+    def log_end(self, offset: int) -> Awaitable[None]:
+        """Tell where the log ends: the offset after the last row."""
+        return self._tell("log_end", offset)
+
+    def done(self) -> Awaitable[None]:
+        """Tell that there is nothing more to do: the handler is not called again once it returns,
+        before the partition is handed out anew."""
+        return self._tell("done")
+
+
+class BlockingPartition(PartitionView):
+    """A partition of a `def` handler, for one call of it.
+
+    Its methods may be called from any thread but one that runs an event loop. Once the holding has
+    ended, each raises PartitionRevoked, a BaseException.
+    """
+
+    __slots__ = ("_revoking",)
+
+    def __init__(self, run: Run, calls: Calls) -> None:
+        super().__init__(run, calls)
+        self._revoking = BlockingRevoking(run.scope, calls)
+
+    @property
+    def revoking(self) -> BlockingRevoking:
+        """Set when the partition is to be given back; `deadline_ms` says until when."""
+        return self._revoking
+
+    def commit(self, offset: int, metadata: str = "", expected: int | None = None) -> None:
+        """Commit; returns when the offset is stored, but if the partition is being revoked.
+
+        Then it raises PartitionRevoked, after the offset was stored; `drain="manual"` lets the
+        handler go on until the deadline.
+
+        Args:
+            offset: the next offset to read.
+            metadata: stored with it.
+            expected: offset that must be the one stored now; -1: none.
+        Raises:
+            PartitionRevoked: see above; or the holding has ended, and nothing was sent.
+            RebalanceInProgress, OffsetMismatch, CommitFailed: it was refused. Unavailable: no
+                coordinator answered for 30 s, with retries.
+        """
+        self._check()
+        commit = OneCommit(self._run, offset, metadata, expected)
+        self._calls.commit_blocking([commit], atomic=False, manifest=b"")
+
+    def alive(self) -> None:
+        """Show progress without a commit, during long work."""
+        self._tell("alive")
+
+    def log_end(self, offset: int) -> None:
+        """Tell where the log ends: the offset after the last row."""
+        self._tell("log_end", offset)
+
+    def done(self) -> None:
+        """Tell that there is nothing more to do: the handler is not called again once it returns,
+        before the partition is handed out anew."""
+        self._tell("done")
+
+    def _check(self) -> None:
+        try:
+            super()._check()
+        except StaleMember as error:
+            raise PartitionRevoked(str(error)) from error
+
+
+AnyPartition = Partition | BlockingPartition

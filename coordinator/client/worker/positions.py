@@ -1,0 +1,70 @@
+"""Positions of partitions without a committed offset: the `start` policy of a worker."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.log_ends import LogEnds
+from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.worker.handlers import is_coroutine_function
+from coordinator.client.worker.scope import Scope
+
+if TYPE_CHECKING:
+    from coordinator.client.worker.body import Body
+
+BeginOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
+"""Function that returns the first offset of each of the partitions; called in a thread."""
+Start = Literal["earliest", "latest"] | Callable[[TopicPartition], int | Awaitable[int]]
+
+
+class StartPolicy:
+    """Positions of partitions without a committed offset.
+
+    Args:
+        start: `earliest`: 0, or what `begin_offsets` says. `latest`: what `log_ends` says. A
+            function: what it returns, asked for each partition, in a thread if it is no coroutine.
+    Raises:
+        ValueError: `latest` without `log_ends`, or another text.
+    """
+
+    def __init__(
+        self, start: Start, begin_offsets: BeginOffsets | None, log_ends: LogEnds | None
+    ) -> None:
+        forms = 'start is "earliest", "latest", or a function of a TopicPartition'
+        if start == "latest" and log_ends is None:
+            raise ValueError(
+                'start="latest" begins where the log ends: give log_ends=, a function that returns '
+                "the log end offset of each partition"
+            )
+        if start not in ("earliest", "latest") and not callable(start):
+            raise ValueError(f"{forms}; this is {start!r}")
+        self._start = start
+        self._ask_all: BeginOffsets | None = log_ends if start == "latest" else begin_offsets
+
+    async def begins(
+        self, body: Body, found: Mapping[Scope, OffsetAndMetadata]
+    ) -> dict[Scope, int]:
+        """Position of each scope, given its committed offset; -1: none is stored."""
+        begins = {scope: commit.offset for scope, commit in found.items() if commit.offset >= 0}
+        new = {scope.key: scope for scope in found if scope not in begins}
+        if not new:
+            return begins
+        if callable(self._start):
+            for key, scope in new.items():
+                begins[scope] = await self._ask_one(body, self._start, key)
+        elif self._ask_all is None:
+            begins |= dict.fromkeys(new.values(), 0)
+        else:
+            told = await body.in_thread(self._ask_all, frozenset(new))
+            begins |= {scope: told[key] for key, scope in new.items()}
+        return begins
+
+    @staticmethod
+    async def _ask_one(
+        body: Body, ask: Callable[[TopicPartition], int | Awaitable[int]], key: TopicPartition
+    ) -> int:
+        told = ask(key) if is_coroutine_function(ask) else await body.in_thread(ask, key)
+        return await told if inspect.isawaitable(told) else told

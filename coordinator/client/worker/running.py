@@ -1,0 +1,128 @@
+"""Running a worker: signals, and what happens at the end of a loop and of the interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.client.worker.body import Body
+
+EXIT_S = 2.0
+"""Time that the interpreter's exit waits for workers that were not stopped."""
+LAST_WAIT_S = 1.0
+"""Time that coroutines have to end after they were cancelled with their loop."""
+SIGNALS = ("SIGINT", "SIGTERM")
+
+
+class EndNow(KeyboardInterrupt):
+    """The second signal: whatever runs in the main thread is left."""
+
+
+@contextlib.contextmanager
+def signals_handled(stop: Callable[[str, int | None], None]) -> Iterator[None]:
+    """Have SIGINT and SIGTERM stop a worker, in the main thread only; the second ends it at once.
+
+    The former handlers are put back at the end.
+
+    Args:
+        stop: given the reason, and the time to finish in milliseconds; None: the usual one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    count = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        name = signal.Signals(number).name
+        if count == 1:
+            stop(f"stopped by {name}", None)
+            return
+        stop(f"stopped by a second {name}", 0)
+        raise EndNow
+
+    before = {number: signal.signal(number, handle) for number in _numbers()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: it was not set from Python, and cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _numbers() -> list[signal.Signals]:
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+
+
+def run_on_new_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on a loop of its own, as `asyncio.run`, but never wait for tasks that swallow
+    their cancellation. Raises what the coroutine raises, and EndNow."""
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(work)
+    finally:
+        try:
+            _cancel_tasks(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
+    for task in tasks:
+        if not task.done():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+# --- The interpreter's exit ---
+
+
+class _AtExit:
+    """Workers of this process that are told to leave when the interpreter exits."""
+
+    def __init__(self) -> None:
+        self._bodies: weakref.WeakSet[Body] = weakref.WeakSet()
+        self._pid = 0
+
+    def add(self, body: Body) -> None:
+        if self._pid != os.getpid():
+            # The first one, or the first in a forked child: the others are its parent's.
+            if not self._pid:
+                atexit.register(self._leave_all)
+            self._pid = os.getpid()
+            self._bodies.clear()
+        self._bodies.add(body)
+
+    def _leave_all(self) -> None:
+        if self._pid != os.getpid():
+            return
+        bodies = [body for body in self._bodies if not body.finished.done()]
+        for body in bodies:
+            body.stop("the interpreter exits", 0)
+        ends_s = time.monotonic() + EXIT_S
+        for body in bodies:
+            with contextlib.suppress(TimeoutError):
+                body.finished.result(max(0.0, ends_s - time.monotonic()))
+
+
+AT_EXIT = _AtExit()
+"""Workers that run in this process."""

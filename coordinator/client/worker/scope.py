@@ -1,0 +1,117 @@
+"""State of one holding in a worker, and of the runs of its handler. Decided by `core.py`.
+
+One scope per holding: it begins when the partition is assigned and ends when it is given back,
+released or lost. Its runs are calls of the handler and of hooks. A run that does not end with its
+scope is left over: nothing else may run for its partition in this process until it has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from coordinator.assignors import TopicPartition
+
+if TYPE_CHECKING:
+    from coordinator.client.holdings import Holding
+    from coordinator.client.worker.handlers import Handler
+
+FOREVER_MS = 1 << 62
+
+
+class Stage(StrEnum):
+    """Activity of a scope, or what it waits for; shown in `worker.state`."""
+
+    STARTING = "starting"
+    """Its committed offset is being read."""
+    READY = "waiting for a slot"
+    BLOCKED = "waiting for the former handler to end"
+    RUNNING = "running"
+    STALLED = "stalled"
+    """It made no progress and was told to end."""
+    IDLE = "idle"
+    BACKING_OFF = "backing off"
+    RESTING = "resting after a release"
+    DONE = "done"
+    ENDED = "ended"
+
+
+class RunKind(StrEnum):
+    """Function that a run calls."""
+
+    HANDLER = "handler"
+    WARM = "warm"
+    DRAIN = "drain"
+    LOST = "lost"
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """One holding. Compared by identity.
+
+    Attributes:
+        ends_ms: time at which it ends at the latest; 0: it has ended. Read by any thread.
+        committed: the next offset to read: the last one committed, or where the start policy says.
+    """
+
+    key: TopicPartition
+    token: int
+    handler: Handler
+    holding: Holding
+    since_ms: int
+    stage: Stage = Stage.STARTING
+    stage_since_ms: int = 0
+    ends_ms: int = FOREVER_MS
+    ended_because: str = ""
+    is_revoking: bool = False
+    is_warm: bool = False
+    is_done: bool = False
+    is_located: bool = False
+    has_started: bool = False
+    committed: int = -1
+    stored: int = -1
+    metadata: str = ""
+    log_end: int = -1
+    progress_ms: int = 0
+    waits_since_ms: int | None = None
+    attempts: int = 0
+    failures: int = 0
+    last_error: str = ""
+    due_ms: int | None = None
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the partition was given back, released or lost."""
+        return self.stage is Stage.ENDED
+
+    def enter(self, stage: Stage, now_ms: int, due_ms: int | None = None) -> None:
+        """Go to another stage; `due_ms`: when something is to be done there."""
+        self.stage, self.stage_since_ms, self.due_ms = stage, now_ms, due_ms
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call of a handler or a hook. Compared by identity.
+
+    Attributes:
+        is_cancelled: it was told to end; from then on every call on its partition raises.
+        verdict: the error that counts when it ends, whatever it ends with.
+        is_overdue: it has not ended though it was told to; named in logs and state.
+    """
+
+    scope: Scope
+    kind: RunKind
+    is_async: bool
+    since_ms: int
+    name: str = ""
+    is_cancelled: bool = False
+    has_ended: bool = False
+    is_overdue: bool = False
+    verdict: Exception | None = None
+
+
+def named(key: TopicPartition) -> str:
+    """A partition as people read it: `invoices[3]`."""
+    return f"{key.topic}[{key.partition}]"

@@ -1,0 +1,108 @@
+"""`worker.state`: what a worker does now, as values. May be read from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.worker.scope import Run, Scope
+
+if TYPE_CHECKING:
+    from coordinator.client.worker.body import Body
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition that the worker holds.
+
+    Attributes:
+        stage: what its handler does or waits for: starting, running, idle, backing off, ...
+        since_ms: epoch milliseconds at which the stage began.
+        due_ms: time at which the stage ends by itself; None: it does not.
+        committed: the next offset to read. log_end: as it was told; -1: it is not known.
+        on_error: what the error policy does after the next failure.
+        attempts: failures in a row. failures: of this holding. last_error: the last one's.
+    """
+
+    stage: str
+    since_ms: int
+    due_ms: int | None
+    token: int
+    committed: int
+    log_end: int
+    is_revoking: bool
+    on_error: str
+    attempts: int
+    failures: int
+    last_error: str
+
+    @classmethod
+    def of(cls, scope: Scope) -> PartitionState:
+        """State of a scope."""
+        return cls(
+            str(scope.stage), scope.stage_since_ms, scope.due_ms, scope.token, scope.committed,
+            scope.log_end, scope.is_revoking, scope.handler.policy.decide(scope.attempts + 1),
+            scope.attempts, scope.failures, scope.last_error,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """A run that was told to end, and has not: no other handler of its partition starts before.
+
+    `name`: of its thread or task.
+    """
+
+    partition: TopicPartition
+    kind: str
+    name: str
+    is_thread: bool
+    since_ms: int
+
+    @classmethod
+    def of(cls, run: Run) -> LeftOver:
+        """State of a run."""
+        return cls(run.scope.key, str(run.kind), run.name, not run.is_async, run.since_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """State of a worker.
+
+    Attributes:
+        phase: `new` before it starts, then the phase of its member, `draining`, `stopped`.
+        counts: since the start, by event: runs, failures, retry, release, stop, stalls.
+    """
+
+    phase: str
+    member_id: str = ""
+    partitions: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
+    left_over: tuple[LeftOver, ...] = ()
+    stopping_because: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def state_of(body: Body | None) -> WorkerState:
+    """State of a worker's body; None: it has not started."""
+    if body is None:
+        return WorkerState("new")
+    core, member = body.core, body.member
+    phase = "connecting" if member is None else member.phase
+    if body.finished.done():
+        phase = "stopped"
+    elif core.stopping_because is not None:
+        phase = "draining"
+    # Copies are made in one step each, while the protocol's loop may change the originals.
+    scopes = list(core.scopes.values())
+    runs = [run for run in list(core.left_over) if not run.has_ended]
+    runs += [run for scope in scopes for run in list(scope.runs) if run.is_cancelled]
+    return WorkerState(
+        phase,
+        "" if member is None else member.member_id,
+        {scope.key: PartitionState.of(scope) for scope in scopes},
+        tuple(map(LeftOver.of, runs)),
+        core.stopping_because,
+        dict(core.counts),
+    )

@@ -1,0 +1,458 @@
+"""`Worker`: handlers for the partitions that a group assigns to this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, overload
+
+from coordinator.assignors import by_name
+from coordinator.client.config import MemberConfig
+from coordinator.client.log_ends import LogEnds, ends_of
+from coordinator.client.worker.body import Body, Plan
+from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.handlers import FORMS, Function, Handler, Handlers, check_function
+from coordinator.client.worker.member import ClassicMember, Member
+from coordinator.client.worker.partition import BlockingPartition, OneCommit, Partition
+from coordinator.client.worker.policy import AfterAttempts, Drain, ErrorPolicy, Limits, OnError
+from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
+from coordinator.client.worker.rows import RowsHandler, rows_handler
+from coordinator.client.worker.running import (
+    AT_EXIT,
+    EndNow,
+    run_on_new_loop,
+    signals_handled,
+)
+from coordinator.client.worker.scope import RunKind
+from coordinator.client.worker.state import WorkerState, state_of
+from coordinator.client.worker.topics import TopicCounts, Topics, TopicsFunction
+from coordinator.dial import Credentials
+from coordinator.sources.base import Source, partitions_of
+
+AsyncFunction = Callable[[Partition], Coroutine[Any, Any, object]]
+BlockingFunction = Callable[[BlockingPartition], None]
+A = TypeVar("A", bound=AsyncFunction)
+B = TypeVar("B", bound=BlockingFunction)
+R = TypeVar("R", bound=RowsHandler)
+COLOURS = {"Partition": True, "BlockingPartition": False}
+LOG_ENDS_INTERVAL_MS = 5_000
+
+
+class HandlerDecorator(Protocol):
+    """Decorator of handlers and hooks; returns the function as it is."""
+
+    @overload
+    def __call__(self, function: A, /) -> A: ...
+    @overload
+    def __call__(self, function: B, /) -> B: ...
+
+
+class Worker:
+    """A member of a group with handlers, one call of a handler for each partition that it holds.
+
+    Nothing happens before `run`, `serve` or `async with`. Methods may be called from any thread
+    unless they say otherwise.
+
+    Args:
+        bootstrap: one or several HOST:PORT to ask for the coordinator.
+        topics: topic to number of partitions; or a function that returns that, asked again every
+            `topics_refresh_ms`. May be left out with a `source`.
+        source: log whose rows `rows` handles.
+        start: where a partition without a committed offset begins: "earliest" (0, or what
+            `begin_offsets` says), "latest" (what `log_ends` says) or a function of the partition.
+        begin_offsets, log_ends: functions that return offsets of partitions. The second is asked
+            every `log_ends_interval_ms`: for lag, idle handlers and stalled ones.
+        on_error, max_attempts, after_max_attempts, retry_backoff_ms, retry_backoff_max_ms: see
+            `ErrorPolicy`.
+        idle_ms, progress_timeout_ms, grace_ms, concurrency: see `Limits`.
+        credentials: TLS and token; None: from environment variables.
+        assignors: names of those the member can follow, best first.
+        settings: the fields of `MemberConfig`.
+    Raises:
+        TypeError, ValueError: a setting makes no sense.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        group_id: str,
+        topics: TopicCounts | TopicsFunction | None = None,
+        *,
+        source: Source | None = None,
+        start: Start = "earliest",
+        begin_offsets: BeginOffsets | None = None,
+        log_ends: LogEnds | None = None,
+        log_ends_interval_ms: int = LOG_ENDS_INTERVAL_MS,
+        topics_refresh_ms: int = 60_000,
+        on_error: OnError = "retry",
+        max_attempts: int | None = None,
+        after_max_attempts: AfterAttempts = "stop",
+        retry_backoff_ms: int = 1_000,
+        retry_backoff_max_ms: int = 60_000,
+        idle_ms: int = 1_000,
+        progress_timeout_ms: int | None = 300_000,
+        grace_ms: int = 20_000,
+        concurrency: int | None = None,
+        credentials: Credentials | None = None,
+        assignors: Sequence[str] = ("cooperative-sticky",),
+        **settings: Any,  # Any: the types of MemberConfig's fields.
+    ) -> None:
+        for name in assignors:
+            by_name(name)
+        self._policy = ErrorPolicy(
+            on_error=on_error,
+            max_attempts=max_attempts,
+            after_max_attempts=after_max_attempts,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._limits = Limits(
+            idle_ms=idle_ms,
+            progress_timeout_ms=progress_timeout_ms,
+            grace_ms=grace_ms,
+            concurrency=concurrency,
+        )
+        self._source = source
+        if source is not None:
+            log_ends = log_ends or ends_of(source)
+            begin_offsets = begin_offsets or _begins_of(source)
+        if topics is None:
+            if source is None:
+                raise TypeError('give topics={"invoices": 12}, or a source')
+            topics = _topics_of(source)
+        settings.setdefault("max_poll_interval_ms", None)
+        config = MemberConfig(group_id=group_id, topics={}, assignors=tuple(assignors), **settings)
+        addresses = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
+        self._handlers = Handlers()
+        self._plan = Plan(
+            group_id=group_id,
+            new_member=_classic(config, addresses, credentials),
+            handlers=self._handlers,
+            limits=self._limits,
+            topics=Topics(topics, topics_refresh_ms),
+            start=StartPolicy(start, begin_offsets, log_ends),
+            log_ends=log_ends,
+            log_ends_interval_ms=log_ends_interval_ms,
+        )
+        self.environment: Environment | None = None
+        """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
+        self._body: Body | None = None
+        self._pid = 0
+
+    # --- Registration ---
+
+    @overload
+    def handler(self, function: A, /) -> A: ...
+    @overload
+    def handler(self, function: B, /) -> B: ...
+    @overload
+    def handler(
+        self,
+        /,
+        *,
+        topic: str | None = None,
+        drain: Drain = "commit",
+        on_error: OnError | None = None,
+        max_attempts: int | None = None,
+        after_max_attempts: AfterAttempts | None = None,
+    ) -> HandlerDecorator: ...
+    def handler(
+        self,
+        function: Any = None,  # Any: the overloads are the types.
+        /,
+        *,
+        topic: str | None = None,
+        drain: Drain = "commit",
+        on_error: OnError | None = None,
+        max_attempts: int | None = None,
+        after_max_attempts: AfterAttempts | None = None,
+    ) -> Any:
+        """Register a handler, as a decorator with or without arguments.
+
+        An `async def` function is given a `Partition` and runs as a task; a `def` function is given
+        a `BlockingPartition` and runs in a thread. It is called when its partition is assigned, and
+        again after it returned, until the partition is taken away.
+
+        Args:
+            topic: whose partitions it handles; None: those of all topics without a handler.
+            drain: `commit`: once its partition is being revoked, its next commit ends it.
+                `manual`: it looks at `p.revoking`, and returns by itself.
+            on_error, max_attempts, after_max_attempts: in place of the worker's.
+        Raises:
+            WrongHandler: a TypeError: it cannot be called; the message shows the right form.
+            ValueError: there is a handler of this topic already.
+        """
+        policy = self._policy.but(on_error, max_attempts, after_max_attempts)
+
+        def register(function: Any) -> Any:
+            is_async = check_function(function, "p", FORMS, COLOURS)
+            self._handlers.add(topic, Handler(function, is_async, policy, drain))
+            return function
+
+        return register if function is None else register(function)
+
+    def rows(
+        self,
+        *,
+        batch: int = 1_000,
+        on_error: OnError | None = None,
+        max_attempts: int | None = None,
+        after_max_attempts: AfterAttempts | None = None,
+    ) -> Callable[[R], R]:
+        """Register a handler of rows: it is given lists of at most `batch` rows of the source, each
+        a dictionary, and the worker commits after each list.
+
+        `def` runs in a thread, `async def` as a task. With two parameters, the first is the
+        partition.
+
+        Raises:
+            WrongHandler: a TypeError: it cannot be called, or the worker has no source.
+        """
+        policy = self._policy.but(on_error, max_attempts, after_max_attempts)
+
+        def register(function: R) -> R:
+            handler = rows_handler(self._source, function, batch, policy)
+            self._handlers.add(None, handler)
+            return function
+
+        return register
+
+    @overload
+    def warm(self, function: A, /) -> A: ...
+    @overload
+    def warm(self, function: B, /) -> B: ...
+    def warm(self, function: Any, /) -> Any:
+        """Register a hook that prepares a partition, before its handler is first called."""
+        return self._hook(RunKind.WARM, function)
+
+    @overload
+    def drain(self, function: A, /) -> A: ...
+    @overload
+    def drain(self, function: B, /) -> B: ...
+    def drain(self, function: Any, /) -> Any:
+        """Register a hook that hears that a partition is to be given back, beside its handler."""
+        return self._hook(RunKind.DRAIN, function)
+
+    @overload
+    def lost(self, function: A, /) -> A: ...
+    @overload
+    def lost(self, function: B, /) -> B: ...
+    def lost(self, function: Any, /) -> Any:
+        """Register a hook that hears that a partition was lost, or released after a failure."""
+        return self._hook(RunKind.LOST, function)
+
+    def _hook(self, kind: RunKind, function: Any) -> Any:
+        is_async = check_function(function, "p", FORMS.replace("handler", "hook"), COLOURS)
+        self._handlers.add_hook(kind, Function(function, is_async))
+        return function
+
+    # --- Life ---
+
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until `stop` or a signal; then the handlers finish, and the group is left.
+
+        In the main thread SIGTERM and SIGINT stop it, and the second one ends it at once.
+
+        Args:
+            handle_signals: False: signals are left to others.
+        Raises:
+            RuntimeError: an event loop runs in this thread, or the worker runs already. FatalError:
+                the group refuses it. An error of a handler whose policy is to stop; an
+                ExceptionGroup, if there are several.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError(
+                "worker.run() makes an event loop of its own, and one runs in this thread already "
+                "(as in Jupyter): use `await worker.serve()`"
+            )
+        self._check_not_running()
+        if not handle_signals:
+            run_on_new_loop(self.serve())
+            return
+        with signals_handled(self._stop):
+            try:
+                run_on_new_loop(self.serve())
+            except EndNow:
+                self._end_now()
+
+    async def serve(self) -> None:
+        """Work until `stop`; handlers that are coroutines run on this loop.
+
+        A cancellation goes on after the handlers have finished and the group was left; a second
+        one cancels the handlers.
+
+        Raises:
+            As `run`.
+        """
+        body = self._begin()
+        try:
+            await self._until_finished(body, stops=False)
+        finally:
+            self._end(body)
+        self._raise_errors(body)
+
+    async def __aenter__(self) -> Worker:
+        self._begin()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        body = self._body
+        assert body is not None
+        self.stop("closed" if error is None else f"failed: {error!r}")
+        try:
+            await self._until_finished(body, stops=True)
+        finally:
+            self._end(body)
+        if error is None:
+            self._raise_errors(body)
+
+    def stop(self, reason: str = "stopped", *, grace_ms: int | None = None) -> None:
+        """Have the handlers finish at their next commit, then leave. Returns at once.
+
+        May be called any number of times, from any thread and from handlers.
+
+        Args:
+            reason: sent to the coordinator, which shows it in `explain`.
+            grace_ms: time until handlers that still run are cancelled; None: the worker's.
+        """
+        self._stop(reason, grace_ms)
+
+    def _stop(self, reason: str, grace_ms: int | None) -> None:
+        self._check_pid()
+        if self._body is not None:
+            self._body.stop(reason, self._limits.grace_ms if grace_ms is None else grace_ms)
+
+    # --- Work ---
+
+    @overload
+    def commit(
+        self, offsets: Mapping[Partition, int], *, atomic: bool = False, manifest: bytes = b""
+    ) -> Coroutine[Any, Any, None]: ...
+    @overload
+    def commit(
+        self,
+        offsets: Mapping[BlockingPartition, int],
+        *,
+        atomic: bool = False,
+        manifest: bytes = b"",
+    ) -> None: ...
+    def commit(
+        self, offsets: Mapping[Any, int], *, atomic: bool = False, manifest: bytes = b""
+    ) -> Coroutine[Any, Any, None] | None:
+        """Commit several partitions in one call; awaited if they are those of coroutines.
+
+        Raises as their own `commit`, and ends the handlers of those that are being revoked.
+
+        Args:
+            offsets: the next offset to read, by partition as handlers were given it.
+            atomic: all partitions or none.
+            manifest: stored with the group; at most 64 KiB.
+        """
+        self._check_pid()
+        body = self._body
+        colours = {type(p) for p in offsets}
+        if body is None or not offsets or colours not in ({Partition}, {BlockingPartition}):
+            raise TypeError(
+                "commit takes offsets by partition, as the handlers of this running worker were "
+                "given them, all of one kind: await worker.commit({p: 8, q: 3})"
+            )
+        commits = []
+        for partition, offset in offsets.items():
+            partition._check()
+            commits.append(OneCommit(partition._run, offset, "", None))
+        if colours == {Partition}:
+            return body.commit(commits, atomic=atomic, manifest=manifest)
+        body.commit_blocking(commits, atomic=atomic, manifest=manifest)
+        return None
+
+    @property
+    def state(self) -> WorkerState:
+        """State of the worker, by partition; see `WorkerState`."""
+        return state_of(self._body)
+
+    # --- Inside ---
+
+    def _check_not_running(self) -> None:
+        self._check_pid()
+        if self._body is not None and not self._body.finished.done():
+            raise RuntimeError("the worker runs already; make another one to run beside it")
+
+    def _check_pid(self) -> None:
+        if self._body is not None and self._pid != os.getpid():
+            raise RuntimeError(
+                "the worker was started before this process was forked, and runs in the parent: "
+                "make and start a worker in the child"
+            )
+
+    def _begin(self) -> Body:
+        self._check_not_running()
+        topics = self._plan.topics
+        if topics.known or not topics.is_asked_again:
+            self._handlers.check(topics.known)
+        else:
+            self._handlers.check_any()
+        environment = self.environment or Environment()
+        body = self._body = Body(self._plan, environment, asyncio.get_running_loop())
+        self._pid = os.getpid()
+        AT_EXIT.add(body)
+        body.start()
+        return body
+
+    async def _until_finished(self, body: Body, *, stops: bool) -> None:
+        """Wait for the end. A cancellation stops the worker first, and goes on after that."""
+        finished = asyncio.wrap_future(body.finished)
+        cancelled: asyncio.CancelledError | None = None
+        while not finished.done():
+            try:
+                await asyncio.shield(finished)
+            except asyncio.CancelledError as error:
+                grace_ms = 0 if stops else self._limits.grace_ms
+                stops, cancelled = True, error
+                body.stop("cancelled", grace_ms)
+        if cancelled is not None:
+            raise cancelled
+
+    def _end(self, body: Body) -> None:
+        if body.finished.done():
+            body.environment.release()
+
+    def _end_now(self) -> None:
+        """Leave after a second signal, without the handlers' loop."""
+        body = self._body
+        if body is not None:
+            body.end_now()
+
+    def _raise_errors(self, body: Body) -> None:
+        errors = body.core.errors
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise BaseExceptionGroup("several handlers failed", errors)
+
+
+def _classic(
+    config: MemberConfig, bootstrap: Sequence[str], credentials: Credentials | None
+) -> Callable[[TopicCounts, Environment, Callable[[], None]], Member]:
+    def new_member(
+        topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
+    ) -> Member:
+        told = credentials or Credentials.from_environment()
+        return ClassicMember(
+            replace(config, topics=dict(topics)), bootstrap, told, environment, on_change
+        )
+
+    return new_member
+
+
+def _topics_of(source: Source) -> TopicsFunction:
+    return lambda: {source.topic: len(partitions_of(source))}
+
+
+def _begins_of(source: Source) -> BeginOffsets:
+    return lambda keys: {key: source.begin_offset(key.partition) for key in keys}

@@ -1,0 +1,30 @@
+"""Workers against a coordinator in memory, on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client import Partition
+from tests.client.worker.kit import Town
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_handler_is_called_for_each_partition_and_goes_on_where_it_committed():
+    town = Town()
+    town.seed(1, 7)
+    worker = town.worker()
+    seen = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        seen.append((p.number, p.position))
+        await p.commit(p.position + 1)
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(seen) >= 4)
+    assert sorted(seen[:2]) == [(0, 0), (1, 7)]
+    assert sorted(seen[2:4]) == [(0, 1), (1, 8)]
+    await town.stop(worker)
+    await serving
+    assert town.stored(1) >= 8
