@@ -12,11 +12,8 @@ from typing import Any
 from coordinator.core.events import Event
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
-from coordinator.service.grpc.calls import HEARTBEAT
-from coordinator.service.grpc.checked_server import CheckedServer
-from coordinator.service.grpc.group_service import GroupService
-from coordinator.service.grpc.replica_service import Peers, ReplicaService
-from coordinator.service.pipeline import Pipeline
+from coordinator.service.grpc.replica_service import Peers
+from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses, SimulatedCredentials, SimulatedServer
 from coordinator.simulate.checkers.history import Line
@@ -33,7 +30,6 @@ from coordinator.simulate.stores import (
 from coordinator.simulate.story import Story
 from coordinator.storage.log import LogError
 from coordinator.v1 import group_pb2 as pb
-from coordinator.v1 import group_pb2_grpc, replica_pb2_grpc
 
 PORT = 9000
 OUR_BUG = re.compile(r"failed: (?!InjectedBug)|begins anew: (?!InjectedBug)\w+\(|follows entry")
@@ -194,17 +190,9 @@ class SimulatedNode:
         return node, peers
 
     def _listen(self, process: Process, node: Node) -> None:
-        pipeline = Pipeline(node, on_malformed=self._malformed)
-        groups = GroupService(pipeline)
         server = SimulatedServer(process, self._answered)
         plain: Any = server  # Any: it is a server by its methods.
-        checked = CheckedServer(plain, pipeline, {HEARTBEAT: groups.beat})
-        services: list[tuple[Any, Any]] = [
-            (group_pb2_grpc.add_GroupCoordinatorServicer_to_server, groups),
-            (replica_pb2_grpc.add_ShardReplicaServicer_to_server, ReplicaService(node)),
-        ]
-        for add, service in services:
-            add(service, checked)
+        CoordinatorServer(node, on_malformed=self._malformed).add_services(plain)
         self._addresses.listen(self.address, self.name, server)
 
     def _hang_up(self, *, silently: bool = False) -> None:

@@ -127,7 +127,7 @@ class CoordinatorServer:
             settings.serving.advertised_host or host,
             settings.serving.advertised_port or self.port,
         )
-        self._add_services(server)
+        self.add_services(server)
         await server.start()
         return self.port
 
@@ -180,7 +180,8 @@ class CoordinatorServer:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, tls.credentials())
 
-    def _add_services(self, server: grpc.aio.Server) -> None:
+    def add_services(self, server: grpc.aio.Server) -> None:
+        """Put every service behind the pipeline, on a server of gRPC or on one without sockets."""
         groups = GroupService(self.pipeline)
         checked = CheckedServer(server, self.pipeline, {HEARTBEAT: groups.beat})
         # Any: services are given a `GrpcCall` where gRPC's types have its context.
