@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, Self
 
 import grpc
 
@@ -198,7 +198,7 @@ class SimulatedCredentials(Credentials):
         host: str,
         peer: str,
         observe: Observer | None = None,
-    ) -> SimulatedCredentials:
+    ) -> Self:
         """Make credentials for a process on a host, which servers see as `peer`."""
         made = cls()
         for name, value in (
@@ -290,6 +290,11 @@ class SimulatedChannel:
         for call in sorted(self.open_calls, key=lambda call: call.number):
             call.answer.cancel()
 
+    def break_off(self) -> None:
+        """End the connection for its server: the client's process has died, its machine lives."""
+        for call in sorted(self.open_calls, key=lambda call: call.number):
+            call.withdraw()
+
 
 class Call:
     """One call, on both sides of the network."""
@@ -328,7 +333,7 @@ class Call:
         try:
             return await self.answer
         except asyncio.CancelledError:
-            self._withdraw()
+            self.withdraw()
             raise
         finally:
             channel.open_calls.discard(self)
@@ -364,9 +369,9 @@ class Call:
                     "Deadline Exceeded",
                 )
             )  # fmt: skip
-            self._withdraw()
+            self.withdraw()
 
-    def _withdraw(self) -> None:
+    def withdraw(self) -> None:
         """Tell the server that nobody waits any more."""
         channel, server = self.channel, self._server
         if server is not None:

@@ -52,12 +52,16 @@ class Network:
 
     Args:
         now: seconds of the world.
+        latency_s: least and most seconds that a message takes in fair weather.
     """
 
     now: Callable[[], float]
     dice: random.Random
     story: Story
     weather: Weather = field(default_factory=Weather)
+    latency_s: tuple[float, float] = FAST_S
+    delays_s: dict[frozenset[str], float] = field(default_factory=dict)
+    """Seconds that each message takes longer, by way."""
     _cuts: set[frozenset[str]] = field(default_factory=set)
 
     def cut(self, one: str, other: str) -> None:
@@ -104,10 +108,12 @@ class Network:
         weather = self.weather
         if self.is_cut(source, to) or self.happens(weather.lost, "message lost"):
             return False
-        low, high = FAST_S
+        low, high = self.latency_s
         if weather.slow and self.dice.random() < weather.slow:
             low, high = SLOW_S
         delay_s = low + (high - low) * self.dice.random()
+        if self.delays_s:
+            delay_s += self.delays_s.get(frozenset((source, to)), 0.0)
         if order is not None:
             order.arrives_at = max(order.arrives_at, self.now() + delay_s)
             delay_s = order.arrives_at - self.now()

@@ -71,19 +71,23 @@ class Process:
         self._context.run(PROCESS.set, self)
         self._context.run(garbage.IS_SHARED.set, True)
 
+    def context(self) -> contextvars.Context:
+        """A context in which whatever runs belongs to this process."""
+        return self._context.copy()
+
     def run(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Start a task in this process."""
-        return self.loop.create_task(work, name=name, context=self._context.copy())
+        return self.loop.create_task(work, name=name, context=self.context())
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> asyncio.Handle:
         """Call in this process, as soon as it runs: a message that has arrived."""
-        return self.loop.call_soon(callback, *args, context=self._context.copy())
+        return self.loop.call_soon(callback, *args, context=self.context())
 
     def call_later(
         self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
     ) -> asyncio.TimerHandle:
         """Call in this process after `delay_s` on its clock."""
-        return self.loop.call_later(delay_s, callback, *args, context=self._context.copy())
+        return self.loop.call_later(delay_s, callback, *args, context=self.context())
 
     def monotonic_ns(self) -> int:
         """Time of its machine's monotonic clock, in nanoseconds."""
@@ -139,7 +143,7 @@ class Process:
         self, when_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
     ) -> asyncio.TimerHandle:
         """Call in this process when its monotonic clock reads `when_s`."""
-        return self.loop.call_at(when_s, callback, *args, context=self._context.copy())
+        return self.loop.call_at(when_s, callback, *args, context=self.context())
 
     def hold(self, handle: SimulatedHandle) -> None:
         """Take a handle that is ready while the process is held; called by the loop."""

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any, NoReturn
 
 
-def _refusal(reason: str) -> Any:
-    def refuse(*_args: object, **_options: object) -> NoReturn:
-        raise NotImplementedError(f"a simulated loop has no {reason}")
+def _refusal(what: str) -> Any:
+    def refuse(loop: NoOutsideWorld, *_args: object, **_options: object) -> NoReturn:
+        raise loop.refusal(what)
 
     return refuse
 
@@ -16,7 +16,11 @@ def _refusal(reason: str) -> Any:
 class NoOutsideWorld(asyncio.AbstractEventLoop):
     """Refuses sockets, pipes, subprocesses and signals."""
 
-    _no_sockets = _refusal("sockets: give its processes a simulated network")
+    def refusal(self, what: str) -> NotImplementedError:
+        """Return the error of a call that asks for something outside of this process."""
+        return NotImplementedError(f"a loop on virtual time has no {what}")
+
+    _no_sockets = _refusal("sockets: put a fake in the place of what is connected to")
     create_connection = create_server = create_datagram_endpoint = _no_sockets
     create_unix_connection = create_unix_server = start_tls = sendfile = _no_sockets
     connect_accepted_socket = getaddrinfo = getnameinfo = _no_sockets
