@@ -17,6 +17,7 @@ import grpc
 
 from coordinator.client.beats import BatchedMember, HeartbeatBatcher, batcher, closed_meanwhile
 from coordinator.client.calls import Beat, Broken, Call, FindCoordinator, Found, Result
+from coordinator.client.surroundings import opener
 from coordinator.client.tracing import trace_context
 from coordinator.client.wire import METHODS, decode, encode, failure_of
 from coordinator.dial import Credentials
@@ -53,7 +54,7 @@ class Connection:
         beat_now: Callable[[], object],
         random: Callable[[], float],
     ) -> None:
-        self._credentials = credentials
+        self._credentials = opener(credentials)
         self._member = BatchedMember(self, interval_s, beat_now)
         # Prefix of the request ids, by which a call is found in the coordinator's log.
         self._name = f"{int(random() * 16**8):08x}"

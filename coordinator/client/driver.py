@@ -32,6 +32,7 @@ from coordinator.client.calls import (
 )
 from coordinator.client.machine import MemberMachine
 from coordinator.client.operations import Operation
+from coordinator.client.surroundings import library_context
 
 LOGGER = logging.getLogger("coordinator.client")
 
@@ -71,7 +72,7 @@ class Driver:
         # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
         # others use this context, so they do not inherit the trace of an unrelated caller.
         self._contexts: dict[object, contextvars.Context] = {}
-        self._context = contextvars.copy_context()
+        self._context = library_context()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
         self._closed = asyncio.Event()
@@ -101,7 +102,7 @@ class Driver:
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[operation] = future
-        self._contexts[operation] = contextvars.copy_context()
+        self._contexts[operation] = library_context()
         self.turn()
         try:
             await future

@@ -9,6 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import Future
+from typing import TypeVar
+
+from coordinator.client.surroundings import SURROUNDINGS, ProtocolLoop
+
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -27,14 +33,21 @@ class LoopThread:
         self._thread.start()
 
     @classmethod
-    def use(cls) -> LoopThread:
+    def use(cls) -> ProtocolLoop:
         """The loop of this process, made if there is none."""
+        surroundings = SURROUNDINGS.get()
+        if surroundings is not None:
+            return surroundings.protocol_loop()
         with cls._lock:
             current = cls._current
             if current is None or current._pid != os.getpid():
                 current = cls._current = LoopThread()
             current._users += 1
             return current
+
+    def result_of(self, future: Future[T]) -> T:
+        """Block the calling thread until a future of the loop is done; its result."""
+        return future.result()
 
     def release(self) -> None:
         """Give up one use; the last one stops the loop."""

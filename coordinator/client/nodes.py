@@ -6,6 +6,7 @@ from typing import Self
 
 import grpc
 
+from coordinator.client.surroundings import opener
 from coordinator.dial import Credentials
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 
@@ -27,7 +28,7 @@ class Nodes:
         self, bootstrap: str, *, remember: bool = False, credentials: Credentials | None = None
     ) -> None:
         self._bootstrap = bootstrap.split(",")
-        self._credentials = credentials or Credentials.from_environment()
+        self._credentials = opener(credentials or Credentials.from_environment())
         self._channels: dict[str, grpc.Channel] = {}
         self._remembered: dict[str, str] | None = {} if remember else None
 

@@ -25,6 +25,7 @@ from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.operations import GIVE_UP_MS
 from coordinator.client.settings import MemberSettings, check_names, member_config
+from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.client.view import MemberView, closing_reason
 from coordinator.dial import Credentials
 
@@ -41,6 +42,9 @@ DEFAULT_ASSIGNOR = (
 
 def epoch_ms() -> int:
     """Milliseconds since the epoch; monotonic within a process."""
+    surroundings = SURROUNDINGS.get()
+    if surroundings is not None:
+        return surroundings.now_ms()
     return _EPOCH_OFFSET_MS + time.monotonic_ns() // 1_000_000
 
 

@@ -20,6 +20,7 @@ from coordinator.client.loop_thread import LoopThread
 from coordinator.client.machine import MemberMachine
 from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings, check_names
+from coordinator.client.surroundings import ProtocolLoop
 from coordinator.client.view import MemberView, closing_reason
 
 P = ParamSpec("P")
@@ -70,7 +71,7 @@ class BlockingMember(MemberView):
             bootstrap, group_id, topics, **settings
         )
         self._member: GroupMember | None = None
-        self._on: LoopThread | None = None
+        self._on: ProtocolLoop | None = None
         # Held while a call is put on the loop, so that none comes after the close.
         # Reentrant: a signal handler may close the member in the middle of a call.
         self._lock = threading.RLock()
@@ -91,7 +92,7 @@ class BlockingMember(MemberView):
                 return
             closing = asyncio.run_coroutine_threadsafe(self._close(reason, leave), on.loop)
         try:
-            closing.result()
+            on.result_of(closing)
         finally:
             on.release()
 
@@ -140,11 +141,12 @@ class BlockingMember(MemberView):
 
     def _call(self, work: Coroutine[Any, Any, T], refusal: type[Exception] = RuntimeError) -> T:
         with self._lock:
-            if self._on is None:
+            on = self._on
+            if on is None:
                 work.close()
                 raise refusal("the member is closed, or was never started")
-            future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), self._on.loop)
+            future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), on.loop)
         try:
-            return future.result()
+            return on.result_of(future)
         except CancelledError:
             raise refusal("the member was closed meanwhile") from None

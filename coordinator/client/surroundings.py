@@ -1,0 +1,69 @@
+"""The surroundings of a member: what the library takes from the process that it runs in.
+
+In production nobody sets them, and a member takes the machine's clock, sockets and a thread for its
+loop. Tests on virtual time (`coordinator.testing`) run many processes on one loop, and set them in
+the context of each. They hold for whatever is made in that context, by whomever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from coordinator.dial import Credentials
+
+T = TypeVar("T")
+
+
+class ProtocolLoop(Protocol):
+    """A loop that runs the protocol of the members of a process, for owners in other threads."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, for `call_soon_threadsafe` and tasks."""
+
+    def result_of(self, future: Future[T]) -> T:
+        """Block the calling thread until a future of the loop is done; its result."""
+
+    def release(self) -> None:
+        """Give up one use."""
+
+
+class Surroundings(Protocol):
+    """See the top of this file."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """Epoch milliseconds; monotonic."""
+
+    def credentials(self, told: Credentials) -> Credentials:
+        """Return what opens channels in the place of `told`."""
+
+    def protocol_loop(self) -> ProtocolLoop:
+        """The loop for members whose owners are threads."""
+
+    def own(self, context: contextvars.Context) -> None:
+        """Have what runs in a context belong to the library, not to its caller."""
+
+
+SURROUNDINGS: contextvars.ContextVar[Surroundings | None] = contextvars.ContextVar(
+    "surroundings", default=None
+)
+
+
+def opener(told: Credentials) -> Credentials:
+    """Return `told`, or what the surroundings open channels with in its place."""
+    surroundings = SURROUNDINGS.get()
+    return told if surroundings is None else surroundings.credentials(told)
+
+
+def library_context() -> contextvars.Context:
+    """A copy of the context, for work of the library."""
+    context = contextvars.copy_context()
+    surroundings = SURROUNDINGS.get()
+    if surroundings is not None:
+        surroundings.own(context)
+    return context
