@@ -6,14 +6,9 @@ import asyncio
 import contextlib
 import functools
 import itertools
-import json
 import os
 import random
-import signal
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,7 +18,7 @@ from coordinator.security.loading import load
 from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
-from tests.patience import HANG_S
+from coordinator.testing.server import NodeProcess
 
 FAST = {
     "listen": "127.0.0.1:0",
@@ -121,8 +116,8 @@ def _is_free(port: int) -> bool:
     return False
 
 
-class Process:
-    """`coordinator serve` as a process; its address is read from its log.
+class Process(NodeProcess):
+    """`coordinator serve` as a process, with pages of metrics, and in memory unless told otherwise.
 
     Args:
         wait: until it serves.
@@ -133,77 +128,14 @@ class Process:
         defaults += ["--console-listen", ""]
         if "--data-dir" not in flags:
             defaults += ["--store", "memory"]
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "coordinator",
-                "serve",
-                "--log-format",
-                "json",
-                *defaults,
-                *flags,
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        self.lines: list[dict] = []
-        self.other = ""
-        self.address = self.metrics = self.console = None
-        self._serving = threading.Event()
-        # Somebody has to read: a server whose log nobody takes stands still.
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        if wait:
-            self.wait_until_serving()
-
-    def wait_until_serving(self) -> None:
-        self._serving.wait()
-        assert self.address, f"the server ended with {self._process.wait()}: {self.lines}"
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        super().__init__([*defaults, *flags], os.environ, wait=wait)
 
     def rss_mib(self) -> float:
         """Memory that the process has now; Linux only."""
-        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        text = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
 
     def descriptors(self) -> int:
         """Files and sockets that it has open; Linux only."""
-        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
-        self._process.kill()
-        self.wait()
-
-    def wait(self) -> int:
-        """The exit status; what was logged until then is in `lines`."""
-        status = self._process.wait(timeout=HANG_S)
-        self._reader.join()
-        return status
-
-    def _read(self) -> None:
-        with self._process.stderr as log:
-            for text in log:
-                if not text.startswith("{"):
-                    self.other += text  # Mostly gRPC's own.
-                else:
-                    line = json.loads(text)
-                    self.lines.append(line)
-                    if line["event"] == "serving":
-                        self.address, self.metrics = line["address"], line["metrics"]
-                        self.console = line["console"]
-                        self._serving.set()
-        self._serving.set()
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        self._reader.join()
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
