@@ -75,6 +75,10 @@ class Process:
         """A context in which whatever runs belongs to this process."""
         return self._context.copy()
 
+    def put(self, variable: contextvars.ContextVar[T], value: T) -> None:
+        """Give a context variable its value in whatever belongs to this process from now on."""
+        self._context.run(variable.set, value)
+
     def run(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Start a task in this process."""
         return self.loop.create_task(work, name=name, context=self.context())
