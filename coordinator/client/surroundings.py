@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
@@ -35,8 +34,7 @@ class ProtocolLoop(Protocol):
 class Surroundings(Protocol):
     """See the top of this file."""
 
-    @property
-    def now_ms(self) -> Callable[[], int]:
+    def now_ms(self) -> int:
         """Epoch milliseconds; monotonic."""
 
     def credentials(self, told: Credentials) -> Credentials:

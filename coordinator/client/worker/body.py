@@ -255,6 +255,8 @@ class Body:
 
     def ended(self, run: Run, error: BaseException | None) -> None:
         """A run has ended; from any thread."""
+        if error is not None:
+            self.environment.failed(run.name, error)
         self.environment.post(self._run_ended, run, error)
 
     def _run_ended(self, run: Run, error: BaseException | None) -> None:

@@ -1,9 +1,10 @@
 """The seam of a worker to the outside: clock, chance, loop of the protocol, connections, threads.
 
-`Environment` is the real one. A test gives a worker another one before it starts:
-`worker.environment = VirtualEnvironment(...)`. Then all of a worker can run on one loop whose clock
-jumps, against a coordinator in memory: handlers (`async def`) run on the loop that calls
-`worker.serve()`, which may be the same one that `acquire` returns.
+`Environment` is the real one. A test gives a worker another one before it starts
+(`worker.environment`), or sets one as the surroundings of the context that it is started in. Then
+all of a worker can run on one loop whose clock jumps, against a coordinator in memory: handlers
+(`async def`) run on the loop that calls `worker.serve()`, which may be the same one that `acquire`
+returns.
 
 | method | called from | real environment |
 |---|---|---|
@@ -13,6 +14,7 @@ jumps, against a coordinator in memory: handlers (`async def`) run on the loop t
 | `connect` | the protocol's loop | `Connection` over gRPC |
 | `start_thread` | the protocol's loop | a daemon thread |
 | `wait` | threads that run `def` handlers | `Future.result` |
+| `failed` | any thread | nothing |
 
 `wait` is the only place where a thread of a handler waits for the library: for a commit, for
 `revoking.wait`. Timers of such waits are on the protocol's loop, so they count its time.
@@ -31,6 +33,7 @@ from coordinator.client.connection import Connection
 from coordinator.client.driver import Link
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.session import epoch_ms
+from coordinator.client.surroundings import SURROUNDINGS, ProtocolLoop
 from coordinator.dial import Credentials
 
 T = TypeVar("T")
@@ -43,7 +46,7 @@ class Environment:
     """True if handlers and protocol share one loop; no loop is then watched for being blocked."""
 
     def __init__(self) -> None:
-        self._loop_thread: LoopThread | None = None
+        self._loop_thread: ProtocolLoop | None = None
 
     def now_ms(self) -> int:
         """Epoch milliseconds; monotonic."""
@@ -87,6 +90,15 @@ class Environment:
         thread.start()
         return thread
 
+    def failed(self, name: str, error: BaseException) -> None:
+        """Hear that a run of a handler or hook has failed, before the error policy decides."""
+
     def wait(self, future: Future[T]) -> T:
         """Block the calling thread until the future is done, and return its result."""
         return future.result()
+
+
+def environment_here() -> Environment:
+    """The environment of this context: a test's, or a new one that is real."""
+    surroundings: object = SURROUNDINGS.get()
+    return surroundings if isinstance(surroundings, Environment) else Environment()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import sys
 import threading
@@ -37,6 +38,8 @@ class Runs:
         self._handlers = plan.handlers
         self._group_id = plan.group_id
         self._loop = loop
+        # Handlers have the contextvars of whoever started the worker, not those of the protocol.
+        self._context = contextvars.copy_context()
         self._partitions: dict[Run, AnyPartition] = {}
         self._tasks: dict[Run, asyncio.Task[Any]] = {}
         self._threads: dict[Run, threading.Thread] = {}
@@ -51,7 +54,9 @@ class Runs:
         assert function is not None
         try:
             if run.is_async:
-                self._loop.call_soon_threadsafe(self._start_task, run, function)
+                self._loop.call_soon_threadsafe(
+                    self._start_task, run, function, context=self._context.copy()
+                )
             else:
                 partition = self._partitions[run] = BlockingPartition(run, self._body)
                 if run.scope.is_revoking:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, overload
 
@@ -12,10 +13,15 @@ from coordinator.assignors import by_name
 from coordinator.client.config import MemberConfig
 from coordinator.client.log_ends import LogEnds, ends_of
 from coordinator.client.worker.body import Body, Plan
-from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import FORMS, Function, Handler, Handlers, check_function
 from coordinator.client.worker.member import ClassicMember, Member
-from coordinator.client.worker.partition import BlockingPartition, OneCommit, Partition
+from coordinator.client.worker.partition import (
+    BlockingPartition,
+    OneCommit,
+    Partition,
+    PartitionView,
+)
 from coordinator.client.worker.policy import AfterAttempts, Drain, ErrorPolicy, Limits, OnError
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
 from coordinator.client.worker.rows import RowsHandler, rows_handler
@@ -355,21 +361,32 @@ class Worker:
             manifest: stored with the group; at most 64 KiB.
         """
         self._check_pid()
-        body = self._body
         colours = {type(p) for p in offsets}
-        if body is None or not offsets or colours not in ({Partition}, {BlockingPartition}):
+        # The worker of the partitions: it may be a copy of this one, which a test runs.
+        workers = {p._calls for p in offsets if isinstance(p, PartitionView)}
+        if len(workers) != 1 or colours not in ({Partition}, {BlockingPartition}):
             raise TypeError(
-                "commit takes offsets by partition, as the handlers of this running worker were "
+                "commit takes offsets by partition, as the handlers of a running worker were "
                 "given them, all of one kind: await worker.commit({p: 8, q: 3})"
             )
+        calls = workers.pop()
         commits = []
         for partition, offset in offsets.items():
             partition._check()
             commits.append(OneCommit(partition._run, offset, "", None))
         if colours == {Partition}:
-            return body.commit(commits, atomic=atomic, manifest=manifest)
-        body.commit_blocking(commits, atomic=atomic, manifest=manifest)
+            return calls.commit(commits, atomic=atomic, manifest=manifest)
+        calls.commit_blocking(commits, atomic=atomic, manifest=manifest)
         return None
+
+    def copy(self) -> Worker:
+        """A worker with the same settings, handlers and hooks that has not been started.
+
+        For tests: as if another process had imported the module that this one was made in.
+        """
+        made = copy(self)
+        made.environment, made._body, made._pid = None, None, 0
+        return made
 
     @property
     def state(self) -> WorkerState:
@@ -397,10 +414,11 @@ class Worker:
             self._handlers.check(topics.known)
         else:
             self._handlers.check_any()
-        environment = self.environment or Environment()
+        environment = self.environment or environment_here()
         body = self._body = Body(self._plan, environment, asyncio.get_running_loop())
         self._pid = os.getpid()
-        AT_EXIT.add(body)
+        if not environment.is_virtual:
+            AT_EXIT.add(body)
         body.start()
         return body
 
