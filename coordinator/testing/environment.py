@@ -10,13 +10,15 @@ import asyncio
 import contextvars
 import random
 import threading
-from collections.abc import Callable, Coroutine
+import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 import grpc
 
 from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials, Options
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import Addresses, SimulatedChannel, SimulatedCredentials
@@ -58,49 +60,36 @@ class VirtualCredentials(SimulatedCredentials):
 
 
 class LibraryLoop:
-    """The loop, as the owner of a member sees it: tasks put on it belong to the library."""
+    """The loop, as the owner of a member sees it: whatever is put on it belongs to the library."""
 
     def __init__(self, loop: VirtualLoop, process: Process) -> None:
         self._loop = loop
         self._process = process
 
-    def call_soon_threadsafe(
-        self,
-        callback: Callable[..., object],
-        *args: Any,  # Any: the callback's own.
-        context: contextvars.Context | None = None,
-    ) -> asyncio.Handle:
-        return self._loop.call_soon_threadsafe(
-            callback, *args, context=self._own(context) or self._process.context()
-        )
+    def __getattr__(self, name: str) -> Any:  # Any: a method of the loop.
+        method = getattr(self._loop, name)
+        return self._in_library(method) if name in PUTS else method
 
-    def create_task(
-        self,
-        coro: Coroutine[Any, Any, T],
-        *,
-        name: str | None = None,
-        context: contextvars.Context | None = None,
-    ) -> asyncio.Task[T]:
-        return self._loop.create_task(
-            coro, name=name, context=self._own(context) or self._process.context()
-        )
+    def _in_library(self, put: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, context: contextvars.Context | None = None, **named: Any) -> Any:
+            # A caller's contextvars hold, but for whom the work belongs to.
+            own = (contextvars.copy_context() if context is None else context).copy()
+            own.run(PROCESS.set, self._process)
+            return put(*args, context=own, **named)
 
-    def __getattr__(self, name: str) -> Any:  # Any: the rest is the loop's own.
-        return getattr(self._loop, name)
-
-    def _own(self, context: contextvars.Context | None) -> contextvars.Context | None:
-        if context is not None:
-            context = context.copy()
-            context.run(PROCESS.set, self._process)
-        return context
+        return call
 
 
-class VirtualEnvironment:
+PUTS = ("call_soon_threadsafe", "call_soon", "call_later", "call_at", "create_task")
+
+
+class VirtualEnvironment(Environment):
     """Environment of one life of a process; the surroundings of what runs in it.
 
     Args:
         library, owner: processes of the loop, on one machine.
         name: of this life; it seeds what is drawn at random.
+        on_failure: told the name and the error of a handler that has failed.
     """
 
     is_virtual = True
@@ -112,19 +101,25 @@ class VirtualEnvironment:
         owner: Process,
         opener: VirtualCredentials,
         name: str,
+        on_failure: Callable[[str, BaseException], None],
     ) -> None:
+        super().__init__()
         self.virtual_loop = loop
         self.library = library
         self.owner = owner
         self.opener = opener
-        self.now_ms: Callable[[], int] = AnchoredClock(library.wall_ns, library.monotonic_ns).now_ms
-        self.random = random.Random(name).random  # noqa: S311  # It has to be predictable.
+        self._on_failure = on_failure
+        self._clock = AnchoredClock(library.wall_ns, library.monotonic_ns)
+        self._dice = random.Random(name)  # noqa: S311  # It has to be predictable.
         self.loop: Any = LibraryLoop(loop, library)  # Any: it is a loop by its methods.
-        self.threads: list[threading.Thread] = []
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         for process in {library, owner}:
             process.put(SURROUNDINGS, self)
 
     # --- Surroundings of members ---
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     def credentials(self, told: Credentials) -> Credentials:
         """See `Surroundings`."""
@@ -139,7 +134,7 @@ class VirtualEnvironment:
         context.run(PROCESS.set, self.library)
 
     def result_of(self, future: Future[T]) -> T:
-        """Block the calling thread until the future is done, while time may move on."""
+        """See `ProtocolLoop`. Time may move on while the calling thread waits."""
         # By way of the owner: while it is paused, its threads do not go on.
         answer: Future[T] = Future()
         future.add_done_callback(
@@ -153,13 +148,33 @@ class VirtualEnvironment:
             future.cancel()
             raise
 
+    # --- Environment of workers ---
+
+    def random(self) -> float:
+        return self._dice.random()
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        return self.loop  # type: ignore[no-any-return]
+
     def release(self) -> None:
         """Nothing: the loop is the test's."""
 
-    # --- Threads ---
+    def post(self, callback: Callable[..., object], *args: Any) -> bool:
+        if self.library.is_dead or self.virtual_loop.is_closed():
+            return False
+        self.loop.call_soon_threadsafe(callback, *args)
+        return True
 
     def start_thread(self, work: Callable[[], None], name: str) -> threading.Thread:
-        """Run `work` in a real thread; time stands still while it does not wait for the library."""
-        thread = self.virtual_loop.threads.start(work, name, self.owner.context())
-        self.threads.append(thread)
+        threads = self.virtual_loop.threads
+        thread = threads.make(work, name, self.owner.context())
+        self.threads.add(thread)
+        # Once the owner runs: at once, unless it is paused.
+        self.owner.call_soon(threads.start, thread)
         return thread
+
+    def failed(self, name: str, error: BaseException) -> None:
+        self._on_failure(name, error)
+
+    def wait(self, future: Future[T]) -> T:
+        return self.result_of(future)

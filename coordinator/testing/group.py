@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
+from coordinator.client import Worker
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses
@@ -62,7 +63,9 @@ class VirtualGroup:
         opener = VirtualCredentials.at(
             self.addresses, loop.world, THE_TEST, "ipv4:10.0.255.255:5000"
         )
-        self._own_environment = VirtualEnvironment(loop, loop.world, loop.world, opener, THE_TEST)
+        self._own_environment = VirtualEnvironment(
+            loop, loop.world, loop.world, opener, THE_TEST, self.handler_failed
+        )
         if loop.is_running():
             self.surround()
 
@@ -79,15 +82,16 @@ class VirtualGroup:
 
     def start(
         self,
-        what: object,
+        what: Worker | Callable[..., Any],
         *args: Any,  # Any: the function's own arguments.
         name: str | None = None,
     ) -> VirtualProcess:
         """Start a process; it runs as soon as the test awaits something.
 
         Args:
-            what: a coroutine function, which runs on the loop of the test, or a function, which
-                runs in a thread. Members that it makes belong to this group.
+            what: a worker, of which the process runs a copy; or a function: a coroutine function
+                runs on the loop of the test, another in a thread. Members that it makes belong to
+                this group, and a worker that it returns is run.
             args: of the function.
             name: of the process; None: `p1`, `p2`, …
         Raises:
@@ -206,6 +210,13 @@ class VirtualGroup:
     def note(self, error: BaseException) -> None:
         """Have the test raise an error of a process."""
         self._errors.append(error)
+
+    def handler_failed(self, name: str, error: BaseException) -> None:
+        """Note that a handler has failed. An assertion in it is the test's; the rest is left to the
+        worker's error policy."""
+        self.story.tell(name, f"failed: {error!r}")
+        if isinstance(error, AssertionError) or not isinstance(error, Exception):
+            self.note(error)
 
     def raise_errors(self) -> None:
         """Raise what processes have ended with, and what the loop has refused them."""

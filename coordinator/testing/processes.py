@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from coordinator.client import Worker
 from coordinator.simulate.clock import MachineClock
 from coordinator.testing.coordinator import HOST
 from coordinator.testing.environment import VirtualCredentials, VirtualEnvironment
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.01
 Program = Callable[[VirtualEnvironment], Awaitable[object]]
-"""What a process runs, in its environment; it is called anew for each life."""
+"""What a process runs, in its environment, anew in each life; a worker that it returns is run."""
 
 
 class VirtualProcess:
@@ -26,6 +27,7 @@ class VirtualProcess:
 
     Attributes:
         name: shown by `group.owners`.
+        worker: the one that it runs, or ran last; None: it runs none.
         clock: of its machine; `clock.wall_offset_ns` may be changed at any time.
         error: what the last life ended with; None: nothing, or it still runs.
     """
@@ -34,6 +36,7 @@ class VirtualProcess:
         self.name = name
         self.clock = MachineClock()
         self.error: BaseException | None = None
+        self.worker: Worker | None = None
         self.client_host = f"/10.0.{number >> 8}.{number & 255}"
         self._group = group
         self._program = program
@@ -61,8 +64,10 @@ class VirtualProcess:
         opener = VirtualCredentials.at(
             group.addresses, library, self.name, f"ipv4:{self.client_host[1:]}:5000"
         )
-        self.error = None
-        environment = VirtualEnvironment(group.loop, library, owner, opener, life)
+        self.error = self.worker = None
+        environment = VirtualEnvironment(
+            group.loop, library, owner, opener, life, group.handler_failed
+        )
         self._environment = environment
         self._tell("starts")
         self._task = owner.run(self._run(environment), name=f"{self.name} of the virtual group")
@@ -134,6 +139,9 @@ class VirtualProcess:
         environment, task = self._alive(), self._task
         assert task is not None
         self._tell("is told to stop")
+        if self.worker is not None:
+            self.worker.stop("stopped by SIGTERM")
+            return
         threads = environment.virtual_loop.threads
         interrupted = [threads.interrupt(t, SystemExit()) for t in environment.threads]
         if not any(interrupted):
@@ -153,7 +161,11 @@ class VirtualProcess:
 
     async def _run(self, environment: VirtualEnvironment) -> object:
         try:
-            return await self._program(environment)
+            made = await self._program(environment)
+            if isinstance(made, Worker):
+                self.worker = made
+                await made.serve()
+            return None
         except SystemExit as end:  # On a loop, it would end the test's process.
             if end.code:
                 raise RuntimeError(f"{self.name} ended with the status {end.code}") from end
@@ -198,9 +210,18 @@ def program_of(what: object, args: tuple[Any, ...]) -> Program:
             "a coroutine runs only once: pass the function, and its arguments after it, as in "
             "group.start(run, 3)"
         )
+    if isinstance(what, Worker):
+        return _program_of_worker(what)
     if callable(what):
         return _program_of_function(what, args)
     raise TypeError(f"a worker or a function is started, not {what!r}")
+
+
+def _program_of_worker(worker: Worker) -> Program:
+    async def run(environment: VirtualEnvironment) -> object:
+        return worker.copy()
+
+    return run
 
 
 def _program_of_function(function: Callable[..., Any], args: tuple[Any, ...]) -> Program:

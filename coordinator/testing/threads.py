@@ -73,16 +73,18 @@ class Threads:
         """True if a thread runs, or has asked for something."""
         return bool(self._running or self._posted)
 
-    def start(
+    def make(
         self, work: Callable[[], None], name: str, context: contextvars.Context
     ) -> threading.Thread:
-        """Start a thread, which does not keep the interpreter from exiting."""
-        thread = threading.Thread(target=self._run, args=(work, context), name=name, daemon=True)
+        """Make a thread for `start`, which does not keep the interpreter from exiting."""
+        return threading.Thread(target=self._run, args=(work, context), name=name, daemon=True)
+
+    def start(self, thread: threading.Thread) -> None:
+        """Start a thread; it runs from now on."""
         with self._changed:
             self._started.add(thread)
             self._running[thread] = None
         thread.start()
-        return thread
 
     def take_posted(self) -> list[SimulatedHandle]:
         """Take what threads have asked for; waits while there is nothing, and one of them runs.

@@ -20,7 +20,9 @@ def loop():
 
 
 def started(loop, work):
-    return loop.threads.start(work, "handler", loop.world.context())
+    thread = loop.threads.make(work, "handler", loop.world.context())
+    loop.threads.start(thread)
+    return thread
 
 
 def call(loop, coroutine):
