@@ -1,0 +1,30 @@
+// What a member's owner is told of a rebalance.
+
+import { describe, type Partitions } from "../partitions.js";
+
+export type RebalanceEvent =
+  /** From now on these are this member's; with a cooperative assignor only the new ones. */
+  | { readonly kind: "assigned"; readonly partitions: Partitions; readonly generation: number }
+  /** To be given back: finish and commit until the deadline, after which `lost` follows. */
+  | { readonly kind: "revoking"; readonly partitions: Partitions; readonly deadlineMs: number }
+  /** They belong to another member already, or may. */
+  | { readonly kind: "lost"; readonly partitions: Partitions; readonly reason: string }
+  /** The member will not join again. */
+  | { readonly kind: "stopping"; readonly reason: string };
+
+/** One line for the log. */
+export function eventText(event: RebalanceEvent, nowMs: number): string {
+  switch (event.kind) {
+    case "assigned":
+      return `assigned ${describe(event.partitions.values())}, generation ${event.generation}`;
+    case "revoking":
+      return (
+        `revoking ${describe(event.partitions.values())}, ` +
+        `to be given back within ${event.deadlineMs - nowMs} ms`
+      );
+    case "lost":
+      return `lost ${describe(event.partitions.values())}: ${event.reason}`;
+    case "stopping":
+      return `stopping: ${event.reason}`;
+  }
+}

@@ -1,0 +1,280 @@
+// One holding and its handler: called, called again, told of a revocation, and joined.
+//
+//   waiting ──► running ──► idle | backing off ──► running …     until revoked or lost
+//   (the handler of an earlier holding of this partition has not ended; or it rests)
+//
+// A handler cannot be cancelled, only told by its signals. When its time is over, its partition is
+// given up all the same, and everything that it calls is refused.
+
+import { aborted, type Clock, sleep } from "../clock.js";
+import { PartitionRevoked, StaleMember } from "../errors.js";
+import { errorText, type Logger } from "../log.js";
+import type { CommitEntry } from "../machine/calls.js";
+import type { Holding } from "../machine/holdings.js";
+import { type ErrorPolicy, type HandlerSettings, type Offset, toOffset } from "../settings.js";
+import { type CommitOptions, Partition } from "./partition.js";
+
+export type Handler = (partition: Partition) => Promise<void> | void;
+
+export type RunStatus =
+  /** The handler of an earlier holding has not ended. */
+  | "waiting"
+  /** Given up after a failure, and handed back: it rests for the pause of a retry. */
+  | "resting"
+  | "starting"
+  | "running"
+  /** The handler has returned, and is called again after a while. */
+  | "idle"
+  | "backing off"
+  | "done"
+  /** The handler has not ended, though its partition was given up. */
+  | "overdue"
+  | "ended";
+
+/** What a run needs of its worker. */
+export interface Surroundings {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly idleMs: number;
+  readonly progressTimeoutMs: number;
+  holds(holding: Holding): boolean;
+  /** Store; rejects as `Member.commit`. */
+  store(entries: readonly CommitEntry[], holding: Holding): Promise<void>;
+  /** Where a handler begins that was not here before. */
+  position(holding: Holding): Promise<bigint>;
+  /** Give the partition up, and let it rest for a pause if it comes back. */
+  release(run: Run, restMs: number): void;
+  /** The policy says that the worker stops. */
+  fail(error: unknown): void;
+}
+
+const PAUSE_FIRST_MS = 1_000;
+const PAUSE_MOST_MS = 60_000;
+
+export interface ErrorRules {
+  readonly onError: ErrorPolicy;
+  readonly maxAttempts: number;
+  readonly afterAttempts: ErrorPolicy;
+}
+
+export class Run {
+  readonly revoking = new AbortController();
+  readonly over = new AbortController();
+  deadlineMs: number | undefined;
+  status: RunStatus = "waiting";
+  sinceMs: number;
+  /** Failures in a row, without a commit between them. */
+  attempts = 0;
+  lastError: unknown;
+  isDone = false;
+  private stored: bigint | undefined;
+  private readonly committing = new Set<Promise<void>>();
+
+  constructor(
+    readonly holding: Holding,
+    readonly token: number,
+    private readonly handler: Handler,
+    private readonly rules: ErrorRules & Pick<HandlerSettings, "drain">,
+    private readonly around: Surroundings,
+  ) {
+    this.sinceMs = around.clock.now();
+  }
+
+  get isValid(): boolean {
+    return !this.over.signal.aborted && this.around.holds(this.holding);
+  }
+
+  /**
+   * Until the handler has ended for good.
+   *
+   * @param before handlers of earlier holdings of this partition: never two at a time.
+   * @param restMs a pause, if the partition was given up after a failure.
+   */
+  async live(before: Promise<void> | undefined, restMs: number): Promise<void> {
+    try {
+      if (before !== undefined) await this.waitFor(before);
+      if (restMs > 0) await this.pause("resting", restMs);
+      if (!this.revoking.signal.aborted) await this.work();
+    } finally {
+      this.is("ended");
+      this.end("the handler has ended");
+    }
+  }
+
+  /** Finish and commit until the deadline. */
+  revoke(deadlineMs: number): void {
+    this.deadlineMs = Math.min(deadlineMs, this.deadlineMs ?? deadlineMs);
+    this.revoking.abort(new PartitionRevoked(`${this.holding.name} is being revoked`));
+  }
+
+  /** The holding is over: nothing that the handler does counts any more. */
+  end(reason: string): void {
+    if (this.over.signal.aborted) return;
+    const error = new StaleMember(`nothing was sent, for ${this.holding.name} is over: ${reason}`);
+    this.revoking.abort(error);
+    this.over.abort(error);
+    if (this.status !== "running") return;
+    this.is("overdue");
+    this.around.logger.warn(
+      `the handler of ${this.holding.name} has not ended yet, and its partition is gone: ${reason}`,
+    );
+  }
+
+  async commit(offset: Offset, options: CommitOptions): Promise<void> {
+    const entry = this.entry(offset, options);
+    const storing = this.around.store([entry], this.holding);
+    this.follow(storing, [entry]);
+    await storing;
+    if (this.revoking.signal.aborted && this.rules.drain !== "manual") {
+      throw new PartitionRevoked(`${entry.offset} of ${this.holding.name} is stored; it is revoked`);
+    }
+  }
+
+  /** Said even if nobody awaits the commit, which must not end the process either. */
+  sayRefused(error: unknown): void {
+    if (error instanceof PartitionRevoked) return;
+    this.around.logger.warn(`commit of ${this.holding.name} refused: ${errorText(error)}`);
+  }
+
+  /** @throws StaleMember: the holding is over. */
+  entry(offset: Offset, { metadata, expected }: CommitOptions = {}): CommitEntry {
+    const { topic, partition, name } = this.holding;
+    if (this.over.signal.aborted) throw this.over.signal.reason;
+    return {
+      topic,
+      partition,
+      offset: toOffset(offset, `the offset of ${name}`),
+      metadata,
+      expected: expected === undefined ? undefined : toOffset(expected, "expected"),
+    };
+  }
+
+  /** Note a commit under way: the handler's end waits for it, even if nobody awaits it. */
+  follow(storing: Promise<void>, entries: readonly CommitEntry[]): void {
+    const entry = entries.find(({ topic, partition }) => {
+      return topic === this.holding.topic && partition === this.holding.partition;
+    });
+    const noted = storing.then(
+      () => {
+        this.stored = entry?.offset;
+        this.attempts = 0;
+      },
+      () => {}, // Whoever commits is told.
+    );
+    this.committing.add(noted);
+    void noted.then(() => this.committing.delete(noted));
+  }
+
+  // --- Inside ---
+
+  private async waitFor(before: Promise<void>): Promise<void> {
+    const { clock, progressTimeoutMs, logger } = this.around;
+    const { name } = this.holding;
+    let hasEnded = false;
+    const ended = new AbortController();
+    void before.then(() => {
+      hasEnded = true;
+      ended.abort();
+    });
+    await Promise.resolve(); // An earlier run that has ended is no news.
+    if (!hasEnded) logger.warn(`${name} waits: its handler before has not ended`);
+    while (!hasEnded && !this.revoking.signal.aborted) {
+      this.is("waiting");
+      await sleep(clock, progressTimeoutMs, AbortSignal.any([ended.signal, this.revoking.signal]));
+      if (hasEnded || this.revoking.signal.aborted) return;
+      await this.failed(new Error(`the handler before has not ended for ${progressTimeoutMs} ms`));
+    }
+  }
+
+  private async work(): Promise<void> {
+    this.is("starting");
+    let position = await this.begin();
+    while (position !== undefined && !this.revoking.signal.aborted) {
+      const failure = await this.callHandler(position);
+      position = this.stored ?? position;
+      if (this.revoking.signal.aborted) this.sayLateFailure(failure);
+      else if (failure !== undefined) await this.failed(failure.error);
+      else if (this.isDone) await this.restUntilRevoked();
+      else await this.pause("idle", this.around.idleMs);
+    }
+  }
+
+  /** Where to begin; undefined: revoked before that was known. */
+  private async begin(): Promise<bigint | undefined> {
+    while (!this.revoking.signal.aborted) {
+      try {
+        return await this.around.position(this.holding);
+      } catch (error) {
+        await this.failed(error);
+      }
+    }
+    return undefined;
+  }
+
+  private async callHandler(position: bigint): Promise<{ error: unknown } | undefined> {
+    this.is("running");
+    try {
+      await this.handler(new Partition(this, position));
+      return undefined;
+    } catch (error) {
+      return { error };
+    } finally {
+      await Promise.all(this.committing);
+    }
+  }
+
+  /** What the policy says; returns when the handler may be called again, or the run is over. */
+  private async failed(error: unknown): Promise<void> {
+    const { logger } = this.around;
+    const { name } = this.holding;
+    this.lastError = error;
+    this.attempts += 1;
+    const { onError, maxAttempts, afterAttempts } = this.rules;
+    const policy = this.attempts >= maxAttempts && onError === "retry" ? afterAttempts : onError;
+    const pauseMs = Math.min(PAUSE_MOST_MS, PAUSE_FIRST_MS * 2 ** (this.attempts - 1));
+    const said = `handler of ${name} failed (attempt ${this.attempts}): ${errorText(error)}`;
+    switch (policy) {
+      case "retry":
+        logger.warn(`${said}; again in ${pauseMs / 1000} s`);
+        return this.pause("backing off", pauseMs);
+      case "release":
+        logger.warn(`${said}; the partition is given up`);
+        this.is("ended");
+        return this.around.release(this, pauseMs);
+      case "stop":
+        logger.warn(`${said}; the worker stops`);
+        this.around.fail(error);
+        return aborted(this.revoking.signal);
+    }
+  }
+
+  /** An error on the way out; those of the revocation itself are no news. */
+  private sayLateFailure(failure: { error: unknown } | undefined): void {
+    const { error } = failure ?? {};
+    const isExpected =
+      error === undefined ||
+      error instanceof PartitionRevoked ||
+      error instanceof StaleMember ||
+      (error instanceof Error && error.name === "AbortError");
+    if (isExpected) return;
+    this.lastError = error;
+    this.around.logger.warn(
+      `handler of ${this.holding.name} failed while it was revoked: ${errorText(error)}`,
+    );
+  }
+
+  private async restUntilRevoked(): Promise<void> {
+    this.is("done");
+    await aborted(this.revoking.signal);
+  }
+
+  private async pause(status: RunStatus, ms: number): Promise<void> {
+    this.is(status);
+    await sleep(this.around.clock, ms, this.revoking.signal);
+  }
+
+  private is(status: RunStatus): void {
+    this.status = status;
+    this.sinceMs = this.around.clock.now();
+  }
+}
