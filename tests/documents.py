@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 ANYTHING = "…"
 _BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# ([\w./-]+\.\w+)\n")
+_IN_BACKGROUND = re.compile(r"&(?: \w+=\$!)?$")
 _REMARK = re.compile(r"\s{2,}# .*")
 """A remark behind a command; two blanks part it, as in this project's pages."""
 
@@ -42,7 +43,7 @@ class Command:
 
     @property
     def is_background(self) -> bool:
-        return self.text.endswith("&")
+        return _IN_BACKGROUND.search(self.text) is not None
 
 
 def blocks(page: Path, language: str = "") -> list[Block]:
@@ -87,5 +88,10 @@ def missing_lines(expected: Sequence[str], output: str, *, in_order: bool = True
 
 
 def _matches(line: str, printed: str) -> bool:
-    pattern = ".*".join(map(re.escape, line.rstrip().split(ANYTHING)))
-    return re.fullmatch(pattern, printed.rstrip()) is not None
+    """Columns may have other widths: runs of blanks count as one."""
+    pattern = ".*".join(map(re.escape, _with_single_blanks(line).split(ANYTHING)))
+    return re.fullmatch(pattern, _with_single_blanks(printed)) is not None
+
+
+def _with_single_blanks(line: str) -> str:
+    return " ".join(line.split())

@@ -15,7 +15,7 @@ x = 1
 $ a --b \\
     c   # a remark
 one
-$ d &
+$ d & e=$!
 ```
 """
 
@@ -28,7 +28,7 @@ def test_blocks_of_a_page_are_found_in_order(tmp_path):
     assert program.name == "worker.py"
     assert session.name == ""
     assert blocks(page, "console") == [session]
-    assert commands(session.text) == [Command("a --b      c", ("one",)), Command("d &")]
+    assert commands(session.text) == [Command("a --b      c", ("one",)), Command("d & e=$!")]
     assert [it.is_background for it in commands(session.text)] == [False, True]
 
 
@@ -47,6 +47,7 @@ def test_output_without_a_command_is_an_error():
         (["took … ms"], "took 12 s", ["took … ms"]),
         (["a (b) [c]"], "a (b) [c]", []),
         (["a"], "ab", ["a"]),
+        (["GROUP  ID  HOST", "g      …   h"], "GROUP ID     HOST\ng     a-17   h", []),
         (["", "a"], "x\n\na", []),
     ],
 )

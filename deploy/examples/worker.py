@@ -1,0 +1,18 @@
+# deploy/examples/worker.py
+import asyncio
+
+from coordinator.client import Partition, Worker
+
+worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12}, session_timeout_ms=10_000)
+
+
+@worker.handler  # A task for each partition that this process was assigned.
+async def bill(p: Partition) -> None:
+    print(f"invoices[{p.number}] from {p.position}", flush=True)
+    for offset in range(p.position, 1_000):
+        await asyncio.sleep(0.1)  # The work on one row.
+        await p.commit(offset + 1)
+    await p.done()
+
+
+worker.run()  # Until SIGTERM or Ctrl-C; then it leaves the group.
