@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -75,6 +76,41 @@ def test_the_programs_of_the_pages_are_typed(tmp_path):
 def test_the_manifest_is_what_kubernetes_takes():
     (block,) = blocks(DOCS / "how-to/kubernetes.md", "yaml")
     kubernetes_validate.validate(yaml.safe_load(block.text), "1.31", strict=True)
+
+
+def test_the_programs_of_the_timers_page_print_what_it_says(tmp_path):
+    program = "\n".join(block.text for block in blocks(ROOT / "timer/README.md", "python"))
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    tea, soon, answer = done.stdout.splitlines()
+    assert (tea, answer) == ("tea at 240000", "answer: ['apple', 'pear']")
+    assert soon.startswith("soon at ")
+
+
+PAGES = subprocess.run(
+    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.split()
+
+
+EXCERPTS = {"deploy/spark/flights/README.md"}  # tests/flights finds its lines in files.
+
+
+@pytest.mark.parametrize(
+    "page", [it for it in PAGES if it not in EXCERPTS and blocks(ROOT / it, "python")]
+)
+def test_what_a_page_imports_is_there(page):
+    """Fragments that need a Spark, a Kafka or another machine are not run; their names exist."""
+    for block in blocks(ROOT / page, "python"):
+        for node in ast.walk(ast.parse(block.text)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith(
+                ("coordinator", "timer")
+            ):
+                module = pytest.importorskip(node.module)
+                missing = [it.name for it in node.names if not hasattr(module, it.name)]
+                assert missing == [], node.module
 
 
 # --- README ----------------------------------------------------------------------------------
