@@ -161,6 +161,14 @@ def decode_assignment(data: bytes, most: int = NO_BOUND) -> Assignment:
     return Assignment(partitions=reader.topic_partitions(), user_data=reader.nullable_bytes())
 
 
+def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...] | None:
+    """Partitions in an assignment; None if it is not of the consumer protocol."""
+    try:
+        return decode_assignment(assignment).partitions
+    except ConsumerProtocolError:
+        return None
+
+
 def encode_previous_assignment(previous: PreviousAssignment) -> bytes:
     """User data for the next JoinGroup of a member under `sticky`, schema 1.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
+from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.cli import log_offsets, reset
 from coordinator.cli.output import Row, add_common_flags, credentials_of, show
 from coordinator.client.admin import GroupAdmin
@@ -133,7 +133,7 @@ def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     offsets = admin.offsets(options.group)
     owners = {}
     for member in group.members:
-        for partition in _owned(member.member_assignment) or ():
+        for partition in partitions_in(member.member_assignment) or ():
             owners[partition] = (member.member_id, member.client_host, member.client_id)
     rows = []
     for key in sorted(owners.keys() | offsets.keys()):
@@ -157,7 +157,7 @@ def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
 def _members(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     rows = []
     for member in admin.existing_group(options.group).members:
-        owned = _owned(member.member_assignment)
+        owned = partitions_in(member.member_assignment)
         row = {
             "GROUP": options.group,
             "CONSUMER-ID": member.member_id,
@@ -232,14 +232,6 @@ def _reset(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
 
 
 # --- Formats ------------------------------------------------------------------------------------
-
-
-def _owned(assignment: bytes) -> tuple[TopicPartition, ...] | None:
-    """The partitions in an assignment; None if it is not of Kafka's consumer protocol."""
-    try:
-        return decode_assignment(assignment).partitions
-    except ConsumerProtocolError:
-        return None
 
 
 def _spelled(owned: tuple[TopicPartition, ...] | None) -> str:

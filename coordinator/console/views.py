@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment
+from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.client.admin import GroupAdmin
 
 View = dict[str, Any]  # Any: JSON.
@@ -42,7 +42,7 @@ def group(admin: GroupAdmin, group_id: str) -> View:
     owners: dict[TopicPartition, str] = {}
     members = []
     for member in found.members:
-        owned = _owned(member.member_assignment)
+        owned = partitions_in(member.member_assignment) or ()
         owners |= dict.fromkeys(owned, member.member_id)
         members.append(
             {
@@ -99,10 +99,3 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
         ],
         "refused": [r.explanation for r in journal.refused_joins],
     }
-
-
-def _owned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    try:
-        return decode_assignment(assignment).partitions if assignment else ()
-    except ConsumerProtocolError:
-        return ()

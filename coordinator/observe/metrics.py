@@ -8,6 +8,7 @@ where the user lists them (`metrics_groups`): their cardinality is unbounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info
 
@@ -74,34 +75,24 @@ class Metrics:
         group_stats: GroupStatsSource = lambda _: (),
     ) -> None:
         self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
         self._listed_groups = ListedGroups(Listed(groups), group_stats) if groups else None
-        self._rebalances = Counter(
-            "coordinator_rebalances",
-            "Rebalances that were started, by cause.",
-            ["cause"],
-            registry=self.registry,
+        self._rebalances = counter(
+            "coordinator_rebalances", "Rebalances that were started, by cause.", ["cause"]
         )
-        self._completed = Counter(
-            "coordinator_rebalances_completed",
-            "Rebalances that ended, by outcome.",
-            ["outcome"],
-            registry=self.registry,
+        self._completed = counter(
+            "coordinator_rebalances_completed", "Rebalances that ended, by outcome.", ["outcome"]
         )
-        self._evictions = Counter(
+        self._evictions = counter(
             "coordinator_member_evictions",
             "Members that were removed without having asked to leave, by cause.",
             ["cause"],
-            registry=self.registry,
         )
-        self._commits = Counter(
-            "coordinator_offset_commits",
-            "Partitions whose offset was committed.",
-            registry=self.registry,
+        self._commits = counter(
+            "coordinator_offset_commits", "Partitions whose offset was committed."
         )
-        self._expirations = Counter(
-            "coordinator_offset_expirations",
-            "Partitions whose offset has expired.",
-            registry=self.registry,
+        self._expirations = counter(
+            "coordinator_offset_expirations", "Partitions whose offset has expired."
         )
         self._rebalance_metrics = RebalanceMetrics(self.registry)
         self.log = LogMetrics(self.registry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from coordinator.core.records import RebalanceRecord
@@ -14,26 +16,19 @@ class RebalanceMetrics:
     """Counters and histograms of rebalances that have ended, of all groups together."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._phases = Histogram(
+        histogram = partial(Histogram, buckets=WAITS_S, registry=registry)
+        self._phases = histogram(
             "coordinator_rebalance_phase_seconds",
             "Length of the phases of completed rebalances.",
             ["phase"],
-            buckets=WAITS_S,
-            registry=registry,
         )
-        self._durations = Histogram(
-            "coordinator_rebalance_seconds",
-            "Length of rebalances, by how they ended.",
-            ["outcome"],
-            buckets=WAITS_S,
-            registry=registry,
+        self._durations = histogram(
+            "coordinator_rebalance_seconds", "Length of rebalances, by how they ended.", ["outcome"]
         )
-        self._blocked = Histogram(
+        self._blocked = histogram(
             "coordinator_member_blocked_seconds",
             "Time that members of completed rebalances waited for others, by phase.",
             ["phase"],
-            buckets=WAITS_S,
-            registry=registry,
         )
         self._moved = Counter(
             "coordinator_partitions_moved",

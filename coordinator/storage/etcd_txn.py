@@ -8,40 +8,24 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 def unchanged(key: bytes, mod_revision: int) -> pb.Compare:
     """Compare: the key was last written at this revision; 0: it does not exist."""
     return pb.Compare(
-        result=pb.Compare.CompareResult.EQUAL,
-        target=pb.Compare.CompareTarget.MOD,
-        key=key,
-        mod_revision=mod_revision,
+        result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=key, mod_revision=mod_revision
     )
 
 
 def equal(key: bytes, value: bytes) -> pb.Compare:
     """Compare: the key has this value."""
-    return pb.Compare(
-        result=pb.Compare.CompareResult.EQUAL,
-        target=pb.Compare.CompareTarget.VALUE,
-        key=key,
-        value=value,
-    )
+    return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=value)
 
 
 def differs(key: bytes, value: bytes) -> pb.Compare:
     """Compare: the key exists, with another value."""
-    return pb.Compare(
-        result=pb.Compare.CompareResult.NOT_EQUAL,
-        target=pb.Compare.CompareTarget.VALUE,
-        key=key,
-        value=value,
-    )
+    return pb.Compare(result=pb.Compare.NOT_EQUAL, target=pb.Compare.VALUE, key=key, value=value)
 
 
 def exists(key: bytes) -> pb.Compare:
     """Compare: the key exists."""
     return pb.Compare(
-        result=pb.Compare.CompareResult.GREATER,
-        target=pb.Compare.CompareTarget.CREATE,
-        key=key,
-        create_revision=0,
+        result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0
     )
 
 
