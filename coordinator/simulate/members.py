@@ -303,7 +303,10 @@ class PlainMember(SimulatedMember):
                 if member.hear(response, began, now()) in ELSEWHERE:
                     stub = None
             self._calls_since = None
-            pause_s = 0.3 if member.is_assigned or stub is None else 0.01
+            pause_s = 0.01
+            if member.is_assigned or stub is None:
+                # A shard may move between two heartbeats, and the session has to last for three.
+                pause_s = min(0.3, self.plan.group.session_ms / 4000)
             await asyncio.sleep(pause_s * (0.5 + self.dice.random()))
 
     def _timeout_s(self, request: Any) -> float:

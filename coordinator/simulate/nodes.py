@@ -228,7 +228,9 @@ class SimulatedNode:
                 self._story.count("follower fetch")
             return
         for group in served_groups(request, response):
-            leader_epoch = None if self.node is None else self.node.leader_epoch_of(group)
+            if self.node is None or not self.node.is_loaded(group):
+                continue  # Heartbeats are answered while a shard loads, and promise nothing.
+            leader_epoch = self.node.leader_epoch_of(group)
             if leader_epoch is not None:
                 self._tell(
                     {"op": "served", "at": self._store.network.now(), "node": self.name,

@@ -39,6 +39,18 @@ def test_every_claim_holds_in_a_few_worlds():
     assert not found.problems, told(found)
 
 
+ALLOWED = {
+    14_520: "the leader before commits while the next one loads, and beats are answered there",
+    15_897: "a member with a short session beats twice while its shard moves",
+}
+"""Seeds in which nothing is wrong, though it looks like it."""
+
+
+@pytest.mark.parametrize("seed", ALLOWED, ids=ALLOWED.values())
+def test_what_is_allowed_breaks_no_claim(seed):
+    assert World(seed).run().problems == []
+
+
 @pytest.mark.parametrize("seed", NAMED, ids=NAMED.values())
 def test_what_a_seed_has_found_stays_mended(seed):
     assert World(seed).run().problems == []
