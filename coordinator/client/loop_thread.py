@@ -1,7 +1,7 @@
 """The event loop of all BlockingMembers of a process, in a thread of its own.
 
 It runs while any member uses it. A forked process does not inherit the thread, so it makes a new
-loop.
+loop; members that were started before the fork stay its parent's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LoopThread:
             return surroundings.protocol_loop()
         with cls._lock:
             current = cls._current
-            if current is None or current._pid != os.getpid():
+            if current is None or is_forked_from(current._pid):
                 current = cls._current = LoopThread()
             current._users += 1
             return current
@@ -60,3 +60,22 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+def is_forked_from(pid: int | None) -> bool:
+    """True in a forked child of the process; None: there is no such process."""
+    return pid is not None and pid != os.getpid()
+
+
+def check_process(pid: int | None) -> None:
+    """Refuse the use of a member in a forked child of the process that started it.
+
+    Raises:
+        RuntimeError: this is a child.
+    """
+    if is_forked_from(pid):
+        raise RuntimeError(
+            f"process {pid} has started this member, and this is a forked child of it, process "
+            f"{os.getpid()}, in which gRPC does not work: fork before the first member is started, "
+            "or start processes by multiprocessing's 'spawn'"
+        )

@@ -219,12 +219,7 @@ class MemberMachine:
 
     def next_action(self, now_ms: int) -> calls.Action | None:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
-        leaves_because = self._schedule.pass_deadlines(now_ms)
-        if leaves_because:
-            self.membership.log(
-                Level.WARNING,
-                f"late poll, leaves and joins again with the next poll: {leaves_because}",
-            )
+        self._schedule.pass_deadlines(now_ms)
         self._tell_of_silence(now_ms)
         while not self._actions and self._take_step(now_ms):
             pass

@@ -309,7 +309,13 @@ class Membership:
 
     def give_up(self, reason: str) -> None:
         """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
-        self._lose(reason)
+        lost = spelled(self.holdings.known(self.assignment | self._giving_back))
+        self.log(
+            Level.WARNING,
+            f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "
+            f"poll: {reason}",
+        )
+        self._lose(reason, is_told=False)
         self.phase = Phase.IDLE
 
     def unreachable(self, now_ms: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
+from coordinator.client.events import spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Commit:
         """
         negative = [p for p, offset in self.offsets.items() if offset_number(offset) < 0]
         if negative:
-            named = ", ".join(f"{p.topic}[{p.partition}]" for p in sorted(negative))
             raise CommitFailed(
-                f"nothing was sent, for an offset is negative: {named}", "INVALID_ARGUMENT"
+                f"nothing was sent, for an offset is negative: {spelled(negative)}",
+                "INVALID_ARGUMENT",
             )
 
 

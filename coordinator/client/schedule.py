@@ -90,25 +90,19 @@ class Schedule:
         ends = (self._membership.next_deadline(), self._poll_deadline(), self._step_due())
         return min((end for end in ends if end is not None), default=None)
 
-    def pass_deadlines(self, now_ms: int) -> str:
-        """Expire the session, a revocation or the poll interval.
-
-        Returns:
-            The reason if the member leaves the group now; else empty.
-        """
+    def pass_deadlines(self, now_ms: int) -> None:
+        """Expire the session, a revocation or the poll interval."""
         membership, phase = self._membership, self._membership.phase
         poll_deadline = self._poll_deadline()
         membership.pass_deadlines(now_ms)
-        reason = ""
         if poll_deadline is not None and now_ms >= poll_deadline:
-            reason = self._leaves_because = (
+            self._leaves_because = (
                 f"no progress: no poll for {now_ms - self._last_poll_ms} ms; "
                 f"max_poll_interval_ms is {membership.config.max_poll_interval_ms}"
             )
-            membership.give_up(reason)
+            membership.give_up(self._leaves_because)
         if membership.phase is not phase and not self._is_backing_off:
             self.hurry(now_ms)
-        return reason
 
     def is_due(self, now_ms: int) -> bool:
         """True if a request is to be made now."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Unpack
 
 from coordinator.assignors import TopicPartition
@@ -19,14 +20,24 @@ from coordinator.client.connection import Connection
 from coordinator.client.driver import Driver
 from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent, Stopping
+from coordinator.client.forms import (
+    addresses_of,
+    expected_of,
+    manifest_of,
+    offsets_of,
+    partitions_of,
+    timeout_ms_of,
+)
 from coordinator.client.holdings import Holding
+from coordinator.client.interrupts import SignalGuard, closing_reason
 from coordinator.client.log_ends import report_log_ends
+from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.operations import GIVE_UP_MS
-from coordinator.client.settings import MemberSettings, check_names, member_config
+from coordinator.client.settings import MemberSettings, member_config
 from coordinator.client.surroundings import SURROUNDINGS
-from coordinator.client.view import MemberView, closing_reason
+from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
 
 LOG_ENDS_INTERVAL_S = 5.0
@@ -52,14 +63,21 @@ _EPOCH_OFFSET_MS = (time.time_ns() - time.monotonic_ns()) // 1_000_000
 
 
 class GroupMember(MemberView):
-    """A member of a group, on the running event loop; its coroutines are awaited there.
+    """A member of a group, on the running event loop.
+
+    Threads: its coroutines are awaited on the loop that runs `start`; `alive`, `holds`, `state` and
+    the other properties may be used in any thread. As the protocol runs on that loop, code that
+    blocks it keeps heartbeats from being sent: for longer than the session, and the partitions are
+    lost. Processes: a forked child cannot use it.
+
+    Signals: see `MemberSettings.handle_signals`, for `async with` in the main thread.
 
     Args:
-        bootstrap: one or several HOST:PORT to ask for the coordinator.
+        bootstrap: one or several HOST:PORT to ask for the coordinator; the port defaults to 7400.
         topics: topic to number of partitions.
         settings: see `MemberSettings`.
     Raises:
-        TypeError: a setting is unknown. ValueError: an assignor is.
+        TypeError, ValueError: an argument is wrong; the message shows the right form.
     """
 
     def __init__(
@@ -69,12 +87,10 @@ class GroupMember(MemberView):
         topics: Mapping[str, int],
         **settings: Unpack[MemberSettings],
     ) -> None:
-        check_names(settings)
         config = member_config(group_id, topics, settings)
-        addresses = [bootstrap] if isinstance(bootstrap, str) else bootstrap
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
-        self._machine = MemberMachine(config, addresses, random)
+        self._machine = MemberMachine(config, addresses_of(bootstrap), random)
         self._clock = clock
         self._connection = Connection(
             settings.get("credentials") or Credentials.from_environment(),
@@ -87,10 +103,15 @@ class GroupMember(MemberView):
         self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
         self._has_default_assignor = "assignors" not in settings
+        self._handles_signals = settings.get("handle_signals", True)
+        self._guard: SignalGuard | None = None
+        self.pid: int | None = None
+        """Id of the process that has started it; None: none has."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
 
     def _seen(self) -> tuple[MemberMachine, int]:
+        check_process(self.pid)
         return self._machine, self._clock()
 
     # --- Life ---
@@ -98,10 +119,19 @@ class GroupMember(MemberView):
     async def start(self) -> None:
         """Begin to join, in the background; `poll` returns the events."""
         if self._loop is not None:
+            self._check_loop()
             return
         self._loop = asyncio.get_running_loop()
+        self.pid = os.getpid()
         if self._has_default_assignor:
-            self._machine.membership.log(Level.WARNING, DEFAULT_ASSIGNOR)
+            self._machine.membership.log(Level.INFO, DEFAULT_ASSIGNOR)
+        if (config := self._machine.config).heartbeat_interval_ms >= config.session_timeout_ms:
+            self._machine.membership.log(
+                Level.WARNING,
+                f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
+                f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
+                "session_timeout_ms at most",
+            )
         self._machine.start(self._clock())
         self._driver.turn()
         if self._log_ends is not None:
@@ -121,6 +151,7 @@ class GroupMember(MemberView):
             reason: sent to the coordinator.
             leave: leave the group, or not; None: unless the member is static.
         """
+        self._check_loop()
         self._machine.close(reason, self._clock(), leave=leave)
         if self._reporting is not None:
             self._reporting.cancel()
@@ -129,14 +160,28 @@ class GroupMember(MemberView):
 
     async def __aenter__(self) -> GroupMember:
         await self.start()
+        if self._handles_signals:
+            self._guard = SignalGuard(_cancel_this_task())
+            self._guard.install()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self.close(closing_reason(error))
+        if is_forked_from(self.pid):
+            return  # The member is the parent's.
+        guard = self._guard
+        signalled = guard.error if guard is not None else None
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        try:
+            await self.close(closing_reason(signalled if signalled and is_cancelled else error))
+        finally:
+            if guard is not None:
+                guard.remove()
+                if guard.error is not None:
+                    await guard.has_left()
 
     async def poll(
         self,
-        timeout: float = 0.0,  # noqa: ASYNC109  # BlockingMember.poll has it as well.
+        timeout: float | None = 0.0,  # noqa: ASYNC109  # BlockingMember.poll has it as well.
     ) -> list[RebalanceEvent]:
         """Return the rebalance events since the last call, and count it as progress.
 
@@ -145,16 +190,18 @@ class GroupMember(MemberView):
         last call handed them out.
 
         Args:
-            timeout: seconds to wait if there is no event; the wait counts as progress.
+            timeout: seconds to wait if there is no event; the wait counts as progress. None: until
+                there is one.
         Raises:
             FatalError: the group refuses this member; what it held is lost.
         """
         self._check_loop()
+        seconds = None if timeout is None else timeout_ms_of(timeout) / 1000
         machine = self._machine
         machine.poll_begins(self._clock())
         self._driver.turn()
         try:
-            await self._wait_for_events(timeout)
+            await self._wait_for_events(seconds)
         finally:
             machine.poll_ends(self._clock())
         if machine.failure is not None:
@@ -163,8 +210,8 @@ class GroupMember(MemberView):
         self._driver.turn()
         return events
 
-    async def _wait_for_events(self, seconds: float) -> None:
-        if seconds <= 0:
+    async def _wait_for_events(self, seconds: float | None) -> None:
+        if seconds == 0:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -189,7 +236,7 @@ class GroupMember(MemberView):
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
-        holdings: Collection[Holding] | None = None,
+        holdings: Holding | Collection[Holding] | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # BlockingMember.commit has it as well.
     ) -> None:
         """Commit offsets; returns when they are durable.
@@ -215,13 +262,12 @@ class GroupMember(MemberView):
         """
         self._check_loop()
         commit = Commit(
-            {TopicPartition(*key): offset for key, offset in offsets.items()},
-            expected or {},
-            atomic,
-            manifest,
+            offsets_of(offsets), expected_of(expected or {}), atomic, manifest_of(manifest)
         )
+        shown = (holdings,) if isinstance(holdings, Holding) else holdings
+        timeout_ms = timeout_ms_of(timeout)
         try:
-            begun = self._machine.commit(commit, holdings, self._clock(), round(timeout * 1000))
+            begun = self._machine.commit(commit, shown, self._clock(), timeout_ms)
         except StaleMember:
             self._driver.turn()  # It is logged.
             raise
@@ -252,10 +298,10 @@ class GroupMember(MemberView):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
-        asked = None if partitions is None else tuple(partitions)
+        asked = None if partitions is None else partitions_of(partitions)
         if asked == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock(), round(timeout * 1000))
+        fetch = self._machine.fetch(asked, self._clock(), timeout_ms_of(timeout))
         await self._driver.result_of(fetch)
         return fetch.value
 
@@ -275,8 +321,16 @@ class GroupMember(MemberView):
             self._told.set()
 
     def _check_loop(self) -> None:
+        check_process(self.pid)
         if self._loop not in (None, asyncio.get_running_loop()):
             raise RuntimeError(
                 "a GroupMember is called on the event loop that started it; BlockingMember may be "
                 "called from any thread"
             )
+
+
+def _cancel_this_task() -> Callable[[], object]:
+    """Function that cancels the current task, to be called from a signal handler."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    return lambda: loop.call_soon_threadsafe(task.cancel)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict, cast
 
-from coordinator.assignors import by_name
+from coordinator.assignors import BUILT_IN
 from coordinator.client.config import MemberConfig
+from coordinator.client.forms import milliseconds_of, name_of, names_of, topics_of
 from coordinator.client.log_ends import LogEnds
 from coordinator.dial import Credentials
+
+DEFAULT_ASSIGNORS = ("range",)
+TIMES = (
+    "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms",
+)  # fmt: skip
 
 
 class MemberSettings(TypedDict, total=False):
@@ -19,8 +27,9 @@ class MemberSettings(TypedDict, total=False):
     The name of a time ends with its unit.
     """
 
-    assignors: Sequence[str]
-    """Assignors that the member can follow, best first. Default: range. The group follows one that
+    assignors: str | Sequence[str]
+    """Assignors that the member can follow, best first. Default: range, and the next release takes
+    cooperative-sticky. The group follows one that
     all its members name. If all of a member's support the cooperative protocol (cooperative-sticky
     does), it keeps its partitions during a rebalance; else it gives all up before it joins again
     (eager)."""
@@ -29,7 +38,8 @@ class MemberSettings(TypedDict, total=False):
     (INCONSISTENT_GROUP_PROTOCOL); it warns, and says how to move the group. None: the member stops
     with a FatalError."""
     client_id: str
-    """Name of this process in descriptions of the group; part of the member id."""
+    """Name of this process in descriptions of the group; part of the member id. Default: host name
+    and process id."""
     instance_id: str | None
     """Makes the member static: a process that returns under this id within the session takes its
     place back without a rebalance. None: dynamic."""
@@ -55,6 +65,10 @@ class MemberSettings(TypedDict, total=False):
     """Default: 5 seconds."""
     credentials: Credentials | None
     """TLS and token. None: from environment variables."""
+    handle_signals: bool
+    """In the main thread, inside `with` or `async with`, Ctrl-C and SIGTERM end the `with`, unless
+    the program handles them itself, so that the member leaves; then the process ends without a
+    traceback. Default: True."""
     clock: Callable[[], int]
     """Returns epoch milliseconds; for tests."""
     random: Callable[[], float]
@@ -70,26 +84,50 @@ def check_names(settings: Collection[str]) -> None:
     known = MemberSettings.__annotations__
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-            raise TypeError(f"a member has no setting {name!r}; {hint}")
+            near = nearest(name, known)
+            raise TypeError(
+                f"a member has no setting {name!r}; {near or 'there are ' + ', '.join(known)}"
+            )
 
 
-def member_config(
-    group_id: str, topics: Mapping[str, int], settings: MemberSettings
-) -> MemberConfig:
+def member_config(group_id: object, topics: object, settings: MemberSettings) -> MemberConfig:
     """The settings that the machine uses.
 
     Raises:
-        ValueError: an assignor is unknown.
+        TypeError, ValueError: one is wrong; the message shows the right form.
     """
+    check_names(settings)
     # Any: a value of each setting's own type.
-    given = cast("dict[str, Any]", dict(settings))
-    config: dict[str, Any] = {
-        field.name: given[field.name] for field in fields(MemberConfig) if field.name in given
-    }
-    config["assignors"] = tuple(given.get("assignors", ("range",)))
+    given = cast("dict[str, Any]", {"assignors": DEFAULT_ASSIGNORS, **settings})
+    given["assignors"] = names_of("assignors", given["assignors"])
     fallback = given.get("fallback_assignor")
-    for name in (*config["assignors"], *([fallback] if fallback else ())):
-        by_name(name)
-    return MemberConfig(group_id=group_id, topics=dict(topics), **config)
+    for name in (*given["assignors"], *([] if fallback is None else [fallback])):
+        if name not in BUILT_IN:
+            raise ValueError(
+                f"no assignor is called {name!r}; "
+                f"{nearest(name, BUILT_IN) or 'there are ' + ', '.join(BUILT_IN)}"
+            )
+    for name in TIMES:
+        if name in given and (given[name] is not None or name != "max_poll_interval_ms"):
+            given[name] = milliseconds_of(name, given[name])
+    for name in ("instance_id", "rack", "protocol_type", "client_id"):
+        if given.get(name) is not None:
+            given[name] = name_of(name, given[name])
+    given.setdefault("client_id", f"{socket.gethostname()}-{os.getpid()}")
+    _check_others(given)
+    own = {field.name: given[field.name] for field in fields(MemberConfig) if field.name in given}
+    return MemberConfig(group_id=name_of("group_id", group_id), topics=topics_of(topics), **own)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggestion of a similar name; empty if none is similar."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _check_others(given: dict[str, Any]) -> None:  # Any: as above.
+    if not isinstance(given.get("credentials"), Credentials | None):
+        raise TypeError("credentials is no Credentials; write credentials=Credentials(token='…')")
+    for name in ("log_ends", "clock", "random"):
+        if given.get(name) is not None and not callable(given[name]):
+            raise TypeError(f"{name} is {given[name]!r}; it is a function")

@@ -16,12 +16,13 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from coordinator.client.errors import StaleMember
-from coordinator.client.loop_thread import LoopThread
+from coordinator.client.interrupts import SignalGuard, closing_reason
+from coordinator.client.loop_thread import LoopThread, check_process, is_forked_from
 from coordinator.client.machine import MemberMachine
 from coordinator.client.session import GroupMember
-from coordinator.client.settings import MemberSettings, check_names
+from coordinator.client.settings import MemberSettings
 from coordinator.client.surroundings import ProtocolLoop
-from coordinator.client.view import MemberView, closing_reason
+from coordinator.client.view import MemberView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def _in_plain_code(
 
     @wraps(method)
     def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._call(method(self._started, *args, **kwargs), refusal)
+        return self._call(method(self._member, *args, **kwargs), refusal)
 
     return call
 
@@ -48,13 +49,19 @@ def _in_plain_code(
 class BlockingMember(MemberView):
     """A `GroupMember` whose methods block.
 
-    One thread polls. Others may commit with holdings that it gave them, and call `committed`,
-    `holds`, `alive` and `close`.
+    Threads: one thread polls. Others may commit with holdings that it gave them, and use
+    `committed`, `holds`, `alive`, `state`, the other properties, and `close`, which ends the calls
+    of the others with a RuntimeError. Processes: a forked child of the process that has started it
+    cannot use it.
+
+    Signals: `poll`, `commit` and `close` may be interrupted by Ctrl-C; the member can be used, and
+    closed, after it. Of a commit that was interrupted it is not known whether it is stored. Inside
+    `with` see `MemberSettings.handle_signals`.
 
     Args:
         bootstrap, topics, settings: as for `GroupMember`.
     Raises:
-        TypeError: a setting is unknown.
+        TypeError, ValueError: an argument is wrong; the message shows the right form.
         RuntimeError: a method is called before `start` or after `close`; `commit` raises
             StaleMember after it.
     """
@@ -66,11 +73,13 @@ class BlockingMember(MemberView):
         topics: Mapping[str, int],
         **settings: Unpack[MemberSettings],
     ) -> None:
-        check_names(settings)
         self._make: Callable[[], GroupMember] = lambda: GroupMember(
             bootstrap, group_id, topics, **settings
         )
-        self._member: GroupMember | None = None
+        self._member = self._make()  # It checks the arguments.
+        self._handles_signals = settings.get("handle_signals", True)
+        self._guard: SignalGuard | None = None
+        self._closing: Future[None] | None = None
         self._on: ProtocolLoop | None = None
         # Held while a call is put on the loop, so that none comes after the close.
         # Reentrant: a signal handler may close the member in the middle of a call.
@@ -79,29 +88,49 @@ class BlockingMember(MemberView):
 
     def start(self) -> None:
         """Begin to join, in the background."""
+        check_process(self._member.pid)
         if self._on is not None:
             return
+        self._member = self._make()
         self._on = LoopThread.use()
-        self._member = self._call(self._begin())
+        self._call(self._member.start())
 
     def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
-        """Stop, and leave the group (a static member keeps its place)."""
+        """Stop, and leave the group (a static member keeps its place).
+
+        May be called from any thread, and again after Ctrl-C has interrupted it: it goes on.
+        """
+        check_process(self._member.pid)
         with self._lock:
-            on, self._on = self._on, None
+            on = self._on
             if on is None:
                 return
-            closing = asyncio.run_coroutine_threadsafe(self._close(reason, leave), on.loop)
+            if self._closing is None:
+                self._closing = asyncio.run_coroutine_threadsafe(
+                    self._close(reason, leave), on.loop
+                )
+            closing = self._closing
         try:
             on.result_of(closing)
         finally:
-            on.release()
+            if closing.done():
+                self._release()
 
     def __enter__(self) -> BlockingMember:
         self.start()
+        if self._handles_signals:
+            self._guard = SignalGuard()
+            self._guard.install()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(closing_reason(error))
+        if is_forked_from(self._member.pid):
+            return  # The member is the parent's.
+        try:
+            self.close(closing_reason(error))
+        finally:
+            if self._guard is not None:
+                self._guard.remove()
 
     poll = _in_plain_code(GroupMember.poll)
     commit = _in_plain_code(GroupMember.commit, refusal=StaleMember)
@@ -109,23 +138,17 @@ class BlockingMember(MemberView):
     committed_with_metadata = _in_plain_code(GroupMember.committed_with_metadata)
 
     def _seen(self) -> tuple[MemberMachine, int]:
-        return self._started._seen()
+        return self._member._seen()
 
-    @property
-    def _started(self) -> GroupMember:
-        if self._member is None:
-            raise RuntimeError("the member has not been started")
-        return self._member
-
-    async def _begin(self) -> GroupMember:
-        member = self._make()
-        await member.start()
-        return member
+    def _release(self) -> None:
+        with self._lock:
+            on, self._on, self._closing = self._on, None, None
+        if on is not None:  # Another thread may close the member, too.
+            on.release()
 
     async def _close(self, reason: str, leave: bool | None) -> None:
         """Close the member, and cancel calls of other threads, since the loop may stop."""
-        if self._member is not None:
-            await self._member.close(reason, leave=leave)
+        await self._member.close(reason, leave=leave)
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -140,9 +163,12 @@ class BlockingMember(MemberView):
             self._calls.discard(task)
 
     def _call(self, work: Coroutine[Any, Any, T], refusal: type[Exception] = RuntimeError) -> T:
+        if is_forked_from(self._member.pid):
+            work.close()
+        check_process(self._member.pid)
         with self._lock:
             on = self._on
-            if on is None:
+            if on is None or self._closing is not None:
                 work.close()
                 raise refusal("the member is closed, or was never started")
             future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), on.loop)
@@ -150,3 +176,6 @@ class BlockingMember(MemberView):
             return on.result_of(future)
         except CancelledError:
             raise refusal("the member was closed meanwhile") from None
+        except BaseException:
+            future.cancel()  # Ctrl-C: nobody waits for it any more.
+            raise

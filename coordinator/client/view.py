@@ -5,15 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.forms import partition_of
 from coordinator.client.holdings import MEMBERSHIP, Holding
 from coordinator.client.machine import MemberMachine
 from coordinator.client.membership import Membership
 from coordinator.client.state import MemberState
-
-
-def closing_reason(error: BaseException | None) -> str:
-    """Reason for closing a member at the end of a `with`, sent to the coordinator."""
-    return "closed" if error is None else f"failed: {error}"
 
 
 class MemberView(ABC):
@@ -24,7 +20,7 @@ class MemberView(ABC):
         """The machine, and the current time.
 
         Raises:
-            RuntimeError: there is none yet.
+            RuntimeError: this is a forked child of the process that started the member.
         """
 
     @property
@@ -84,7 +80,7 @@ class MemberView(ABC):
         Raises:
             StaleMember: the last `poll` did not hand the partition out.
         """
-        return self._membership.holdings.of(partition)
+        return self._membership.holdings.of(partition_of(partition))
 
     def holds(self, holding: Holding) -> bool:
         """True until the partition is given back or lost. May be called from any thread."""

@@ -30,5 +30,5 @@ def test_an_unknown_setting_is_refused_where_the_member_is_made_with_the_nearest
 
 @BOTH
 def test_a_setting_like_no_other_is_refused_with_all_names(kind):
-    with pytest.raises(TypeError, match="there are assignors, client_id, clock, credentials"):
+    with pytest.raises(TypeError, match="there are assignors, fallback_assignor, client_id"):
         kind("localhost:7400", "g", {"t": 1}, zzz=1)

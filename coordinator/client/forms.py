@@ -1,0 +1,175 @@
+"""Arguments of members as people write them: taken in their obvious meaning, or refused.
+
+A refusal is a sentence that shows the right form. `TypeError` is for a wrong kind of value,
+`ValueError` for a wrong value.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.offsets import OffsetAndMetadata
+
+DEFAULT_PORT = 7400
+_HOST_PORT = re.compile(r"(\[[^\[\]]+\]|[^:\[\]/\s]+)(?::([0-9]{1,5}))?")
+_GRPC_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
+
+
+def addresses_of(bootstrap: object) -> list[str]:
+    """Bootstrap addresses, HOST:PORT each, from one or several; the port defaults to 7400."""
+    if isinstance(bootstrap, str):
+        given: list[object] = list(filter(None, re.split(r"[,\s]+", bootstrap)))
+    elif _is_host_and_port(bootstrap):
+        given = [f"{bootstrap[0]}:{bootstrap[1]}"]
+    elif isinstance(bootstrap, Iterable) and not isinstance(bootstrap, Mapping | bytes):
+        given = list(bootstrap)
+    else:
+        given = []
+    if not given or not all(isinstance(one, str) for one in given):
+        raise TypeError(
+            f"bootstrap is {bootstrap!r}; write an address, 'localhost:7400', or a list of several"
+        )
+    return [_address(str(one)) for one in given]
+
+
+def _is_host_and_port(value: object) -> TypeGuard[tuple[str, int]]:
+    return isinstance(value, tuple) and list(map(type, value)) == [str, int]
+
+
+def _address(text: str) -> str:
+    if text.startswith(_GRPC_SCHEMES):
+        return text
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or not 0 < int(match[2] or DEFAULT_PORT) < 65_536:
+        raise ValueError(
+            f"{text!r} is no address; write HOST:PORT, 'localhost:7400' or '[::1]:7400', without "
+            "http://"
+        )
+    return f"{match[1]}:{match[2] or DEFAULT_PORT}"
+
+
+def name_of(what: str, value: object) -> str:
+    """A name that must not be empty."""
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{what} is {value!r}; write a name, {what}='billing'")
+    return value
+
+
+def topics_of(topics: object) -> dict[str, int]:
+    """Number of partitions by topic."""
+    if not isinstance(topics, Mapping):
+        names = [topics] if isinstance(topics, str) else topics
+        some = [n for n in names if isinstance(n, str)] if isinstance(names, Iterable) else []
+        shown = dict.fromkeys(some or ["invoices"], 12)
+        raise TypeError(
+            f"topics is {topics!r}; write the number of partitions of each: topics={shown}"
+        )
+    for name, number in topics.items():
+        if not isinstance(name, str) or not name or not _is_whole(number):
+            raise TypeError(
+                f"topics has {name!r}: {number!r}; write a name and its number of partitions: "
+                "topics={'invoices': 12}"
+            )
+        if operator.index(number) < 0:
+            raise ValueError(f"topics has {name!r}: {number}; a topic has 0 partitions or more")
+    return {name: operator.index(number) for name, number in topics.items()}
+
+
+def milliseconds_of(what: str, value: object) -> int:
+    """A time of at least one millisecond."""
+    if not _is_whole(value):
+        raise TypeError(f"{what} is {value!r}; write whole milliseconds, 45_000 for 45 s")
+    if operator.index(value) < 1:
+        raise ValueError(f"{what} is {value}; it is at least 1 ms")
+    return operator.index(value)
+
+
+def timeout_ms_of(timeout: object) -> int:
+    """Milliseconds of a timeout in seconds."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is {timeout!r}; write seconds, timeout=5.0")
+    if not 0 <= timeout < 1e12:
+        raise ValueError(f"timeout is {timeout!r}; it is 0 seconds or more")
+    return round(timeout * 1000)
+
+
+def partition_of(key: object) -> TopicPartition:
+    """A partition, from itself or a pair of topic and number."""
+    match key:
+        case (str(topic), number) if _is_whole(number):
+            if operator.index(number) < 0:
+                raise ValueError(f"{key!r} is no partition; they are counted from 0")
+            return TopicPartition(topic, operator.index(number))
+    raise TypeError(
+        f"{key!r} is no partition; write TopicPartition('invoices', 0) or ('invoices', 0)"
+    )
+
+
+def partitions_of(keys: object) -> tuple[TopicPartition, ...]:
+    """Several partitions, or one."""
+    match keys:
+        case (str(), number) if _is_whole(number):
+            return (partition_of(keys),)
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise TypeError(f"partitions is {keys!r}; write a list: [('invoices', 0), ('invoices', 1)]")
+    return tuple(map(partition_of, keys))
+
+
+def offsets_of(offsets: object) -> dict[TopicPartition, int | OffsetAndMetadata]:
+    """Offsets to be committed, by partition."""
+    return {p: _offset_of(p, offset) for p, offset in _by_partition("offsets", offsets).items()}
+
+
+def expected_of(expected: object) -> dict[TopicPartition, int]:
+    """Offsets that must be stored; -1: none."""
+    found = _by_partition("expected", expected)
+    return {p: _number_of(f"the expected offset of {p[0]}[{p[1]}]", o) for p, o in found.items()}
+
+
+def manifest_of(manifest: object) -> bytes:
+    """The bytes stored with a commit."""
+    if not isinstance(manifest, bytes | bytearray | memoryview):
+        raise TypeError(f"manifest is {manifest!r}; write bytes, manifest=text.encode()")
+    return bytes(manifest)
+
+
+def _by_partition(what: str, given: object) -> dict[TopicPartition, object]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} is {given!r}; write {what} by partition: {{('invoices', 0): 100}}")
+    return {partition_of(key): value for key, value in given.items()}
+
+
+def _offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
+    what = f"the offset of {partition[0]}[{partition[1]}]"
+    if not isinstance(offset, OffsetAndMetadata):
+        return _number_of(what, offset)
+    _number_of(what, offset.offset)
+    if not isinstance(offset.metadata, str):
+        raise TypeError(f"the metadata of {what[4:]} is {offset.metadata!r}; write a text")
+    return offset
+
+
+def _number_of(what: str, value: object) -> int:
+    if not _is_whole(value):
+        raise TypeError(
+            f"{what} is {value!r}; write the next one to read, a whole number: "
+            "{('invoices', 0): 100}"
+        )
+    return operator.index(value)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    """True of whole numbers of any type (NumPy's too) but bool."""
+    return not isinstance(value, bool) and hasattr(value, "__index__")
+
+
+def names_of(what: str, names: object) -> tuple[str, ...]:
+    """Several names, or one."""
+    given = [names] if isinstance(names, str) else names
+    if not isinstance(given, Sequence) or not given or not all(isinstance(n, str) for n in given):
+        raise TypeError(f"{what} is {names!r}; write names, {what}=['cooperative-sticky']")
+    return tuple(given)

@@ -1,0 +1,127 @@
+"""Ctrl-C and SIGTERM inside the `with` of a member: it leaves its group, and the process ends.
+
+Only signals that nobody else handles are taken, in the main thread, until the `with` ends. The
+exception passes through the caller's code like any other; if it ends the process, that is without a
+traceback, by its exit status (130, 143). The second signal does not wait for the leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from functools import partial
+from types import FrameType
+from typing import Any, ClassVar
+
+from coordinator.client.errors import words_of
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LOOK_S = 0.01
+
+
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """Ctrl-C: a KeyboardInterrupt for those that catch one, else an exit with status 130."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM: an exit with status 143."""
+
+
+def closing_reason(error: BaseException | None) -> str:
+    """Reason for closing a member at the end of a `with`, sent to the coordinator."""
+    match error:
+        case None | GeneratorExit():
+            return "closed"
+        case KeyboardInterrupt():
+            return "interrupted (Ctrl-C)"
+        case Terminated():
+            return "terminated (SIGTERM)"
+        case SystemExit(code=code):
+            return "exited" if code is None else f"exited with {code}"
+        case asyncio.CancelledError() | futures.CancelledError():
+            return "cancelled"
+    return f"failed: {words_of(error)}"
+
+
+class SignalGuard:
+    """Takes the signals of one `with`. `error`: the exception of the first one.
+
+    Args:
+        cancel: cancels the task of an `async with`; None: the handler raises the exception.
+    """
+
+    _leaving: ClassVar[set[SignalGuard]] = set()
+
+    def __init__(self, cancel: Callable[[], object] | None = None) -> None:
+        self.error: BaseException | None = None
+        self._cancel = cancel
+        self._is_active = False
+        self._before: dict[int, Any] = {}  # Any: what signal.getsignal returns.
+
+    def install(self) -> None:
+        """Take the signals that nobody else handles; nothing outside the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._is_active = True
+        for number in SIGNALS:
+            before = signal.getsignal(number)
+            if _is_free(before):
+                self._before[number] = before
+                signal.signal(number, self._handle)
+
+    def remove(self) -> None:
+        """Put the former handlers back, unless another handler was installed on top."""
+        self._is_active = False
+        for number, before in self._before.items():
+            if signal.getsignal(number) == self._handle:
+                # Another guard below may have ended meanwhile.
+                while (guard := _guard_of(before)) is not None and not guard._is_active:
+                    before = guard._before[number]
+                signal.signal(number, before)
+
+    async def has_left(self) -> None:
+        """End the loop with the error, once the members of other tasks have left too.
+
+        A callback raises it: in a task, asyncio would report it as never retrieved.
+        """
+        assert self.error is not None
+        self._leaving.discard(self)
+        if not self._leaving:
+            asyncio.get_running_loop().call_soon(_raise, self.error)
+        while self._leaving:  # noqa: ASYNC110  # An event would need an owner; it is a last moment.
+            await asyncio.sleep(LOOK_S)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        error = Interrupted(130) if number == signal.SIGINT else Terminated(143)
+        before = self._before[number]
+        below = _guard_of(before)
+        if not self._is_active and callable(before):
+            before(number, frame)
+        elif not self._is_active or self.error is not None or self._cancel is None:
+            self.error = self.error or error
+            raise error
+        else:
+            self.error = error
+            self._leaving.add(self)
+            self._cancel()
+            if below is not None and below._cancel is not None:
+                before(number, frame)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _guard_of(handler: object) -> SignalGuard | None:
+    owner = getattr(handler, "__self__", None)
+    return owner if isinstance(owner, SignalGuard) else None
+
+
+def _is_free(handler: object) -> bool:
+    """True of the handlers of Python and `asyncio.run`, and of other members'."""
+    if isinstance(handler, partial):
+        return isinstance(getattr(handler.func, "__self__", None), asyncio.Runner)
+    return handler in (signal.SIG_DFL, signal.default_int_handler) or _guard_of(handler) is not None

@@ -1,0 +1,233 @@
+"""Programs with a member that are ended by signals, or fork, as processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from coordinator.client import BlockingMember
+from coordinator.client.admin import GroupAdmin
+from tests.integration.waiting import wait_until
+from tests.patience import HANG_S
+from tests.serving import Process
+
+BEGIN = """
+import asyncio, os, sys
+from coordinator.client import BlockingMember, GroupMember
+SETTINGS = {"assignors": "range", "heartbeat_interval_ms": 50, "client_id": "worker"}
+"""
+BLOCKING = """
+with BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+    while not member.assignment:
+        member.poll(timeout=1.0)
+    print("ready", flush=True)
+    while True:
+        member.poll(timeout=None)
+"""
+ASYNC = """
+async def main():
+    async with GroupMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+        while not member.assignment:
+            await member.poll(timeout=1.0)
+        print("ready", flush=True)
+        while True:
+            await member.poll(timeout=None)
+
+asyncio.run(main())
+"""
+TWO_TASKS = """
+async def work(name, ready):
+    async with GroupMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+        while not member.assignment:
+            await member.poll(timeout=0.1)
+        ready.append(name)
+        while True:
+            await member.poll(timeout=0.1)
+
+async def main():
+    ready = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work("one", ready))
+        tasks.create_task(work("two", ready))
+        while len(ready) < 2:
+            await asyncio.sleep(0.01)
+        print("ready", flush=True)
+
+asyncio.run(main())
+"""
+CAUGHT = """
+try:
+    with BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+        while not member.assignment:
+            member.poll(timeout=1.0)
+        print("ready", flush=True)
+        while True:
+            member.poll(timeout=None)
+except KeyboardInterrupt:
+    print("caught")
+"""
+FORKING = """
+import gc, signal
+with BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+    while not member.assignment:
+        member.poll(timeout=1.0)
+    pid = os.fork()
+    if pid == 0:
+        for use in (
+            member.poll, member.start, member.close, member.alive, lambda: member.assignment,
+            lambda: member.commit({("t", 0): 1}), lambda: member.state, member.committed,
+        ):
+            try:
+                use()
+            except RuntimeError as error:
+                assert "forked child" in str(error), error
+            else:
+                os._exit(2)
+        gc.collect()
+        sys.exit(0)  # Out of the with.
+    status = os.waitpid(pid, 0)[1]
+    assert status == 0, status
+    generation = member.generation
+    for n in range(20):
+        assert member.poll(timeout=0.1) == []
+        member.commit({("t", 0): n})
+    assert (member.generation, len(member.assignment)) == (generation, 2)
+    print("fine")
+"""
+INTERRUPTED_CALLS = """
+import signal, threading, time
+
+def interrupt_once_it_waits():
+    main = threading.main_thread().ident
+    def waits():
+        frame = sys._current_frames()[main]
+        return frame.f_code.co_name == "wait" and frame.f_back.f_code.co_name == "result"
+    while not waits():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+member = BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS)
+member.start()
+while not member.assignment:
+    member.poll(timeout=1.0)
+for name, call in [
+    ("poll", lambda: member.poll(timeout=None)),
+    ("commit", lambda: member.commit({("t", 0): 1})),
+    ("close", member.close),
+]:
+    sys.stdin.readline()
+    interrupting = threading.Thread(target=interrupt_once_it_waits)
+    interrupting.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        interrupting.join()
+        print(name, member.state, len(member.assignment), flush=True)
+member.close()
+print(member.state)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Process("--group-initial-rebalance-delay-ms", "0") as process:
+        yield process
+
+
+@contextlib.contextmanager
+def program(server, text: str):
+    code = textwrap.dedent(BEGIN + text)
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, server.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def explained(server, group: str = "g") -> str:
+    with GroupAdmin(server.address) as admin:
+        rebalances = admin.journal(group).rebalances
+    return "\n".join(itertools.chain(*(one.explanation for one in rebalances)))
+
+
+def polls(member: BlockingMember, joined: threading.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # It is closed.
+        while True:
+            member.poll(timeout=0.1)
+            if member.assignment:
+                joined.set()
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "reason"),
+    [
+        (signal.SIGINT, 130, "interrupted (Ctrl-C)"),
+        (signal.SIGTERM, 143, "terminated (SIGTERM)"),
+    ],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+@pytest.mark.parametrize(
+    "text", [BLOCKING, ASYNC, TWO_TASKS], ids=["blocking", "asyncio", "two tasks"]
+)
+def test_a_signal_ends_the_with_quietly_and_explain_says_why(server, text, number, status, reason):
+    with program(server, text) as it:
+        it.stdout.readline()
+        with BlockingMember(
+            server.address, "g", {"t": 2}, assignors="range", heartbeat_interval_ms=50
+        ) as stays:
+            joined = threading.Event()
+            threading.Thread(target=polls, args=(stays, joined), daemon=True).start()
+            assert text == TWO_TASKS or joined.wait(HANG_S)
+            it.send_signal(number)
+            _, errors = it.communicate(timeout=HANG_S)
+            assert "Traceback" not in errors
+            assert it.returncode == status
+            wait_until(lambda: len(stays.assignment) == 2)
+            assert reason in explained(server)
+
+
+def test_interrupted_calls_leave_a_member_that_can_be_used_and_closed():
+    """The server hangs while it commits and closes."""
+    with (
+        Process("--group-initial-rebalance-delay-ms", "0") as server,
+        program(server, INTERRUPTED_CALLS) as it,
+    ):
+        for name, state in [("poll", "stable 2"), ("commit", "stable 2"), ("close", "stopped 0")]:
+            it.stdin.write("go on\n")
+            it.stdin.flush()
+            assert it.stdout.readline() == f"{name} {state}\n"
+            if name == "poll":
+                server.signal(signal.SIGSTOP)
+        out, errors = it.communicate(timeout=HANG_S)
+        server.signal(signal.SIGCONT)
+        assert (out, it.returncode) == ("stopped\n", 0)
+        assert "could not leave: Deadline Exceeded" in errors
+        assert "Traceback" not in errors
+
+
+def test_the_program_may_catch_the_interrupt(server):
+    with program(server, CAUGHT) as it:
+        it.stdout.readline()
+        it.send_signal(signal.SIGINT)
+        out, errors = it.communicate(timeout=HANG_S)
+        assert (out, errors, it.returncode) == ("caught\n", "", 0)
+
+
+def test_a_forked_child_is_told_and_its_parent_works_on(server):
+    with program(server, FORKING) as it:
+        out, errors = it.communicate(timeout=HANG_S)
+        assert (out, it.returncode) == ("fine\n", 0), errors
