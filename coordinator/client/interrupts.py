@@ -75,6 +75,7 @@ class SignalGuard:
     def remove(self) -> None:
         """Put the former handlers back, unless another handler was installed on top."""
         self._is_active = False
+        self._leaving.discard(self)
         for number, before in self._before.items():
             if signal.getsignal(number) == self._handle:
                 # Another guard below may have ended meanwhile.
@@ -85,10 +86,10 @@ class SignalGuard:
     async def has_left(self) -> None:
         """End the loop with the error, once the members of other tasks have left too.
 
-        A callback raises it: in a task, asyncio would report it as never retrieved.
+        To be called after `remove`. A callback raises it: of a task asyncio would report that it
+        was never retrieved.
         """
         assert self.error is not None
-        self._leaving.discard(self)
         if not self._leaving:
             asyncio.get_running_loop().call_soon(_raise, self.error)
         while self._leaving:  # noqa: ASYNC110  # An event would need an owner; it is a last moment.

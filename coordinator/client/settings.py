@@ -66,9 +66,9 @@ class MemberSettings(TypedDict, total=False):
     credentials: Credentials | None
     """TLS and token. None: from environment variables."""
     handle_signals: bool
-    """In the main thread, inside `with` or `async with`, Ctrl-C and SIGTERM end the `with`, unless
-    the program handles them itself, so that the member leaves; then the process ends without a
-    traceback. Default: True."""
+    """True (default): inside `with` or `async with` in the main thread, Ctrl-C and SIGTERM end the
+    `with`, unless the program handles them itself, so that the member leaves; then the process ends
+    without a traceback."""
     clock: Callable[[], int]
     """Returns epoch milliseconds; for tests."""
     random: Callable[[], float]

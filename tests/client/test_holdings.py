@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.client import Assigned, CommitFailed, Lost, Revoking, StaleMember
 from coordinator.client.calls import CommitOffsets, Join, Sync
+from coordinator.client.holdings import MEMBERSHIP
 from coordinator.client.membership import Phase
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World, t
@@ -112,6 +113,35 @@ def test_a_commit_in_each_phase_of_a_revocation():
     assert one.commit({0: 6}, holdings=[one.holding(0)]) == 1
 
 
+def test_a_commit_in_each_phase_of_a_cooperative_revocation():
+    """Cooperative: the same, and what stays is committed in every phase."""
+    world = World(COOPERATIVE, partitions=4)
+    one = world.member()
+    world.share(one)
+    held = {number: one.holding(number) for number in range(4)}
+    two = world.member()
+    world.until(lambda: one.member.phase is Phase.REVOKING)
+    (revoking,) = one.machine.events
+    moved = min(p.partition for p in revoking.partitions)
+    stays = min({0, 1, 2, 3} - {p.partition for p in revoking.partitions})
+    assert one.commit({moved: 1, stays: 1}) == 1, "not told yet"
+    assert kinds(one.poll()) == ["Revoking"]
+    assert one.commit({moved: 2, stays: 2}) == 1, "told"
+    assert one.poll() == [], "it has given back itself: nothing is lost"
+    assert is_refused(world, one, {moved: 3})
+    assert is_refused(world, one, {moved: 3, stays: 3}), "both or none, as it was asked"
+    one.commit({stays: 3})
+    world.share(one, two)
+    two.commit({moved: 500})
+    assert is_refused(world, one, {moved: 4}, holdings=[held[moved]])
+    one.commit({stays: 4}, holdings=[held[stays]])
+    two.leave()
+    world.share(one)
+    assert is_refused(world, one, {moved: 5}, holdings=[held[moved]])
+    assert world.stored(moved) == 500
+    assert one.commit({moved: 501, stays: 5}) == 1, "a new holding"
+
+
 def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holding(world):
     slow, quick, moved = play_slow_handler(world)
     quick.leave()
@@ -184,6 +214,21 @@ def test_a_cooperative_round_that_changes_nothing_gives_no_event():
     assert one.poll() == []
     assert one.assignment == t(0)
     assert idle.poll() == [], "a member, with nothing"
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_a_member_that_gets_nothing_has_no_event_and_is_assigned(assignor):
+    world = World(assignor, partitions=1)
+    one, two = world.member(), world.member()
+    world.until(lambda: len([m for m in (one, two) if m.assignment]) == 1, polling=(one, two))
+    idle = two if one.assignment else one
+    heard = []
+    for _ in range(50):
+        world.advance(10)
+        heard += idle.poll()
+    assert idle.machine.state == "stable"
+    assert heard == []
+    assert idle.member.holdings.known((MEMBERSHIP,))
 
 
 def test_assigned_lists_what_is_new_and_the_assignment_is_all():
