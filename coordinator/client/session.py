@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from typing import Unpack
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calls import Level
 from coordinator.client.connection import Connection
 from coordinator.client.driver import Driver
 from coordinator.client.errors import StaleMember
@@ -35,20 +34,13 @@ from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.operations import GIVE_UP_MS
-from coordinator.client.settings import MemberSettings, member_config
+from coordinator.client.settings import MemberSettings, member_config, remarks
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
 
 LOG_ENDS_INTERVAL_S = 5.0
 TIMEOUT_S = GIVE_UP_MS / 1000
-
-
-DEFAULT_ASSIGNOR = (
-    "the setting assignors is left out, so range is used; the next release takes "
-    "cooperative-sticky instead, and range where the group demands it. To settle it now, say "
-    "assignors=['cooperative-sticky'] or assignors=['range']"
-)
 
 
 def epoch_ms() -> int:
@@ -102,7 +94,7 @@ class GroupMember(MemberView):
         self._log_ends = settings.get("log_ends")
         self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
-        self._has_default_assignor = "assignors" not in settings
+        self._remarks = remarks(config, settings)
         self._handles_signals = settings.get("handle_signals", True)
         self._guard: SignalGuard | None = None
         self.pid: int | None = None
@@ -123,15 +115,8 @@ class GroupMember(MemberView):
             return
         self._loop = asyncio.get_running_loop()
         self.pid = os.getpid()
-        if self._has_default_assignor:
-            self._machine.membership.log(Level.INFO, DEFAULT_ASSIGNOR)
-        if (config := self._machine.config).heartbeat_interval_ms >= config.session_timeout_ms:
-            self._machine.membership.log(
-                Level.WARNING,
-                f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
-                f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
-                "session_timeout_ms at most",
-            )
+        for level, text in self._remarks:
+            self._machine.membership.log(level, text)
         self._machine.start(self._clock())
         self._driver.turn()
         if self._log_ends is not None:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, TypedDict, cast
 
 from coordinator.assignors import BUILT_IN
+from coordinator.client.calls import Level
 from coordinator.client.config import MemberConfig
 from coordinator.client.forms import milliseconds_of, name_of, names_of, topics_of
 from coordinator.client.log_ends import LogEnds
@@ -117,6 +118,26 @@ def member_config(group_id: object, topics: object, settings: MemberSettings) ->
     _check_others(given)
     own = {field.name: given[field.name] for field in fields(MemberConfig) if field.name in given}
     return MemberConfig(group_id=name_of("group_id", group_id), topics=topics_of(topics), **own)
+
+
+def remarks(config: MemberConfig, settings: MemberSettings) -> list[tuple[Level, str]]:
+    """Lines for the log of a member that starts with these settings."""
+    told: list[tuple[Level, str]] = []
+    if "assignors" not in settings:
+        default = (
+            "the setting assignors is left out, so range is used; the next release takes "
+            "cooperative-sticky instead, and range where the group demands it. To settle it now, "
+            "say assignors=['cooperative-sticky'] or assignors=['range']"
+        )
+        told.append((Level.INFO, default))
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        too_slow = (
+            f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
+            f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
+            "session_timeout_ms at most"
+        )
+        told.append((Level.WARNING, too_slow))
+    return told
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
