@@ -309,7 +309,7 @@ class Membership:
 
     def give_up(self, reason: str) -> None:
         """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
-        lost = spelled(self.holdings.known(self.assignment | self._giving_back))
+        lost = spelled(self.holdings.known(self.assignment | self.revocations.partitions))
         self.log(
             Level.WARNING,
             f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from coordinator.client import calls
 
-FIRST_MS = 1_000
+FIRST_MS = 1_250
 MOST_MS = 60_000
 
 _REFUSALS = calls.ELSEWHERE | {calls.Code.COORDINATOR_LOAD_IN_PROGRESS}
