@@ -342,7 +342,7 @@ async def test_the_second_signal_ends_it_at_once(built):
         async with node(built, "--input-type=module", "-e", HANGING, server.address) as worker:
             await until(lambda: worker.owned)
             worker.process.send_signal(signal.SIGTERM)
-            await until(lambda: worker.logs("stopped by SIGTERM: 1 handlers have"))
+            await until(lambda: worker.logs("stopped by SIGTERM: handlers have"))
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.end() == -signal.SIGTERM
 
@@ -414,7 +414,7 @@ worker.handler(async (p) => {
     say("first", { partition: p.number, negative });
     await over(p);
     say("overdue", { partition: p.number, valid: p.valid });
-    const waits = () => worker.state.partitions.some(({ status }) => status === "waiting");
+    const waits = () => worker.state.partitions.some(({ stage }) => stage === "waiting");
     while (!waits()) await new Promise((resolve) => setTimeout(resolve, 20));
     const late = await outcome(p.commit(10));
     const shown = await outcome(worker.commit([[p, 10]]));

@@ -22,5 +22,7 @@ export type {
   WorkerSettings,
 } from "./settings.js";
 export type { CommitOptions, Partition } from "./worker/partition.js";
-export type { Handler, RunStatus } from "./worker/run.js";
+export type { Handler } from "./worker/handlers.js";
+export type { Stage } from "./worker/run.js";
+export type { CommitAllOptions } from "./worker/runs.js";
 export { type PartitionState, Worker, type WorkerState } from "./worker/worker.js";

@@ -21,7 +21,6 @@ const { values } = parseArgs({
     "row-ms": { type: "string", default: "100" },
   },
 });
-const instanceId = values["instance-id"];
 
 const worker = new Worker(values.bootstrap, values.group, {
   topics: { [values.topic]: Number(values.partitions) },
@@ -29,7 +28,7 @@ const worker = new Worker(values.bootstrap, values.group, {
   sessionTimeoutMs: Number(values["session-timeout-ms"]),
   rebalanceTimeoutMs: Number(values["rebalance-timeout-ms"]),
   heartbeatIntervalMs: Number(values["heartbeat-interval-ms"]),
-  ...(instanceId === undefined ? {} : { instanceId }),
+  instanceId: values["instance-id"],
 });
 
 function say(event: string, details: object = {}): void {

@@ -5,7 +5,7 @@ import { credentials as grpc, type ChannelCredentials } from "@grpc/grpc-js";
 import { hostname } from "node:os";
 import { type AssignorName, ASSIGNORS } from "./assignors/index.js";
 import { type Logger, stderrLogger } from "./log.js";
-import type { MemberConfig } from "./machine/membership.js";
+import type { MemberConfig } from "./machine/config.js";
 import type { TopicPartition } from "./partitions.js";
 
 /** Topic to its number of partitions. */
@@ -25,17 +25,17 @@ export type ErrorPolicy = "retry" | "release" | "stop";
 export interface ErrorSettings {
   /** Default: `retry`. */
   readonly onError?: ErrorPolicy;
-  /** Failures in a row, without a commit between them, before `afterAttempts`; default: no limit. */
+  /** Failures in a row, without a commit between them; default: no limit. */
   readonly maxAttempts?: number;
-  /** Default: `release`. */
-  readonly afterAttempts?: Exclude<ErrorPolicy, "retry">;
+  /** What follows after `maxAttempts`; default: `stop`. */
+  readonly afterMaxAttempts?: Exclude<ErrorPolicy, "retry">;
 }
 
 export interface HandlerSettings extends ErrorSettings {
   /** The topic it handles; default: every topic without a handler of its own. */
   readonly topic?: string;
   /** `manual`: `commit` does not end the handler while the partition is revoked. */
-  readonly drain?: "auto" | "manual";
+  readonly drain?: "commit" | "manual";
 }
 
 export interface WorkerSettings extends ErrorSettings {
@@ -56,7 +56,7 @@ export interface WorkerSettings extends ErrorSettings {
   readonly sessionTimeoutMs?: number;
   /** Default 60 000. Half of it is the deadline of a revocation. */
   readonly rebalanceTimeoutMs?: number;
-  /** Default 3 000. */
+  /** Default 3 000, and at most a third of the session. */
   readonly heartbeatIntervalMs?: number;
   /** Where a partition begins for which nothing is committed; default `earliest`. */
   readonly start?: "earliest" | "latest" | ((of: TopicPartition) => Offset | Promise<Offset>);
@@ -64,6 +64,9 @@ export interface WorkerSettings extends ErrorSettings {
   readonly beginOffset?: (of: TopicPartition) => Offset | Promise<Offset>;
   /** The next offset that will be written; needed by `start: "latest"`. */
   readonly logEnd?: (of: TopicPartition) => Offset | Promise<Offset>;
+  /** The first pause after a failure, and the longest; defaults 1 000 and 60 000. */
+  readonly retryBackoffMs?: number;
+  readonly retryBackoffMaxMs?: number;
   /** A handler that returned is called again after this; default 1 000. */
   readonly idleMs?: number;
   /** Time that handlers have to end after `stop`; default 20 000. */
@@ -77,7 +80,9 @@ export interface WorkerSettings extends ErrorSettings {
 }
 
 /** Settings with all their defaults. */
-export interface ParsedSettings extends Required<Omit<WorkerSettings, "instanceId" | "logEnd" | "topics">> {
+export interface ParsedSettings extends Required<
+  Omit<WorkerSettings, "instanceId" | "logEnd" | "topics">
+> {
   readonly bootstrap: readonly string[];
   readonly askTopics: () => Promise<ReadonlyMap<string, number>>;
   readonly areTopicsFixed: boolean;
@@ -90,11 +95,14 @@ const TIMES = {
   sessionTimeoutMs: 45_000,
   rebalanceTimeoutMs: 60_000,
   heartbeatIntervalMs: 3_000,
+  retryBackoffMs: 1_000,
+  retryBackoffMaxMs: 60_000,
   idleMs: 1_000,
   graceMs: 20_000,
   progressTimeoutMs: 300_000,
 } as const;
-const ERROR_NAMES = ["onError", "maxAttempts", "afterAttempts"];
+const BEATS_A_SESSION_LEAST = 3;
+const ERROR_NAMES = ["onError", "maxAttempts", "afterMaxAttempts"];
 const HANDLER_NAMES = [...ERROR_NAMES, "topic", "drain"];
 const NAMES = [
   ...Object.keys(TIMES),
@@ -118,7 +126,7 @@ export function parseSettings(
   checkNames(settings, NAMES);
   checkErrorSettings(settings);
   const times = parseTimes(settings);
-  if (times.heartbeatIntervalMs * 3 > times.sessionTimeoutMs) {
+  if (times.heartbeatIntervalMs * BEATS_A_SESSION_LEAST > times.sessionTimeoutMs) {
     throw new TypeError(
       `heartbeatIntervalMs ${times.heartbeatIntervalMs} is too long for sessionTimeoutMs ` +
         `${times.sessionTimeoutMs}: at most a third of it, for instance ` +
@@ -142,7 +150,7 @@ export function parseSettings(
     logEnd: settings.logEnd,
     onError: settings.onError ?? "retry",
     maxAttempts: settings.maxAttempts ?? Infinity,
-    afterAttempts: settings.afterAttempts ?? "release",
+    afterMaxAttempts: settings.afterMaxAttempts ?? "stop",
     credentials: settings.credentials ?? grpc.createInsecure(),
     logger: settings.logger ?? stderrLogger(),
     config: {
@@ -162,7 +170,7 @@ export function parseSettings(
 export function checkHandlerSettings(settings: HandlerSettings): void {
   checkNames(settings, HANDLER_NAMES);
   checkErrorSettings(settings);
-  checkOneOf("drain", settings.drain, ["auto", "manual"]);
+  checkOneOf("drain", settings.drain, ["commit", "manual"]);
 }
 
 /** @throws TypeError: it is no offset. */
@@ -184,9 +192,9 @@ function checkNames(settings: object, names: readonly string[]): void {
   }
 }
 
-function checkErrorSettings({ onError, maxAttempts, afterAttempts }: ErrorSettings): void {
+function checkErrorSettings({ onError, maxAttempts, afterMaxAttempts }: ErrorSettings): void {
   checkOneOf("onError", onError, ["retry", "release", "stop"]);
-  checkOneOf("afterAttempts", afterAttempts, ["release", "stop"]);
+  checkOneOf("afterMaxAttempts", afterMaxAttempts, ["release", "stop"]);
   if (maxAttempts !== undefined && !(Number.isInteger(maxAttempts) && maxAttempts > 0)) {
     throw new TypeError(`maxAttempts is ${maxAttempts}: it is a number of calls, 1 or more`);
   }
@@ -208,10 +216,17 @@ function parseTimes(settings: WorkerSettings): Record<keyof typeof TIMES, number
     }
     times[name] = value;
   }
+  if (settings.heartbeatIntervalMs === undefined) {
+    const mostMs = Math.floor(times.sessionTimeoutMs / BEATS_A_SESSION_LEAST);
+    times.heartbeatIntervalMs = Math.max(1, Math.min(times.heartbeatIntervalMs, mostMs));
+  }
   return times;
 }
 
 function checkBootstrap(bootstrap: string | readonly string[]): string[] {
+  if (typeof bootstrap !== "string" && !Array.isArray(bootstrap)) {
+    throw new TypeError(`${String(bootstrap)} is no address: "127.0.0.1:7400", or a list of them`);
+  }
   const addresses =
     typeof bootstrap === "string" ? bootstrap.split(",").map((one) => one.trim()) : [...bootstrap];
   if (addresses.length === 0) throw new TypeError('an address is missing: "127.0.0.1:7400"');

@@ -192,7 +192,7 @@ export class Player {
 
   /** Take all actions that the machine has. */
   private take(): void {
-    for (let action; (action = this.machine.nextAction(this.nowMs)) !== undefined; ) {
+    for (let action; (action = this.machine.nextAction(this.nowMs)) !== undefined;) {
       const taken = action;
       if (taken.kind === "warn") continue;
       this.actions.push(taken);
@@ -231,7 +231,11 @@ function partitions(text: string): TopicPartition[] {
 }
 
 function numbers(found: Iterable<TopicPartition>): string {
-  return sorted(found).map(({ partition }) => partition).join(",") || "-";
+  return (
+    sorted(found)
+      .map(({ partition }) => partition)
+      .join(",") || "-"
+  );
 }
 
 function offsets(text: string): Map<number, bigint> {

@@ -20,7 +20,7 @@ test("a wrong setting is refused in a sentence that shows the right form", () =>
     [{ topics: {} }, /topics are empty/],
     [{}, /topics are missing/],
     [{ ...TOPICS, sessionTimeoutMs: "45s" }, /a number of milliseconds, for instance 45000/],
-    [{ ...TOPICS, sessionTimeoutMs: 6_000 }, /heartbeatIntervalMs 3000 is too long.*400/],
+    [{ ...TOPICS, sessionTimeoutMs: 6_000, heartbeatIntervalMs: 3_000 }, /heartbeatIntervalMs 3000 is too long.*400/],
     [{ ...TOPICS, heartbeatIntervalMs: 0 }, /a number of milliseconds, for instance 3000/],
     [{ ...TOPICS, assignors: "sticky" }, /one of "range", "cooperative-sticky"/],
     [{ ...TOPICS, start: "latest" }, /needs logEnd/],
@@ -34,12 +34,14 @@ test("an address has a port", () => {
   assert.throws(() => made(TOPICS, "localhost"), /host and port, for instance "localhost:7400"/);
   assert.throws(() => made(TOPICS, ["a:1", "b:"]), /"b:7400"/);
   assert.throws(() => made(TOPICS, "a:99999"), /is no address/);
+  assert.throws(() => made(TOPICS, 7400), /7400 is no address: "127.0.0.1:7400"/);
   made(TOPICS, "a:1, b:2");
   made(TOPICS, ["[::1]:7400"]);
 });
 
 test("what has an obvious meaning is accepted", () => {
   made({ ...TOPICS, assignors: "range" });
+  made({ ...TOPICS, sessionTimeoutMs: 6_000 });
   made({ topics: new Map([["invoices", 12]]), start: "latest", logEnd: () => 5 });
 });
 
@@ -48,9 +50,18 @@ test("a handler is a function of one parameter", () => {
   const handler = worker.handler as (handler: unknown, settings?: object) => unknown;
   const tell = (wrong: unknown, settings?: object) => () => handler.call(worker, wrong, settings);
   assert.throws(tell(5), /a handler is a function: worker.handler\(async/);
-  assert.throws(tell(async function* () {}), /no generator/);
-  assert.throws(tell((a: unknown, b: unknown) => [a, b]), /one parameter, the partition, not 2/);
-  assert.throws(tell(() => {}, { topics: "invoices" }), /nearest is "topic"/);
+  assert.throws(
+    tell(async function* () {}),
+    /no generator/,
+  );
+  assert.throws(
+    tell((a: unknown, b: unknown) => [a, b]),
+    /one parameter, the partition, not 2/,
+  );
+  assert.throws(
+    tell(() => {}, { topics: "invoices" }),
+    /nearest is "topic"/,
+  );
   const handle = (): void => {};
   assert.equal(handler.call(worker, handle), handle);
   assert.throws(tell(handle), /topic of its own/);

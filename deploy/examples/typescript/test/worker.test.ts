@@ -20,11 +20,17 @@ test("a handler for each partition, from the committed offset or the start", asy
   });
   const serving = worker.serve();
   await clock.advance(0);
-  assert.deepEqual([...began].sort(), [[0, 100n], [1, 7n]]);
+  assert.deepEqual([...began].sort(), [
+    [0, 100n],
+    [1, 7n],
+  ]);
   const stopping = worker.stop("enough");
   await clock.advance(20_000);
   await Promise.all([serving, stopping]);
-  assert.deepEqual(coordinator.sentOf("leave").map(({ reason }) => reason), ["enough"]);
+  assert.deepEqual(
+    coordinator.sentOf("leave").map(({ reason }) => reason),
+    ["enough"],
+  );
 });
 
 test("a handler that returns is called again from where it got to; done is done", async () => {
@@ -40,7 +46,7 @@ test("a handler that returns is called again from where it got to; done is done"
   assert.deepEqual(calls.sort(), ["0@0", "1@0"]);
   await clock.advance(1);
   assert.deepEqual(calls.slice(2), ["0@5"]);
-  assert.deepEqual(worker.state.partitions.map(({ status }) => status).sort(), ["done", "idle"]);
+  assert.deepEqual(worker.state.partitions.map(({ stage }) => stage).sort(), ["done", "idle"]);
   await worker.stop();
 });
 
@@ -68,7 +74,10 @@ test("a commit of a partition that is being revoked stores, and ends the handler
   assert.equal(coordinator.stored.get("t[1]"), 9n);
   const [, , given] = coordinator.sentOf("join");
   assert.ok(given, "it has joined again to have the partition handed out");
-  assert.deepEqual(worker.state.partitions.map((p) => p.number), [0]);
+  assert.deepEqual(
+    worker.state.partitions.map((p) => p.number),
+    [0],
+  );
 });
 
 test("a manual handler goes on committing until it has handed over", async () => {
@@ -108,7 +117,7 @@ test("the late commit of a slow handler is refused here, and its heir waits for 
   assert.equal(runs.length, 1, "never two handlers of one partition");
   assert.equal(runs[0]!.valid, false);
   assert.ok(runs[0]!.signal.aborted);
-  const states = worker.state.partitions.map(({ number, status }) => `${number} ${status}`);
+  const states = worker.state.partitions.map(({ number, stage }) => `${number} ${stage}`);
   assert.deepEqual(states.sort(), ["0 overdue", "0 waiting", "1 running"]);
   assert.equal(logger.of("t[0] has not ended").length, 1);
   const sent = coordinator.sentOf("commit").length;
@@ -129,7 +138,10 @@ test("a partition goes back when its handler has ended, not when the slowest has
   await clock.advance(1_050);
   const owned = coordinator.sentOf("join").length;
   assert.equal(owned, 3, "joined, asked to give back, and joined again with one of them");
-  assert.deepEqual(worker.state.partitions.map((p) => p.number), [1]);
+  assert.deepEqual(
+    worker.state.partitions.map((p) => p.number),
+    [1],
+  );
   await clock.advance(3_000);
   assert.equal(worker.state.partitions.length, 0);
 });
@@ -167,7 +179,10 @@ test("release gives the partition up; handed back, it rests first", async () => 
   await clock.advance(100);
   assert.deepEqual(calls, [0]);
   assert.equal(coordinator.sentOf("join").length, 2);
-  assert.deepEqual(worker.state.partitions.map(({ status }) => status), ["resting"]);
+  assert.deepEqual(
+    worker.state.partitions.map(({ stage }) => stage),
+    ["resting"],
+  );
   await assert.rejects(partitions[0]!.commit(1), StaleMember);
   await clock.advance(900);
   assert.deepEqual(calls, [0, 1_000]);
@@ -177,7 +192,7 @@ test("stop, or the last of so many attempts: the worker leaves and serve rejects
   const { worker, clock, coordinator } = virtual({
     topics: { t: 1 },
     maxAttempts: 3,
-    afterAttempts: "stop",
+    afterMaxAttempts: "stop",
   });
   let calls = 0;
   worker.handler(() => {

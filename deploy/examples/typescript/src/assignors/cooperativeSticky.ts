@@ -88,7 +88,9 @@ function assignStickily(
   const wishesAreEqual = takers.every(({ wanted }) => wanted.size === topics.length);
   if (wishesAreEqual) shareEqually(takers, left);
   else shareAmongSubscribers(takers, left);
-  return new Map(takers.map(({ memberId, kept, dealt }) => [memberId, sorted([...kept, ...dealt])]));
+  return new Map(
+    takers.map(({ memberId, kept, dealt }) => [memberId, sorted([...kept, ...dealt])]),
+  );
 }
 
 /** Everybody wants everything: keep up to the quota, deal the rest in a circle. */
@@ -105,7 +107,7 @@ function shareEqually(takers: readonly Taker[], left: TopicPartition[]): void {
   const inOrder = sorted(left);
   const atMostLeast = takers.filter(({ kept }) => kept.length <= least);
   let next = 0;
-  for (let lacking = atMostLeast; lacking.length > 0; ) {
+  for (let lacking = atMostLeast; lacking.length > 0;) {
     lacking = lacking.filter(({ kept, dealt }) => kept.length + dealt.length < least);
     for (const taker of lacking) taker.dealt.push(inOrder[next++]!);
   }
@@ -115,9 +117,7 @@ function shareEqually(takers: readonly Taker[], left: TopicPartition[]): void {
 /** Wishes differ: the rest goes to the least loaded, then hand-overs even it out. */
 function shareAmongSubscribers(takers: readonly Taker[], left: readonly TopicPartition[]): void {
   const readers = (topic: string): Taker[] => takers.filter(({ wanted }) => wanted.has(topic));
-  const rarestFirst = [...left].sort(
-    (a, b) => readers(a.topic).length - readers(b.topic).length,
-  );
+  const rarestFirst = [...left].sort((a, b) => readers(a.topic).length - readers(b.topic).length);
   for (const partition of rarestFirst) {
     const [first, ...others] = readers(partition.topic);
     const lightest = others.reduce((a, b) => (load(b) < load(a) ? b : a), first!);
@@ -137,10 +137,7 @@ function load({ kept, dealt }: Taker): number {
  * Lower the load of one member by 1 and raise that of one with at least 2 less, directly or
  * through others. False if no path does, so that the loads are as even as they can be.
  */
-function handOver(
-  takers: readonly Taker[],
-  movable: (taker: Taker) => TopicPartition[],
-): boolean {
+function handOver(takers: readonly Taker[], movable: (taker: Taker) => TopicPartition[]): boolean {
   for (const root of [...takers].sort((a, b) => load(a) - load(b))) {
     const steps = new Map<Taker, { topic: string; taker: Taker }>();
     const front = [root];
@@ -152,7 +149,7 @@ function handOver(
         steps.set(giver, { topic: given.topic, taker });
         front.push(giver);
         if (load(giver) < load(root) + 2) continue;
-        for (let from = giver; from !== root; ) {
+        for (let from = giver; from !== root;) {
           const step = steps.get(from)!;
           const at = movable(from).findIndex(({ topic }) => topic === step.topic);
           movable(step.taker).push(...movable(from).splice(at, 1));

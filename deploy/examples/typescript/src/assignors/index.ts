@@ -36,7 +36,8 @@ export function shareOut(
   }[],
 ): { memberId: string; assignment: Buffer }[] {
   const assign: Assign | undefined = ASSIGNORS[assignor as AssignorName];
-  if (assign === undefined) throw new Error(`the group chose an assignor unknown here: ${assignor}`);
+  if (assign === undefined)
+    throw new Error(`the group chose an assignor unknown here: ${assignor}`);
   const subscribers: Subscriber[] = members.map(({ memberId, instanceId, metadata }) => ({
     ...decodeSubscription(metadata),
     memberId,

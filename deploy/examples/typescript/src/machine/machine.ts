@@ -12,11 +12,19 @@
 import { CommitFailed } from "../errors.js";
 import { nameOf, type Partitions } from "../partitions.js";
 import type { Random } from "./backOff.js";
-import { type Action, type Call, type Commit, ELSEWHERE, type Request, type Result } from "./calls.js";
+import {
+  type Action,
+  type Call,
+  type Commit,
+  ELSEWHERE,
+  type Request,
+  type Result,
+} from "./calls.js";
+import type { MemberConfig } from "./config.js";
 import { Discovery } from "./discovery.js";
 import type { RebalanceEvent } from "./events.js";
 import type { Holding } from "./holdings.js";
-import { type MemberConfig, Membership, type Phase } from "./membership.js";
+import { Membership, type Phase } from "./membership.js";
 import { CommitOperation, FetchOperation, Operation } from "./operations.js";
 import { LEAVE_TIMEOUT_MS, Schedule, timeoutMs } from "./schedule.js";
 
@@ -58,8 +66,8 @@ export class Machine {
 
   // --- The owner ---
 
-  get events(): readonly RebalanceEvent[] {
-    return this.membership.events;
+  get hasEvents(): boolean {
+    return !this.membership.events.isEmpty;
   }
 
   get isConnected(): boolean {
@@ -251,7 +259,8 @@ export class Machine {
   // --- The connection ---
 
   private noteAnswer(result: Result, nowMs: number): void {
-    const codes = result.kind === "committed" ? result.codes : "code" in result ? [result.code] : [];
+    const codes =
+      result.kind === "committed" ? result.codes : "code" in result ? [result.code] : [];
     if (codes.length === 0 || codes.some((code) => ELSEWHERE.has(code))) return;
     const silentMs = this.discovery.answered(nowMs);
     if (silentMs === undefined) return;

@@ -25,27 +25,12 @@ import {
   type Request,
   type Synced,
 } from "./calls.js";
-import type { RebalanceEvent } from "./events.js";
+import type { MemberConfig } from "./config.js";
+import { EventQueue, type RebalanceEvent } from "./events.js";
 import { Holdings, MEMBERSHIP } from "./holdings.js";
 import { Revocations } from "./revocations.js";
 
 export type Phase = "joining" | "syncing" | "stable" | "revoking" | "stopped";
-
-export interface MemberConfig {
-  readonly groupId: string;
-  /** Topic to its number of partitions, which counts while this member leads. */
-  readonly topics: ReadonlyMap<string, number>;
-  /** Names of those the member can follow, best first. */
-  readonly assignors: readonly AssignorName[];
-  /** Used where the group refuses the others, since its members follow this one. */
-  readonly fallback?: AssignorName | undefined;
-  readonly clientId: string;
-  /** Makes the member static: restarted within its session it takes its place back. */
-  readonly instanceId?: string | undefined;
-  readonly sessionTimeoutMs: number;
-  readonly rebalanceTimeoutMs: number;
-  readonly heartbeatIntervalMs: number;
-}
 
 /** Codes after which joining again would end the same way. */
 const FATAL: ReadonlySet<string> = new Set([
@@ -67,7 +52,7 @@ export class Membership {
   /** What the member has, without what is being revoked. */
   assignment: Partitions = NO_PARTITIONS;
   topics: ReadonlyMap<string, number>;
-  events: RebalanceEvent[] = [];
+  readonly events = new EventQueue();
   warnings: string[] = [];
   failure: Error | undefined;
   readonly holdings = new Holdings();
@@ -163,7 +148,7 @@ export class Membership {
     const freed = without(without(without(this.claimed, given), this.assignment), revoked);
     this.phase = revoked.size > 0 ? "revoking" : "stable";
     this.assignment = without(given, revoked);
-    if (!this.isCooperative) this.unsay("assigned");
+    if (!this.isCooperative) this.events.unsay("assigned");
     if (added.size > 0 || !this.isCooperative || !this.holdings.areOfAMember) {
       this.events.push({ kind: "assigned", partitions: added, generation: this.generation });
     }
@@ -202,8 +187,7 @@ export class Membership {
   /** Events since the last call. From now on the owner holds what they assign. */
   handOut(nowMs: number): RebalanceEvent[] {
     this.passDeadlines(nowMs);
-    const events = this.events;
-    this.events = [];
+    const events = this.events.take();
     this.holdings.handOut();
     this.revocations.handOut();
     return events;
@@ -312,7 +296,7 @@ export class Membership {
     const again = new Map([...given].filter(([name]) => revocations.partitions.has(name)));
     const untold = without(again, revocations.told);
     revocations.end(untold);
-    this.withdraw(untold, "revoking");
+    this.events.withdraw(untold, "revoking");
     this.assignment = union(this.assignment, untold);
     revocations.returned = without(again, untold);
     return revocations.partitions;
@@ -336,7 +320,7 @@ export class Membership {
 
   /** End the holdings of partitions, and join again if that is all it takes. */
   private letGo(partitions: Partitions, reason: string): void {
-    this.withdraw(partitions, "assigned", "revoking");
+    this.events.withdraw(partitions, "assigned", "revoking");
     this.holdings.end(partitions.keys(), reason);
     this.assignment = without(this.assignment, partitions);
     const returned = this.revocations.end(partitions);
@@ -346,7 +330,8 @@ export class Membership {
       this.events.push({ kind: "assigned", partitions: returned, generation: this.generation });
     }
     if (returned.size > 0 && returned.size === partitions.size) {
-      if (this.isInSession) this.phase = this.revocations.partitions.size > 0 ? "revoking" : "stable";
+      if (this.isInSession)
+        this.phase = this.revocations.partitions.size > 0 ? "revoking" : "stable";
     } else if (this.mayJoinNow) {
       this.mustJoinAgain = this.phase === "joining";
       this.phase = "joining";
@@ -356,20 +341,6 @@ export class Membership {
   private get mayJoinNow(): boolean {
     // While syncing, the answer shows that the group has to be told.
     return this.phase !== "syncing" && (this.isCooperative || this.held.size === 0);
-  }
-
-  /** Remove partitions from events that the owner has not been given. */
-  private withdraw(gone: Partitions, ...kinds: RebalanceEvent["kind"][]): void {
-    this.events = this.events.flatMap((event): RebalanceEvent[] => {
-      if (!kinds.includes(event.kind) || !("partitions" in event)) return [event];
-      const left = without(event.partitions, gone);
-      if (left.size === event.partitions.size) return [event];
-      return left.size > 0 ? [{ ...event, partitions: left }] : [];
-    });
-  }
-
-  private unsay(...kinds: RebalanceEvent["kind"][]): void {
-    this.events = this.events.filter(({ kind }) => !kinds.includes(kind));
   }
 
   private refused(code: string, message: string): Next {
@@ -403,7 +374,7 @@ export class Membership {
   private lose(reason: string): void {
     const lost = this.holdings.known(this.held);
     this.holdings.endAll(reason);
-    this.unsay("assigned", "revoking");
+    this.events.unsay("assigned", "revoking");
     this.assignment = this.claimed = NO_PARTITIONS;
     this.revocations.endAll();
     if (lost.size > 0) this.events.push({ kind: "lost", partitions: lost, reason });

@@ -13,7 +13,14 @@ import {
 } from "../errors.js";
 import { nameOf, type Partitions } from "../partitions.js";
 import { BackOff, type Random } from "./backOff.js";
-import { type Commit, type Committed, ELSEWHERE, type Next, type Request, type Result } from "./calls.js";
+import {
+  type Commit,
+  type Committed,
+  ELSEWHERE,
+  type Next,
+  type Request,
+  type Result,
+} from "./calls.js";
 import type { Holding } from "./holdings.js";
 import type { Membership } from "./membership.js";
 
@@ -184,7 +191,8 @@ export class CommitOperation extends Operation {
     try {
       judge(reply as Committed, this.commit, this.isRepeated);
     } catch (refusal) {
-      if (!(refusal instanceof RebalanceInProgress || refusal instanceof StaleMember)) throw refusal;
+      if (!(refusal instanceof RebalanceInProgress || refusal instanceof StaleMember))
+        throw refusal;
       const isCurrent = this.generation === membership.generation;
       if (refusal instanceof RebalanceInProgress && isCurrent) membership.rebalance(nowMs);
       const hasMoved = membership.isBetweenAssignments || !isCurrent;

@@ -4,7 +4,8 @@
 import { CoordinatorError, FatalError } from "../errors.js";
 import { BackOff, type Random } from "./backOff.js";
 import type { Failure, Next, Request, Result } from "./calls.js";
-import type { MemberConfig, Membership } from "./membership.js";
+import type { MemberConfig } from "./config.js";
+import type { Membership } from "./membership.js";
 
 const CALL_TIMEOUT_MS = 10_000;
 const BEATS_A_SESSION = 4; // That many may fail in a row before the session ends.

@@ -10,7 +10,10 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { ErrorCode } from "../generated/coordinator/v1/errors.js";
-import { type FindCoordinatorResponse, GroupCoordinatorClient } from "../generated/coordinator/v1/group.js";
+import {
+  type FindCoordinatorResponse,
+  GroupCoordinatorClient,
+} from "../generated/coordinator/v1/group.js";
 import type { Call, Failure, Request, Result } from "../machine/calls.js";
 import { retryAfterMs } from "./retryInfo.js";
 import type { Transport } from "./transport.js";
@@ -57,19 +60,39 @@ export class Connection implements Transport {
       }
       case "beat": {
         const message = wire.encodeBeat(request);
-        return this.call(call, client, (c, ...r) => c.heartbeat(message, ...r), wire.decodeAcknowledged);
+        return this.call(
+          call,
+          client,
+          (c, ...r) => c.heartbeat(message, ...r),
+          wire.decodeAcknowledged,
+        );
       }
       case "leave": {
         const message = wire.encodeLeave(request);
-        return this.call(call, client, (c, ...r) => c.leaveGroup(message, ...r), wire.decodeAcknowledged);
+        return this.call(
+          call,
+          client,
+          (c, ...r) => c.leaveGroup(message, ...r),
+          wire.decodeAcknowledged,
+        );
       }
       case "commit": {
         const message = wire.encodeCommit(request);
-        return this.call(call, client, (c, ...r) => c.offsetCommit(message, ...r), wire.decodeCommitted);
+        return this.call(
+          call,
+          client,
+          (c, ...r) => c.offsetCommit(message, ...r),
+          wire.decodeCommitted,
+        );
       }
       case "fetch": {
         const message = wire.encodeFetch(request);
-        return this.call(call, client, (c, ...r) => c.offsetFetch(message, ...r), wire.decodeFetched);
+        return this.call(
+          call,
+          client,
+          (c, ...r) => c.offsetFetch(message, ...r),
+          wire.decodeFetched,
+        );
       }
     }
   }
@@ -160,7 +183,8 @@ function failureOf(error: ServiceError): Failure {
   const detail = error.details || error.message;
   if (error.code === status.CANCELLED) return { kind: "dropped", detail };
   if (!REFUSED.has(error.code)) return { kind: "unreachable", detail };
-  const afterMs = error.code === status.RESOURCE_EXHAUSTED ? retryAfterMs(error.metadata) : undefined;
+  const afterMs =
+    error.code === status.RESOURCE_EXHAUSTED ? retryAfterMs(error.metadata) : undefined;
   return afterMs === undefined
     ? { kind: "refused", detail, code: status[error.code] }
     : { kind: "no room", detail, afterMs };

@@ -15,7 +15,15 @@ import type {
   SyncGroupRequest,
   SyncGroupResponse,
 } from "../generated/coordinator/v1/group.js";
-import type { Acknowledged, Committed, Fetched, Identity, Joined, Request, Synced } from "../machine/calls.js";
+import type {
+  Acknowledged,
+  Committed,
+  Fetched,
+  Identity,
+  Joined,
+  Request,
+  Synced,
+} from "../machine/calls.js";
 import { byTopic, nameOf } from "../partitions.js";
 
 type Of<Kind extends Request["kind"]> = Extract<Request, { kind: Kind }>;

@@ -114,7 +114,7 @@ export class Member {
         this.waiting.delete(operation);
         resolve();
       }
-      if (this.machine.events.length > 0) this.handOut(nowMs);
+      if (this.machine.hasEvents) this.handOut(nowMs);
     }
     this.isTurning = false;
     this.setTimer();
@@ -123,7 +123,7 @@ export class Member {
 
   private carryOutAll(nowMs: number): void {
     try {
-      for (let action; (action = this.machine.nextAction(nowMs)) !== undefined; ) {
+      for (let action; (action = this.machine.nextAction(nowMs)) !== undefined;) {
         if (action.kind === "call") void this.call(action);
         else if (action.kind === "cancel") this.transport.cancel(action.call);
         else if (action.kind === "hang up") this.transport.hangUp();
@@ -176,7 +176,8 @@ export class Member {
   /** Say what has changed, and since when. */
   private report(): void {
     const { phase, generation, isLeader, memberId, isInSession } = this.machine.membership;
-    const said = phase === "joining" && memberId === "" && !this.machine.isConnected ? "connecting" : phase;
+    const said =
+      phase === "joining" && memberId === "" && !this.machine.isConnected ? "connecting" : phase;
     if (said !== this.saidPhase) {
       this.saidPhase = said;
       this.sinceMs = this.clock.now();

@@ -11,12 +11,11 @@ import { PartitionRevoked, StaleMember } from "../errors.js";
 import { errorText, type Logger } from "../log.js";
 import type { CommitEntry } from "../machine/calls.js";
 import type { Holding } from "../machine/holdings.js";
-import { type ErrorPolicy, type HandlerSettings, type Offset, toOffset } from "../settings.js";
+import { type Offset, toOffset } from "../settings.js";
+import type { Rules } from "./handlers.js";
 import { type CommitOptions, Partition } from "./partition.js";
 
-export type Handler = (partition: Partition) => Promise<void> | void;
-
-export type RunStatus =
+export type Stage =
   /** The handler of an earlier holding has not ended. */
   | "waiting"
   /** Given up after a failure, and handed back: it rests for the pause of a retry. */
@@ -39,33 +38,30 @@ export interface Surroundings {
   readonly progressTimeoutMs: number;
   holds(holding: Holding): boolean;
   /** Store; rejects as `Member.commit`. */
-  store(entries: readonly CommitEntry[], holding: Holding): Promise<void>;
-  /** Where a handler begins that was not here before. */
-  position(holding: Holding): Promise<bigint>;
+  store(entry: CommitEntry, holding: Holding): Promise<void>;
+  /** The committed offset; where there is none, what the setting `start` says. */
+  position(holding: Holding, fetched?: Promise<ReadonlyMap<string, bigint>>): Promise<bigint>;
   /** Give the partition up, and let it rest for a pause if it comes back. */
   release(run: Run, restMs: number): void;
   /** The policy says that the worker stops. */
   fail(error: unknown): void;
 }
 
-const PAUSE_FIRST_MS = 1_000;
-const PAUSE_MOST_MS = 60_000;
-
-export interface ErrorRules {
-  readonly onError: ErrorPolicy;
-  readonly maxAttempts: number;
-  readonly afterAttempts: ErrorPolicy;
+/** Failures in a row: without a commit, or a handler that returned, between them. */
+export interface Failures {
+  readonly attempts: number;
+  readonly lastError: unknown;
 }
+
+export const NO_FAILURES: Failures = { attempts: 0, lastError: undefined };
 
 export class Run {
   readonly revoking = new AbortController();
   readonly over = new AbortController();
   deadlineMs: number | undefined;
-  status: RunStatus = "waiting";
+  stage: Stage = "starting";
   sinceMs: number;
-  /** Failures in a row, without a commit between them. */
-  attempts = 0;
-  lastError: unknown;
+  failures = NO_FAILURES;
   isDone = false;
   private stored: bigint | undefined;
   private readonly committing = new Set<Promise<void>>();
@@ -73,8 +69,7 @@ export class Run {
   constructor(
     readonly holding: Holding,
     readonly token: number,
-    private readonly handler: Handler,
-    private readonly rules: ErrorRules & Pick<HandlerSettings, "drain">,
+    private readonly rules: Rules,
     private readonly around: Surroundings,
   ) {
     this.sinceMs = around.clock.now();
@@ -89,12 +84,17 @@ export class Run {
    *
    * @param before handlers of earlier holdings of this partition: never two at a time.
    * @param restMs a pause, if the partition was given up after a failure.
+   * @param fetched committed offsets, if they were asked for already.
    */
-  async live(before: Promise<void> | undefined, restMs: number): Promise<void> {
+  async live(
+    before: Promise<void> | undefined,
+    restMs: number,
+    fetched: Promise<ReadonlyMap<string, bigint>> | undefined,
+  ): Promise<void> {
     try {
       if (before !== undefined) await this.waitFor(before);
       if (restMs > 0) await this.pause("resting", restMs);
-      if (!this.revoking.signal.aborted) await this.work();
+      if (!this.revoking.signal.aborted) await this.work(fetched);
     } finally {
       this.is("ended");
       this.end("the handler has ended");
@@ -113,7 +113,7 @@ export class Run {
     const error = new StaleMember(`nothing was sent, for ${this.holding.name} is over: ${reason}`);
     this.revoking.abort(error);
     this.over.abort(error);
-    if (this.status !== "running") return;
+    if (this.stage !== "running") return;
     this.is("overdue");
     this.around.logger.warn(
       `the handler of ${this.holding.name} has not ended yet, and its partition is gone: ${reason}`,
@@ -122,11 +122,13 @@ export class Run {
 
   async commit(offset: Offset, options: CommitOptions): Promise<void> {
     const entry = this.entry(offset, options);
-    const storing = this.around.store([entry], this.holding);
-    this.follow(storing, [entry]);
+    const storing = this.around.store(entry, this.holding);
+    this.follow(storing, entry);
     await storing;
     if (this.revoking.signal.aborted && this.rules.drain !== "manual") {
-      throw new PartitionRevoked(`${entry.offset} of ${this.holding.name} is stored; it is revoked`);
+      throw new PartitionRevoked(
+        `${entry.offset} of ${this.holding.name} is stored; it is revoked`,
+      );
     }
   }
 
@@ -150,14 +152,11 @@ export class Run {
   }
 
   /** Note a commit under way: the handler's end waits for it, even if nobody awaits it. */
-  follow(storing: Promise<void>, entries: readonly CommitEntry[]): void {
-    const entry = entries.find(({ topic, partition }) => {
-      return topic === this.holding.topic && partition === this.holding.partition;
-    });
+  follow(storing: Promise<void>, { offset }: CommitEntry): void {
     const noted = storing.then(
       () => {
-        this.stored = entry?.offset;
-        this.attempts = 0;
+        this.stored = offset;
+        this.failures = NO_FAILURES;
       },
       () => {}, // Whoever commits is told.
     );
@@ -186,25 +185,30 @@ export class Run {
     }
   }
 
-  private async work(): Promise<void> {
+  private async work(fetched?: Promise<ReadonlyMap<string, bigint>>): Promise<void> {
     this.is("starting");
-    let position = await this.begin();
+    let position = await this.begin(fetched);
     while (position !== undefined && !this.revoking.signal.aborted) {
       const failure = await this.callHandler(position);
       position = this.stored ?? position;
       if (this.revoking.signal.aborted) this.sayLateFailure(failure);
       else if (failure !== undefined) await this.failed(failure.error);
       else if (this.isDone) await this.restUntilRevoked();
-      else await this.pause("idle", this.around.idleMs);
+      else {
+        this.failures = NO_FAILURES;
+        await this.pause("idle", this.around.idleMs);
+      }
     }
   }
 
   /** Where to begin; undefined: revoked before that was known. */
-  private async begin(): Promise<bigint | undefined> {
+  private async begin(fetched?: Promise<ReadonlyMap<string, bigint>>): Promise<bigint | undefined> {
+    let asked = fetched;
     while (!this.revoking.signal.aborted) {
       try {
-        return await this.around.position(this.holding);
+        return await this.around.position(this.holding, asked);
       } catch (error) {
+        asked = undefined;
         await this.failed(error);
       }
     }
@@ -214,7 +218,7 @@ export class Run {
   private async callHandler(position: bigint): Promise<{ error: unknown } | undefined> {
     this.is("running");
     try {
-      await this.handler(new Partition(this, position));
+      await this.rules.handler(new Partition(this, position));
       return undefined;
     } catch (error) {
       return { error };
@@ -227,12 +231,13 @@ export class Run {
   private async failed(error: unknown): Promise<void> {
     const { logger } = this.around;
     const { name } = this.holding;
-    this.lastError = error;
-    this.attempts += 1;
-    const { onError, maxAttempts, afterAttempts } = this.rules;
-    const policy = this.attempts >= maxAttempts && onError === "retry" ? afterAttempts : onError;
-    const pauseMs = Math.min(PAUSE_MOST_MS, PAUSE_FIRST_MS * 2 ** (this.attempts - 1));
-    const said = `handler of ${name} failed (attempt ${this.attempts}): ${errorText(error)}`;
+    const attempts = this.failures.attempts + 1;
+    this.failures = { attempts, lastError: error };
+    const { onError, maxAttempts, afterMaxAttempts, retryBackoffMs, retryBackoffMaxMs } =
+      this.rules;
+    const policy = attempts >= maxAttempts && onError === "retry" ? afterMaxAttempts : onError;
+    const pauseMs = Math.min(retryBackoffMaxMs, retryBackoffMs * 2 ** (attempts - 1));
+    const said = `handler of ${name} failed (attempt ${attempts}): ${errorText(error)}`;
     switch (policy) {
       case "retry":
         logger.warn(`${said}; again in ${pauseMs / 1000} s`);
@@ -257,7 +262,7 @@ export class Run {
       error instanceof StaleMember ||
       (error instanceof Error && error.name === "AbortError");
     if (isExpected) return;
-    this.lastError = error;
+    this.failures = { ...this.failures, lastError: error };
     this.around.logger.warn(
       `handler of ${this.holding.name} failed while it was revoked: ${errorText(error)}`,
     );
@@ -268,13 +273,13 @@ export class Run {
     await aborted(this.revoking.signal);
   }
 
-  private async pause(status: RunStatus, ms: number): Promise<void> {
-    this.is(status);
+  private async pause(stage: Stage, ms: number): Promise<void> {
+    this.is(stage);
     await sleep(this.around.clock, ms, this.revoking.signal);
   }
 
-  private is(status: RunStatus): void {
-    this.status = status;
+  private is(stage: Stage): void {
+    this.stage = stage;
     this.sinceMs = this.around.clock.now();
   }
 }

@@ -1,0 +1,175 @@
+// All holdings of a worker and their runs: begun when assigned, told of revocations, joined, and
+// then given back. Never two handlers of one partition at a time.
+
+import type { Clock } from "../clock.js";
+import { StaleMember } from "../errors.js";
+import { errorText, type Logger } from "../log.js";
+import type { CommitEntry } from "../machine/calls.js";
+import type { RebalanceEvent } from "../machine/events.js";
+import type { Holding } from "../machine/holdings.js";
+import { nameOf, type Partitions, partitionsOf, type TopicPartition } from "../partitions.js";
+import { type Offset, type ParsedSettings, toOffset } from "../settings.js";
+import type { Handlers } from "./handlers.js";
+import type { Member } from "./member.js";
+import type { Partition } from "./partition.js";
+import { type Failures, NO_FAILURES, Run, type Surroundings } from "./run.js";
+
+/** Handlers that end together give their partitions back together. */
+const GATHER_MS = 20;
+
+export interface CommitAllOptions {
+  /** All partitions or none. */
+  readonly atomic?: boolean;
+  /** Stored with the group, 64 KiB at most. */
+  readonly manifest?: Uint8Array;
+}
+
+export class Runs implements Surroundings {
+  readonly idleMs: number;
+  readonly progressTimeoutMs: number;
+  /** Also those whose holding is over and whose handlers have not ended. */
+  readonly all = new Map<Run, Promise<void>>();
+  private readonly newest = new Map<string, Run>();
+  /** By partition's name, until all handlers of it have ended. */
+  private readonly busy = new Map<string, Promise<void>>();
+  private readonly rests = new Map<string, { untilMs: number; failures: Failures }>();
+  private readonly ended = new Set<Run>();
+  private tokens = 0;
+  private isStopping = false;
+
+  constructor(
+    private readonly member: Member,
+    private readonly handlers: Handlers,
+    private readonly settings: ParsedSettings,
+    readonly clock: Clock,
+    readonly logger: Logger,
+    readonly fail: (error: unknown) => void,
+  ) {
+    this.idleMs = settings.idleMs;
+    this.progressTimeoutMs = settings.progressTimeoutMs;
+  }
+
+  hear(event: RebalanceEvent): void {
+    if (event.kind === "assigned") this.assigned(event.partitions);
+    else if (event.kind === "revoking") {
+      for (const name of event.partitions.keys()) this.newest.get(name)?.revoke(event.deadlineMs);
+    } else if (event.kind === "lost") {
+      for (const name of event.partitions.keys()) this.newest.get(name)?.end(event.reason);
+    }
+  }
+
+  /** Have all handlers finish until then; resolves when they have. */
+  async finish(deadlineMs: number): Promise<void> {
+    this.isStopping = true;
+    const running = [...this.newest.values()];
+    for (const run of running) run.revoke(deadlineMs);
+    await Promise.all(running.map((run) => this.all.get(run)));
+  }
+
+  /** End all holdings; returns those of handlers that have ended in time. */
+  endAll(reason: string): Partitions {
+    for (const run of this.newest.values()) run.end(reason);
+    const done = [...this.ended].map(({ holding }) => holding);
+    return partitionsOf(done.filter((holding) => this.holds(holding)));
+  }
+
+  /** Store several at once. Throws StaleMember: the handler of one has ended. */
+  async commitAll(
+    offsets: Iterable<readonly [Partition, Offset]>,
+    options: CommitAllOptions,
+  ): Promise<void> {
+    const byToken = new Map([...this.all.keys()].map((run) => [run.token, run]));
+    const runs: Run[] = [];
+    const entries = [...offsets].map(([partition, offset]) => {
+      const run = byToken.get(partition.token);
+      if (run === undefined) {
+        throw new StaleMember(`nothing was sent, for the handler of ${partition} has ended`);
+      }
+      runs.push(run);
+      return run.entry(offset);
+    });
+    const holdings = runs.map(({ holding }) => holding);
+    const storing = this.member.commit({ entries, ...options }, holdings);
+    runs.forEach((run, index) => run.follow(storing, entries[index]!));
+    await storing;
+  }
+
+  // --- What a run needs ---
+
+  holds(holding: Holding): boolean {
+    return this.member.holds(holding);
+  }
+
+  store(entry: CommitEntry, holding: Holding): Promise<void> {
+    return this.member.commit({ entries: [entry] }, [holding]);
+  }
+
+  async position(
+    holding: Holding,
+    fetched?: Promise<ReadonlyMap<string, bigint>>,
+  ): Promise<bigint> {
+    const committed = await (fetched ?? this.member.committed(partitionsOf([holding])));
+    const offset = committed.get(nameOf(holding)) ?? -1n;
+    if (offset >= 0n) return offset;
+    const { start, beginOffset, logEnd } = this.settings;
+    const { topic, partition } = holding;
+    const choose = typeof start === "function" ? start : start === "latest" ? logEnd! : beginOffset;
+    return toOffset(await choose({ topic, partition }), `the start of ${holding.name}`);
+  }
+
+  release(run: Run, restMs: number): void {
+    const reason = `released after: ${errorText(run.failures.lastError)}`;
+    const untilMs = this.clock.now() + restMs;
+    this.rests.set(run.holding.name, { untilMs, failures: run.failures });
+    run.end(reason);
+    if (this.holds(run.holding)) this.member.giveBack(partitionsOf([run.holding]), reason);
+  }
+
+  // --- Inside ---
+
+  private assigned(partitions: Partitions): void {
+    if (partitions.size === 0) return;
+    // One call for all that begin now; what waits asks when it begins.
+    const fetched = this.member.committed(partitions);
+    fetched.catch(() => {}); // Each run is told.
+    for (const partition of partitions.values()) this.begin(partition, fetched);
+  }
+
+  private begin(partition: TopicPartition, fetched: Promise<ReadonlyMap<string, bigint>>): void {
+    const holding = this.member.holding(partition);
+    const { name, topic } = holding;
+    const before = this.busy.get(name);
+    const rest = this.rests.get(name);
+    this.rests.delete(name);
+    const run = new Run(holding, ++this.tokens, this.handlers.of(topic), this);
+    run.failures = rest?.failures ?? NO_FAILURES;
+    this.newest.set(name, run);
+    if (this.isStopping) run.revoke(this.clock.now());
+    const restMs = (rest?.untilMs ?? 0) - this.clock.now();
+    const isFree = before === undefined && restMs <= 0;
+    const living = run
+      .live(before, restMs, isFree ? fetched : undefined)
+      .catch((error: unknown) => this.fail(error)); // A bug of this library.
+    this.all.set(run, living);
+    void living.then(() => this.giveBackSoon(run));
+    // A run that only waited may end before the handler that it waited for.
+    const busy = Promise.all([before, living]).then(() => {
+      if (this.busy.get(name) === busy) this.busy.delete(name);
+    });
+    this.busy.set(name, busy);
+  }
+
+  private giveBackSoon(run: Run): void {
+    this.all.delete(run);
+    if (this.newest.get(run.holding.name) === run) this.newest.delete(run.holding.name);
+    if (this.ended.size === 0) this.clock.timer(GATHER_MS, () => this.giveBackEnded());
+    this.ended.add(run);
+  }
+
+  private giveBackEnded(): void {
+    const holdings = [...this.ended].map(({ holding }) => holding);
+    this.ended.clear();
+    const lasting = holdings.filter((holding) => this.holds(holding));
+    if (lasting.length > 0) this.member.giveBack(partitionsOf(lasting), "it was given back");
+  }
+}
