@@ -263,11 +263,11 @@ class Player:
                     self._out.append(action)
                 case calls.Cancel(call):
                     self._out.remove(call)
-                case calls.Log():
-                    continue
+                case calls.HangUp():
+                    self._lose_all()
+                case _:
+                    continue  # Something for the log.
             self._actions.append(action)
-            if isinstance(action, calls.HangUp):
-                self._lose_all()
 
     def _lose_all(self) -> None:
         lost, self._out = self._out, []

@@ -20,7 +20,10 @@ test("a wrong setting is refused in a sentence that shows the right form", () =>
     [{ topics: {} }, /topics are empty/],
     [{}, /topics are missing/],
     [{ ...TOPICS, sessionTimeoutMs: "45s" }, /a number of milliseconds, for instance 45000/],
-    [{ ...TOPICS, sessionTimeoutMs: 6_000, heartbeatIntervalMs: 3_000 }, /heartbeatIntervalMs 3000 is too long.*400/],
+    [
+      { ...TOPICS, sessionTimeoutMs: 6_000, heartbeatIntervalMs: 3_000 },
+      /heartbeatIntervalMs 3000 is too long.*400/,
+    ],
     [{ ...TOPICS, heartbeatIntervalMs: 0 }, /a number of milliseconds, for instance 3000/],
     [{ ...TOPICS, assignors: "sticky" }, /one of "range", "cooperative-sticky"/],
     [{ ...TOPICS, start: "latest" }, /needs logEnd/],

@@ -50,7 +50,7 @@ export class VirtualCoordinator implements Transport {
   readonly sent: Request[] = [];
   readonly stored = new Map<string, bigint>();
   /** Answers to requests of a kind, taken before the usual ones. */
-  readonly answers = new Map<Request["kind"], Result[]>();
+  readonly answers = new Map<Request["kind"], (Result | Promise<Result>)[]>();
   /** What the member is given instead of what it divides, as leader. */
   given: string | undefined;
   private generation = 0;
@@ -68,7 +68,7 @@ export class VirtualCoordinator implements Transport {
     this.answer("beat", { kind: "acknowledged", code: "REBALANCE_IN_PROGRESS", message: "" });
   }
 
-  answer(kind: Request["kind"], ...results: Result[]): void {
+  answer(kind: Request["kind"], ...results: (Result | Promise<Result>)[]): void {
     this.answers.set(kind, [...(this.answers.get(kind) ?? []), ...results]);
   }
 

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { decodeSubscription } from "../src/assignors/consumerProtocol.js";
 import { aborted } from "../src/clock.js";
 import { FatalError, PartitionRevoked, StaleMember } from "../src/errors.js";
+import type { Result } from "../src/machine/calls.js";
 import type { Partition } from "../src/worker/partition.js";
 import { settle, virtual } from "./virtual.js";
 
@@ -120,6 +122,9 @@ test("the late commit of a slow handler is refused here, and its heir waits for 
   const states = worker.state.partitions.map(({ number, stage }) => `${number} ${stage}`);
   assert.deepEqual(states.sort(), ["0 overdue", "0 waiting", "1 running"]);
   assert.equal(logger.of("t[0] has not ended").length, 1);
+  coordinator.rebalance();
+  await clock.advance(4_500);
+  assert.equal(runs.length, 1, "nor after the one that waited has ended");
   const sent = coordinator.sentOf("commit").length;
   finish();
   await settle();
@@ -186,6 +191,43 @@ test("release gives the partition up; handed back, it rests first", async () => 
   await assert.rejects(partitions[0]!.commit(1), StaleMember);
   await clock.advance(900);
   assert.deepEqual(calls, [0, 1_000]);
+  await clock.advance(2_000);
+  assert.deepEqual(calls, [0, 1_000, 3_000], "it has failed twice in a row");
+});
+
+test("the handler's end waits for commits that it has not awaited", async () => {
+  const { worker, clock, coordinator } = virtual({ topics: { t: 1 } });
+  let answer = (_: Result): void => {};
+  coordinator.answer("commit", new Promise<Result>((resolve) => (answer = resolve)));
+  worker.handler((p) => {
+    void p.commit(3);
+    p.done();
+  });
+  void worker.serve();
+  await clock.advance(0);
+  void worker.stop();
+  await clock.advance(1_000);
+  assert.equal(coordinator.sentOf("leave").length, 0);
+  answer({ kind: "committed", codes: ["NONE"], stored: new Map(), message: "" });
+  await clock.advance(0);
+  assert.equal(coordinator.sentOf("leave").length, 1);
+});
+
+test("what a handler leaves behind when it has ended may not commit any more", async () => {
+  const { worker, clock, coordinator } = virtual(EAGER);
+  let leaked: Partition | undefined;
+  worker.handler((p) => {
+    if (p.number === 0) leaked = p;
+    return aborted(p.revoking);
+  });
+  void worker.serve();
+  await clock.advance(0);
+  coordinator.rebalance();
+  await clock.advance(1_000); // Ended now, and not given back yet.
+  await assert.rejects(leaked!.commit(1), /the handler has ended/);
+  await assert.rejects(worker.commit([[leaked!, 1]]), StaleMember);
+  assert.equal(leaked!.valid, false);
+  assert.equal(coordinator.sentOf("commit").length, 0);
 });
 
 test("stop, or the last of so many attempts: the worker leaves and serve rejects", async () => {
@@ -222,6 +264,20 @@ test("stop has handlers finish, commit and leave; it may be called twice", async
   assert.equal(coordinator.sentOf("leave").length, 1);
   assert.equal(logger.of("lost").length, 0, "all was given back");
   assert.equal(logger.of("left the group: deploying").length, 1);
+});
+
+test("while it drains, what has ended is given back, and nothing new is asked for", async () => {
+  const { worker, clock, coordinator } = virtual();
+  worker.handler((p) => (p.number === 0 ? aborted(p.revoking) : forever(p)));
+  void worker.serve();
+  await clock.advance(0);
+  void worker.stop();
+  coordinator.given = "";
+  await clock.advance(100);
+  const join = coordinator.sentOf("join").at(-1)!;
+  const { topics, owned } = decodeSubscription(join.protocols[0]!.metadata);
+  assert.deepEqual([topics, owned.map(({ partition }) => partition)], [[], [1]]);
+  assert.equal(worker.state.phase, "draining");
 });
 
 test("a handler that does not end has so long, and is then refused", async () => {

@@ -3,7 +3,7 @@
 import { describe, type Partitions, without } from "../partitions.js";
 
 export type RebalanceEvent =
-  /** From now on these are this member's; with a cooperative assignor only the new ones. */
+  /** From now on these are this member's; with a cooperative assignor only the new ones. Never none. */
   | { readonly kind: "assigned"; readonly partitions: Partitions; readonly generation: number }
   /** To be given back: finish and commit until the deadline, after which `lost` follows. */
   | { readonly kind: "revoking"; readonly partitions: Partitions; readonly deadlineMs: number }

@@ -149,7 +149,7 @@ export class Membership {
     this.phase = revoked.size > 0 ? "revoking" : "stable";
     this.assignment = without(given, revoked);
     if (!this.isCooperative) this.events.unsay("assigned");
-    if (added.size > 0 || !this.isCooperative || !this.holdings.areOfAMember) {
+    if (added.size > 0) {
       this.events.push({ kind: "assigned", partitions: added, generation: this.generation });
     }
     const begun = [...added.values()];
