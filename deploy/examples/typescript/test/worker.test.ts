@@ -207,6 +207,7 @@ test("the handler's end waits for commits that it has not awaited", async () => 
   await clock.advance(0);
   void worker.stop();
   await clock.advance(1_000);
+  assert.equal(worker.state.partitions.length, 1, "it has not ended");
   assert.equal(coordinator.sentOf("leave").length, 0);
   answer({ kind: "committed", codes: ["NONE"], stored: new Map(), message: "" });
   await clock.advance(0);
