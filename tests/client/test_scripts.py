@@ -46,7 +46,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 def steps(name: str) -> list[tuple[int, str, str, dict[str, str]]]:
-    """Of each step: line, word, what follows without a key, and its keys."""
+    """Steps of a script: line, word, the text without a key, and the keys."""
     found = []
     lines = (SCRIPTS / f"{name}.txt").read_text().splitlines()
     for number, line in enumerate(lines, start=1):
@@ -317,7 +317,7 @@ def shown(found: dict[TopicPartition, int]) -> str:
 
 
 def request_fields(request) -> dict[str, str]:
-    """What a script may say of a request."""
+    """Fields of a request that a script may state."""
     if isinstance(request, calls.FindCoordinator):
         return {"address": request.address}
     fields = {"member": request.member.member_id, "generation": str(request.member.generation)}
