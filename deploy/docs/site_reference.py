@@ -1,13 +1,14 @@
 """Docstrings as the pages of the API reference want them.
 
-The docstrings are plain text with Markdown's code: `name`, and blocks that are indented behind a
-paragraph. Sphinx reads reStructuredText; the sections (Args, Raises, Source) are left to its
-extension napoleon.
+The docstrings are plain text with Markdown's tables and code: `name`, and blocks that are indented
+behind a paragraph. Sphinx reads reStructuredText; the sections (Args, Raises, Source) are left to
+its extension napoleon.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from typing import Any
 
 EXTRAS_PACKAGES = ["confluent_kafka", "pandas", "pyarrow", "pyspark", "sqlalchemy"]
@@ -34,6 +35,22 @@ def with_literal_blocks(lines: list[str]) -> list[str]:
     return result
 
 
+def with_tables(lines: list[str]) -> list[str]:
+    """A docstring with Markdown's tables as the directive `list-table`."""
+    result: list[str] = []
+    for is_table, group in itertools.groupby(lines, lambda line: line.lstrip().startswith("|")):
+        part = list(group)
+        if not is_table:
+            result += part
+            continue
+        margin = part[0][: len(part[0]) - len(part[0].lstrip())]
+        rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in part]
+        result += [f"{margin}.. list-table::", f"{margin}   :header-rows: 1", ""]
+        for first, *others in (rows[0], *rows[2:]):  # The second row is a ruler.
+            result += [f"{margin}   * - {first}", *(f"{margin}     - {it}" for it in others)]
+    return result
+
+
 def missing(packages: list[str]) -> list[str]:
     """Packages that cannot be imported here, so that Sphinx has to imitate them."""
 
@@ -50,10 +67,11 @@ def missing(packages: list[str]) -> list[str]:
 def _on_docstring(
     app: Any, kind: str, name: str, of: object, options: Any, lines: list[str]
 ) -> None:
-    lines[:] = with_literal_blocks(lines)
+    lines[:] = with_tables(with_literal_blocks(lines))
     if kind in ("attribute", "data", "property"):
-        # Napoleon would take the first line's words before a colon for a type.
-        lines.insert(0, "")
+        # Napoleon takes the words before a colon in the first line for a type: this is an empty
+        # comment.
+        lines[:0] = ["..", ""]
 
 
 def setup(app: Any) -> dict[str, bool]:
