@@ -19,7 +19,8 @@ from tests.test_packaging import NO_NETWORK
 
 README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"
-HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+# The page on tests is a suite of tests: test_testing_page.py.
+HOW_TO = sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem != "testing")
 EXAMPLE = "deploy/examples/worker.py"
 RUN_ELSEWHERE = {
     "deploy/demo": "some minutes and Spark; tests/spark runs its parts",
