@@ -139,7 +139,8 @@ def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
     for key in sorted(owners.keys() | offsets.keys()):
         current = offsets.get(key)
         end = ends.get(key)
-        lag = None if end is None else end - (current or 0)
+        # Ends are reported now and then, so an offset may be ahead of its log's.
+        lag = None if end is None else max(0, end - (current or 0))
         rows.append(
             {
                 "GROUP": options.group,

@@ -74,6 +74,9 @@ async def test_describe_shows_the_lag_that_members_tell():
             while (row := (await rows(server, "describe g"))[0])["LAG"] == "-":
                 pass
         assert (row["LOG-END-OFFSET"], row["LAG"]) == ("70", "30")
+        await member.commit({T0: 75})  # The log has grown since its end was reported.
+        (row, *_) = await rows(server, "describe g")
+        assert (row["LOG-END-OFFSET"], row["LAG"]) == ("70", "0")
 
 
 async def test_trouble_with_the_logs_ends_is_not_the_members():
