@@ -29,6 +29,7 @@ from coordinator.testing.processes import LOOK_S, VirtualProcess, name_of, progr
 
 THE_TEST: Final = "the test"
 """Name of the process that owns what members have that the test itself made."""
+UNTIL_LOOK_S: Final = 0.1
 STOP_S: Final = 60.0
 """Virtual seconds that processes have to end when the test has ended."""
 
@@ -133,7 +134,7 @@ class VirtualGroup:
         self.raise_errors()
 
     async def until(self, condition: Callable[[], object], *, within_s: float = 120.0) -> None:
-        """Let time pass until a condition holds, which is looked at a hundred times a second.
+        """Let time pass until a condition holds, which is looked at ten times a second.
 
         Raises:
             AssertionError: it does not hold after `within_s` virtual seconds.
@@ -146,7 +147,7 @@ class VirtualGroup:
                 raise AssertionError(
                     f"{name_of(condition)} does not hold after {within_s:g} s of virtual time"
                 )
-            await self._advance(LOOK_S)
+            await self._advance(UNTIL_LOOK_S)
 
     # --- What can be asserted ---
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from coordinator.simulate.loop import NS_PER_S, SimulatedLoop
 from coordinator.simulate.reports import describe_pending
-from coordinator.testing.threads import PATIENCE_S, TestEnded, Threads
+from coordinator.testing.threads import TestEnded, ThreadHangs, Threads
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -33,17 +33,14 @@ class NotOnVirtualTime(NotImplementedError):
 
 
 class VirtualLoop(SimulatedLoop):
-    """See the top of this file.
+    """See the top of this file."""
 
-    Args:
-        patience_s: real seconds that a thread may run without a call of the library.
-    """
-
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.threads = Threads(patience_s)
+        self.threads = Threads()
         self.refused: list[NotOnVirtualTime] = []
         """Errors of calls that asked for something outside, even if their caller hid them."""
+        self._passing: dict[asyncio.Future[None], None] = {}
         self._settling = 0
         self._ends_ns = WAIT_MAX_NS
 
@@ -87,7 +84,14 @@ class VirtualLoop(SimulatedLoop):
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, until everything of the last moment has happened too."""
         self._ends_ns = max(self._ends_ns, self.true_ns + round(seconds * NS_PER_S) + WAIT_MAX_NS)
-        await asyncio.sleep(seconds)
+        arrived = self.create_future()
+        self._passing[arrived] = None
+        timer = self.world.call_later(seconds, lambda: arrived.done() or arrived.set_result(None))
+        try:
+            await arrived
+        finally:
+            timer.cancel()
+            del self._passing[arrived]
         await self._settle()
 
     async def _settle(self) -> None:
@@ -114,7 +118,13 @@ class VirtualLoop(SimulatedLoop):
 
     def _jump(self) -> None:
         if self.threads.are_running:
-            self._ready.extend(self.threads.take_posted())
+            try:
+                self._ready.extend(self.threads.take_posted())
+            except ThreadHangs as error:
+                waiting = next((one for one in self._passing if not one.done()), None)
+                if waiting is None:
+                    raise
+                waiting.set_exception(error)  # It comes out of the test's `advance`.
             return
         super()._jump()
         if self.true_ns > self._ends_ns:

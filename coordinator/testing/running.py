@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from coordinator.testing.group import VirtualGroup
 from coordinator.testing.loop import VirtualLoop
+from coordinator.testing.threads import PATIENCE_S
 
 TRANSCRIPT_LINES: Final = 200
 
@@ -18,10 +19,16 @@ class VirtualTest:
         self.loop = VirtualLoop()
         self.group: VirtualGroup | None = None
 
-    def __call__(self, **settings: Any) -> VirtualGroup:  # Any: the settings' own types.
+    def __call__(
+        self,
+        *,
+        patience_s: float = PATIENCE_S,
+        **settings: Any,  # Any: the settings' own types.
+    ) -> VirtualGroup:
         """Make the group of this test.
 
         Args:
+            patience_s: real seconds that a thread may run without a call of the library.
             settings: of its coordinator, by name, as those of `coordinator serve`.
         Raises:
             InvalidSetting: there is no such setting; the message names the nearest.
@@ -29,6 +36,7 @@ class VirtualTest:
         """
         if self.group is not None:
             raise RuntimeError("a test has one virtual group: start all its workers there")
+        self.loop.threads.patience_s = patience_s
         self.group = VirtualGroup(self.loop, **settings)
         return self.group
 

@@ -114,7 +114,7 @@ def test_errors_and_cancellations_reach_the_thread(loop):
 
 
 def test_a_thread_that_hangs_is_named_with_its_stack(loop):
-    loop.threads._patience_s = 0.01
+    loop.threads.patience_s = 0.01
     gate = threading.Event()
 
     def stuck_handler():
@@ -171,7 +171,7 @@ def test_a_thread_that_was_not_started_here_may_wait_too(loop):
         started(loop, lambda: (work(), loop.call_soon_threadsafe(ended.set_result, None)))
         await ended
 
-    loop.threads._patience_s = 0.01
+    loop.threads.patience_s = 0.01
     with pytest.raises(ThreadHangs):  # Time cannot move on: the thread of the handler waits for it.
         loop.run_until_complete(test())
     loop.close()
