@@ -86,7 +86,7 @@ class VirtualLoop(SimulatedLoop):
         self._ends_ns = max(self._ends_ns, self.true_ns + round(seconds * NS_PER_S) + WAIT_MAX_NS)
         arrived = self.create_future()
         self._passing[arrived] = None
-        timer = self.world.call_later(seconds, lambda: arrived.done() or arrived.set_result(None))
+        timer = self.world.call_later(seconds, _arrive, arrived)
         try:
             await arrived
         finally:
@@ -136,8 +136,13 @@ class VirtualLoop(SimulatedLoop):
 
     def close(self) -> None:
         with warnings.catch_warnings():
-            # What threads ask for while they end is never awaited.
+            # Nobody awaits what threads ask for while they end.
             warnings.simplefilter("ignore", RuntimeWarning)
             if not self._closed:
                 self._ready.extend(self.threads.end())
             super().close()
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

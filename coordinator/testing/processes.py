@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.01
 Program = Callable[[VirtualEnvironment], Awaitable[object]]
-"""What a process runs, in its environment, anew in each life; a worker that it returns is run."""
+"""A process runs it anew in each life, in its environment; a worker that it returns is run."""
 
 
 class VirtualProcess:

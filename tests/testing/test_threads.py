@@ -219,7 +219,7 @@ def test_a_test_that_waits_for_what_never_happens_is_told_where(loop):
 
     async def waits_for_nobody():
         loop.process("beating").run(beat())
-        await loop.pass_time(10**5)  # What the test asks for may take as long as it likes.
+        await loop.pass_time(10**5)  # A test may ask for as long as it likes.
         await asyncio.Event().wait()
 
     with pytest.raises(WaitsForever, match=r"(?s)does not happen.*Event.wait") as raised:

@@ -6,6 +6,7 @@ import contextvars
 import pytest
 
 from coordinator.client import BlockingPartition, Partition, Worker
+from coordinator.client.worker.running import AT_EXIT
 from coordinator.testing.threads import ThreadHangs
 from tests.patience import HANG_S
 
@@ -26,14 +27,14 @@ async def once_a_second(p: Partition) -> None:
 
 
 def three_rows(p: BlockingPartition) -> None:
-    """Commit three rows, then return; called again after a second."""
+    """Commit three rows, then return; called again after a while."""
     for offset in range(p.position, p.position + 3):
         p.commit(offset + 1)
 
 
 @pytest.fixture(params=[once_a_second, three_rows], ids=["async", "thread"])
 def two(request, virtual_group):
-    group, worker = virtual_group(), made(request.param)
+    group, worker = virtual_group(), made(request.param, idle_ms=4_000)
     return group, group.start(worker, name="a"), group.start(worker, name="b")
 
 
@@ -81,7 +82,7 @@ async def test_paused_handlers_keep_their_partitions_and_go_on_later(two, virtua
     assert names(group) == ["a", "b"]
     assert stuck(group, before) == {"a"}
     a.resume()
-    await group.advance(5)
+    await group.advance(10)
     assert stuck(group, before) == set()
 
 
@@ -110,7 +111,7 @@ async def test_workers_outlive_the_coordinator(two, virtual_group):
     group.coordinator.start()
     await group.advance(60)
     before = group.committed()
-    await group.advance(5)
+    await group.advance(10)
     assert stuck(group, before) == set()
 
 
@@ -224,6 +225,27 @@ async def test_a_copy_commits_by_way_of_the_worker_that_was_copied(virtual_group
     await group.advance(20)
     assert group.committed() == {("invoices", 0): 7, ("invoices", 1): 8}
     assert worker.state.phase == "new"
+
+
+async def test_partitions_of_two_workers_are_not_committed_together(virtual_group):
+    group, held = virtual_group(), []
+
+    async def keep(p: Partition) -> None:
+        held.append(p)
+        await asyncio.sleep(10**6)
+
+    first = group.start(made(keep))
+    group.start(made(keep))
+    await group.advance(20)
+    with pytest.raises(TypeError, match="a running worker"):
+        await first.worker.commit(dict.fromkeys(held, 1))
+
+
+async def test_the_interpreter_does_not_wait_for_workers_that_were_killed(virtual_group):
+    group = virtual_group()
+    process = group.start(made(once_a_second))
+    await group.advance(20)
+    assert process.worker._body not in AT_EXIT._bodies
 
 
 async def test_handlers_that_run_at_the_end_of_a_test_are_drained(virtual_group):
