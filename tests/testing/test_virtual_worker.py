@@ -1,4 +1,4 @@
-"""Workers in a virtual group: handlers on the loop and in threads, under faults."""
+"""Workers in a virtual group: what their handlers raise, how they are started and end."""
 
 import asyncio
 import contextvars
@@ -9,110 +9,13 @@ from coordinator.client import BlockingPartition, Partition, Worker
 from coordinator.client.worker.running import AT_EXIT
 from coordinator.testing.threads import ThreadHangs
 from tests.patience import HANG_S
+from tests.testing.programs import made, once_a_second
 
 REQUEST = contextvars.ContextVar("request", default="")
 
 
-def made(handler, **settings):
-    """A worker with one handler; four partitions."""
-    worker = Worker("anywhere:1", "billing", topics={"invoices": 4}, **settings)
-    worker.handler(handler)
-    return worker
-
-
-async def once_a_second(p: Partition) -> None:
-    for offset in range(p.position, 10**6):
-        await asyncio.sleep(1)
-        await p.commit(offset + 1)
-
-
-def three_rows(p: BlockingPartition) -> None:
-    """Commit three rows, then return; called again after a while."""
-    for offset in range(p.position, p.position + 3):
-        p.commit(offset + 1)
-
-
-@pytest.fixture(params=[once_a_second, three_rows], ids=["async", "thread"])
-def two(request, virtual_group):
-    group, worker = virtual_group(), made(request.param, idle_ms=4_000)
-    return group, group.start(worker, name="a"), group.start(worker, name="b")
-
-
 def names(group):
     return sorted(set(group.owners().values()))
-
-
-def stuck(group, before):
-    return {group.owners()[p] for p, offset in group.committed().items() if offset == before[p]}
-
-
-async def test_a_killed_worker_is_replaced_and_comes_back(two, virtual_group):
-    group, _, b = two
-    await group.advance(20)
-    assert names(group) == ["a", "b"]
-    assert b.worker.state.phase == "stable"
-    before = group.committed()
-    b.kill()
-    await group.advance(60)
-    assert names(group) == ["a"]
-    assert stuck(group, before) == set()
-    b.start()
-    await group.advance(20)
-    assert names(group) == ["a", "b"]
-
-
-async def test_one_that_is_cut_off_loses_its_partitions(two, virtual_group):
-    group, a, _ = two
-    await group.advance(20)
-    a.cut()
-    await group.advance(60)
-    assert names(group) == ["b"]
-    a.mend()
-    await group.advance(60)
-    assert names(group) == ["a", "b"]
-
-
-async def test_paused_handlers_keep_their_partitions_and_go_on_later(two, virtual_group):
-    group, a, _ = two
-    await group.advance(20)
-    a.pause(heartbeats=True)
-    await group.advance(2)  # Commits that were under way arrive.
-    before = group.committed()
-    await group.advance(60)
-    assert names(group) == ["a", "b"]
-    assert stuck(group, before) == {"a"}
-    a.resume()
-    await group.advance(10)
-    assert stuck(group, before) == set()
-
-
-async def test_a_paused_worker_loses_its_partitions(two, virtual_group):
-    group, a, _ = two
-    await group.advance(20)
-    a.pause()
-    await group.advance(60)
-    assert names(group) == ["b"]
-
-
-async def test_a_stopped_worker_leaves_at_once(two, virtual_group):
-    group, a, _ = two
-    await group.advance(20)
-    await a.stop()
-    await group.advance(4)
-    assert names(group) == ["b"]
-    assert a.worker.state.phase == "stopped"
-
-
-async def test_workers_outlive_the_coordinator(two, virtual_group):
-    group, _, _ = two
-    await group.advance(20)
-    group.coordinator.kill()
-    await group.advance(10)
-    group.coordinator.start()
-    await group.advance(60)
-    before = group.committed()
-    await group.advance(10)
-    assert stuck(group, before) == set()
 
 
 async def test_an_assertion_in_a_handler_fails_the_test(virtual_group):
