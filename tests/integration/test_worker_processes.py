@@ -1,0 +1,314 @@
+"""Workers as people run them: scripts with signals, threads, forks and exits, against a real node.
+
+Each script prints `ready` once its handler runs. It must end without a traceback, and the group must
+hear that its member has left, long before the session of 45 s could end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from coordinator.client.admin import GroupAdmin
+from tests.patience import HANG_S
+from tests.serving import Process
+
+HEAD = """
+import asyncio, os, signal, sys, threading, time
+from coordinator.client import BlockingPartition, Partition, Worker
+
+worker = Worker(sys.argv[1], sys.argv[2], topics={"t": 2}, grace_ms=500)
+
+def ready():
+    print("ready", flush=True)
+"""
+WORKING = """
+@worker.handler
+async def handle(p: Partition):
+    ready()
+    while True:
+        await asyncio.sleep(0.01)
+        await p.commit(p.position + 1)
+"""
+WORKING_THREAD = """
+@worker.handler
+def handle(p: BlockingPartition):
+    ready()
+    while True:
+        time.sleep(0.01)
+        p.commit(p.position + 1)
+"""
+BLOCKING_THE_LOOP = """
+@worker.handler
+async def handle(p: Partition):
+    ready()
+    time.sleep(1000)
+"""
+STUCK_THREAD = """
+@worker.handler
+def handle(p: BlockingPartition):
+    ready()
+    time.sleep(1000)
+"""
+SWALLOWING = """
+@worker.handler
+async def handle(p: Partition):
+    ready()
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+@pytest.fixture(scope="module")
+def node():
+    with Process("--group-initial-rebalance-delay-ms", "20") as process:
+        yield process
+
+
+class Script:
+    """A program that runs a worker."""
+
+    def __init__(self, node: Process, group: str, text: str) -> None:
+        self.group = group
+        self._node = node
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HEAD + textwrap.dedent(text), node.address, group],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.errors = ""
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+
+    def _read_errors(self) -> None:
+        self.errors = self._process.stderr.read()
+
+    def until(self, line: str) -> None:
+        """Read until the program prints a line."""
+        for found in self._process.stdout:
+            if found.strip() == line:
+                return
+        self._reader.join()
+        raise AssertionError(f"it ended without {line!r}: {self.errors}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Exit status, and no traceback."""
+        try:
+            status = self._process.wait(timeout=HANG_S)
+        finally:
+            self._process.kill()
+        self._reader.join()
+        assert "Traceback" not in self.errors, self.errors
+        assert "destroyed" not in self.errors, self.errors
+        assert "Exception ignored" not in self.errors, self.errors
+        return status
+
+    def members(self) -> int:
+        with GroupAdmin(self._node.address) as admin:
+            return len(admin.describe_group(self.group).members)
+
+    def reasons(self) -> str:
+        """What the journal says of why members have left."""
+        with GroupAdmin(self._node.address) as admin:
+            return str(admin.journal(self.group))
+
+
+@contextlib.contextmanager
+def script(node, request, text):
+    running = Script(node, request.node.name, text)
+    try:
+        yield running
+    finally:
+        running._process.kill()
+        running._reader.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("body", [WORKING, WORKING_THREAD], ids=["async", "thread"])
+def test_a_signal_has_a_script_leave(node, request, body, number):
+    with script(node, request, body + "worker.run(); print('ended')") as it:
+        it.until("ready")
+        it.send(number)
+        it.until("ended")
+        assert it.end() == 0
+        assert it.members() == 0
+        assert f"stopped by {number.name}" in it.reasons()
+
+
+@pytest.mark.parametrize(
+    "body", [BLOCKING_THE_LOOP, STUCK_THREAD, SWALLOWING], ids=["blocked", "thread", "swallowing"]
+)
+def test_the_second_signal_ends_at_once_whatever_a_handler_does(node, request, body):
+    text = body.replace("ready()", "ready()") + "worker.run(); print('ended')"
+    with script(node, request, text.replace("grace_ms=500", "grace_ms=600_000")) as it:
+        it.until("ready")
+        it.send(signal.SIGINT)
+        time.sleep(0.2)
+        it.send(signal.SIGINT)
+        it.until("ended")
+        assert it.end() == 0
+        assert it.members() == 0
+
+
+@pytest.mark.parametrize("body", [STUCK_THREAD, SWALLOWING], ids=["thread", "swallowing"])
+def test_one_signal_is_enough_after_the_time_to_finish(node, request, body):
+    with script(node, request, body + "worker.run(); print('ended')") as it:
+        it.until("ready")
+        it.send(signal.SIGTERM)
+        it.until("ended")
+        assert it.end() == 0
+        assert it.members() == 0
+
+
+@pytest.mark.parametrize(
+    "body", [WORKING, WORKING_THREAD, BLOCKING_THE_LOOP, STUCK_THREAD, SWALLOWING]
+)
+@pytest.mark.parametrize("daemon", [True, False])
+def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, daemon):
+    """A thread that is no daemon keeps the interpreter, which is what its owner asked for: there
+    the main thread is told to end."""
+    text = body + textwrap.dedent(
+        f"""
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        while not worker.state.partitions or worker.state.counts.get("runs", 0) < 1:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        {"" if daemon else "sys.exit(3)"}
+        """
+    )
+    with script(node, request, text) as it:
+        assert it.end() == (0 if daemon else 3)
+        assert it.members() == 0
+
+
+def test_the_signals_of_the_script_are_put_back(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))
+        worker.run()
+        os.kill(os.getpid(), signal.SIGTERM)
+        """
+    )
+    with script(node, request, text) as it:
+        it.until("ready")
+        it.send(signal.SIGTERM)
+        it.until("mine")
+        assert it.end() == 0
+
+
+def test_signals_are_left_to_others_if_the_worker_is_told_so(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: worker.stop("mine"))
+        worker.run(handle_signals=False)
+        """
+    )
+    with script(node, request, text) as it:
+        it.until("ready")
+        it.send(signal.SIGTERM)
+        assert it.end() == 0
+        assert "mine" in it.reasons()
+
+
+def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            worker.stop("interrupted")
+            thread.join()
+        """
+    )
+    with script(node, request, text) as it:
+        it.until("ready")
+        time.sleep(0.2)
+        it.send(signal.SIGINT)
+        assert it.end() == 0
+        assert it.members() == 0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
+@pytest.mark.parametrize("body", [WORKING, WORKING_THREAD, BLOCKING_THE_LOOP])
+def test_under_uvloop(node, request, body):
+    text = body + textwrap.dedent(
+        """
+        import uvloop
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+        worker.run()
+        """
+    )
+    with script(node, request, text) as it:
+        it.until("ready")
+        time.sleep(0.2)
+        it.send(signal.SIGTERM)
+        if body is BLOCKING_THE_LOOP:
+            time.sleep(0.2)
+            it.send(signal.SIGTERM)
+        assert it.end() == 0
+        assert it.members() == 0
+
+
+def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        while not worker.state.partitions:
+            time.sleep(0.01)
+        child = os.fork()
+        if not child:
+            try:
+                worker.stop()
+            except RuntimeError as error:
+                sys.exit(7 if "forked" in str(error) else 8)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        before = sum(p.committed for p in worker.state.partitions.values())
+        while sum(p.committed for p in worker.state.partitions.values()) <= before:
+            time.sleep(0.01)
+        worker.stop()
+        thread.join()
+        sys.exit(status)
+        """
+    )
+    with script(node, request, text) as it:
+        assert it.end() == 7
+        assert it.members() == 0
+
+
+def test_a_worker_that_was_made_before_a_fork_runs_in_the_child(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        child = os.fork()
+        if not child:
+            worker.run()
+            os._exit(5)
+        os.kill
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    ).replace("os.kill\n", "")
+    text = text.replace("    ready()\n", "    ready(); os.kill(os.getpid(), signal.SIGTERM)\n")
+    with script(node, request, text) as it:
+        assert it.end() == 5
+        assert it.members() == 0
