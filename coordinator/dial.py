@@ -6,11 +6,9 @@ a channel is opened and the token at every call, so rotated files are picked up.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -138,6 +136,8 @@ _YES = ("true", "1", "yes")
 
 def is_loopback(host: str) -> bool:
     """True if only this machine can reach the host."""
+    import ipaddress  # Only clients with a token ask.
+
     if host == "localhost":
         return True
     try:
@@ -161,13 +161,16 @@ def states(paths: Sequence[str]) -> tuple[FileState, ...]:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError as error:
         raise CannotDial(f"cannot read {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Details(grpc.ClientCallDetails):
+    """The details of one call. (Without a docstring, `dataclass` writes one, slowly.)"""
+
     method: str
     timeout: float | None
     metadata: tuple[tuple[str, str | bytes], ...] | None

@@ -12,34 +12,39 @@ A commit is for partitions that the last `poll` handed out, and is refused with 
 they were given back or lost. Handlers in other threads pass `member.holding(partition)`. A member
 that does not poll for `max_poll_interval_ms` (default: five minutes) leaves the group.
 
-`GroupMember` is the same for asyncio. Needs grpcio and protobuf, nothing else.
+`GroupMember` is the same for asyncio. Names are loaded when they are first asked for (PEP 562): a
+program that imports the package and makes no member pays for nothing.
 """
 
-from coordinator.assignors import TopicPartition
-from coordinator.client.config import MemberConfig
-from coordinator.client.errors import (
-    CommitFailed,
-    CoordinatorError,
-    FatalError,
-    OffsetMismatch,
-    RebalanceInProgress,
-    StaleMember,
-    Unavailable,
-)
-from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-from coordinator.client.holdings import Holding
-from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.session import GroupMember
-from coordinator.client.settings import MemberSettings
-from coordinator.client.state import MemberState
-from coordinator.client.sync import BlockingMember
-from coordinator.client.worker import (
-    BlockingPartition,
-    Partition,
-    PartitionRevoked,
-    Worker,
-)
-from coordinator.dial import CannotDial, Credentials
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coordinator.assignors import TopicPartition
+    from coordinator.client.config import MemberConfig
+    from coordinator.client.errors import (
+        CommitFailed,
+        CoordinatorError,
+        FatalError,
+        OffsetMismatch,
+        RebalanceInProgress,
+        StaleMember,
+        Unavailable,
+    )
+    from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+    from coordinator.client.holdings import Holding
+    from coordinator.client.offsets import OffsetAndMetadata
+    from coordinator.client.session import GroupMember
+    from coordinator.client.settings import MemberSettings
+    from coordinator.client.state import MemberState
+    from coordinator.client.sync import BlockingMember
+    from coordinator.client.worker import (
+        BlockingPartition,
+        Partition,
+        PartitionRevoked,
+        Worker,
+    )
+    from coordinator.dial import CannotDial, Credentials
 
 __all__ = [
     "Assigned",
@@ -69,3 +74,45 @@ __all__ = [
     "Unavailable",
     "Worker",
 ]
+
+_HOMES = {
+    "Assigned": "coordinator.client.events",
+    "BlockingMember": "coordinator.client.sync",
+    "BlockingPartition": "coordinator.client.worker",
+    "CannotDial": "coordinator.dial",
+    "CommitFailed": "coordinator.client.errors",
+    "CoordinatorError": "coordinator.client.errors",
+    "Credentials": "coordinator.dial",
+    "FatalError": "coordinator.client.errors",
+    "GroupMember": "coordinator.client.session",
+    "Holding": "coordinator.client.holdings",
+    "Lost": "coordinator.client.events",
+    "MemberConfig": "coordinator.client.config",
+    "MemberSettings": "coordinator.client.settings",
+    "MemberState": "coordinator.client.state",
+    "OffsetAndMetadata": "coordinator.client.offsets",
+    "OffsetMismatch": "coordinator.client.errors",
+    "Partition": "coordinator.client.worker",
+    "PartitionRevoked": "coordinator.client.worker",
+    "RebalanceEvent": "coordinator.client.events",
+    "RebalanceInProgress": "coordinator.client.errors",
+    "Revoking": "coordinator.client.events",
+    "StaleMember": "coordinator.client.errors",
+    "Stopping": "coordinator.client.events",
+    "TopicPartition": "coordinator.assignors",
+    "Unavailable": "coordinator.client.errors",
+    "Worker": "coordinator.client.worker",
+}
+"""Module of each name."""
+
+
+if not TYPE_CHECKING:  # For type checkers, it would make every name of the package exist.
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -21,7 +21,6 @@ from coordinator.client.surroundings import opener
 from coordinator.client.tracing import trace_context
 from coordinator.client.wire import METHODS, decode, encode, failure_of
 from coordinator.dial import Credentials
-from coordinator.handshake import tls_trouble
 from coordinator.v1 import group_pb2_grpc
 
 LOGGER = logging.getLogger(__name__)
@@ -145,6 +144,8 @@ class Connection:
             threading.Thread(target=self._look, args=(address,), daemon=True).start()
 
     def _look(self, address: str) -> None:
+        from coordinator.handshake import tls_trouble
+
         self._tls_trouble = tls_trouble(address, self._credentials)
         if self._tls_trouble:
             LOGGER.warning("%s cannot be reached: %s", address, self._tls_trouble)

@@ -6,10 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.machine import MemberMachine
-from coordinator.sources.base import Source
+
+if TYPE_CHECKING:
+    from coordinator.sources.base import Source
 
 LOGGER = logging.getLogger(__name__)
 LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]

@@ -30,6 +30,8 @@ from tests.bench.heartbeat import (
     bench_heartbeat,
     bench_soak,
 )
+from tests.bench.imports import ROUNDS as IMPORT_ROUNDS
+from tests.bench.imports import bench_imports
 from tests.bench.journal import bench_journal
 from tests.bench.log import bench_log
 from tests.bench.messages import bench_messages
@@ -218,6 +220,10 @@ BENCHMARKS = {
     "messages": Benchmark(
         "the longest turn of the event loop for a large message of each RPC",
         lambda options: bench_messages(quick=options.quick),
+    ),
+    "imports": Benchmark(
+        "importing the member library beside `import grpc`, in fresh processes",
+        lambda options: bench_imports(3 if options.quick else IMPORT_ROUNDS),
     ),
     "heartbeat": Benchmark("CPU of a heartbeat, and members that one core keeps alive", _heartbeat),
     "fleet": Benchmark(

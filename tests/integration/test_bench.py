@@ -85,6 +85,15 @@ def test_messages_are_measured_one_by_one(tmp_path):
     assert all(turn["value"] > 0 and turn["at_most"] == 100 for turn in turns)
 
 
+def test_imports_are_held_to_a_share_of_grpcs(tmp_path):
+    found = figures("imports", tmp_path)
+    for name in ("import coordinator.client", "all its names"):
+        assert found[f"{name}: CPU, in import grpc"]["at_most"] == 0.5
+        assert found[f"{name}: MiB"]["at_most"] == 4
+        assert found[f"{name}: modules"] > 10
+    assert found["a member made: CPU, in import grpc"] > 0
+
+
 @needs_h2load
 def test_heartbeats_are_all_answered_and_weighed_against_a_constant(tmp_path):
     found = figures("heartbeat", tmp_path)

@@ -1,7 +1,7 @@
 """Workers as people run them: scripts with signals, threads, forks and exits, against a real node.
 
-Each script prints `ready` once its handler runs. It must end without a traceback, and the group must
-hear that its member has left, long before the session of 45 s could end.
+Each script prints `ready` once its handler runs. It must end without a traceback, and the group
+must hear that its member has left, long before the session of 45 s could end.
 """
 
 from __future__ import annotations
