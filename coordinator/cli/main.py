@@ -18,7 +18,7 @@ from coordinator.cli.config import add_parser as add_config_parser
 from coordinator.cli.groups import add_parsers as add_group_parsers
 from coordinator.cli.health import add_parser as add_health_parser
 from coordinator.cli.log import add_parsers as add_log_parsers
-from coordinator.cli.output import complain
+from coordinator.cli.output import FAILED, complain
 from coordinator.cli.replay import add_parser as add_replay_parser
 from coordinator.cli.token import add_parser as add_token_parser
 from coordinator.cli.why import add_parsers as add_why_parsers
@@ -33,6 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             status = _run(given)
+        except ImportError as error:
+            if error.name != "timer":
+                raise
+            complain(error)  # A file of the user's is in the way.
+            status = FAILED
         finally:
             sys.stdout.flush()  # `--help` ends by SystemExit.
     except BrokenPipeError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import signal
 import sys
 import time
@@ -93,7 +94,11 @@ class _Supervisor:
 
     def _command(self, number: int) -> list[str]:
         flags = flags_of(self._settings, number)
-        return [sys.executable, "-m", "coordinator", *self._arguments, *flags, "--supervised"]
+        # Children look for modules where this process does: not in the working directory if it
+        # does not. (`python -m coordinator` does, the command `coordinator` does not.)
+        safe = [] if os.getcwd() in sys.path else ["-P"]
+        program = [sys.executable, *safe, "-m", "coordinator"]
+        return [*program, *self._arguments, *flags, "--supervised"]
 
     def _stop(self) -> None:
         self._stopping.set()

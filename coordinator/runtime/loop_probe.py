@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from coordinator.core.pauses import Pause
 from coordinator.runtime.local_pauses import LocalPauses
 from coordinator.runtime.memory import resident_bytes
-from timer.clock import Clock
+
+if TYPE_CHECKING:
+    from timer.clock import Clock
 
 PROBE_S = 0.25
 LAGS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
