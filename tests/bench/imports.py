@@ -1,4 +1,4 @@
-"""What importing the member library costs on top of `import grpc`, in one process each.
+"""CPU and memory of importing the member library, on top of those of `import grpc`.
 
 A fresh process imports grpc and then the library, so that each pair of figures comes from the same
 moment of the machine; the goals are ratios within such a pair.

@@ -17,7 +17,7 @@ from tests.serving import NODES_APART, free_port
 ROOT = Path(__file__).parents[2]
 USERS = "open('was_run', 'w').close()\nTICK = 1\n"
 """A module of the user's. That it was run shows."""
-# What pip makes of the entry point in pyproject.toml.
+# The script that pip makes of the entry point in pyproject.toml.
 COMMAND = "import sys\nfrom coordinator.cli.main import main\nsys.exit(main())\n"
 
 

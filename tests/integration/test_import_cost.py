@@ -1,4 +1,4 @@
-"""What `import coordinator.client` loads and does, in counts; `poe bench imports` has the times."""
+"""Modules and calls of `import coordinator.client`; `poe bench imports` has the times."""
 
 from __future__ import annotations
 
