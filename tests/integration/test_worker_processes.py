@@ -156,8 +156,9 @@ def test_a_signal_has_a_script_leave(node, request, body, number):
     "body", [BLOCKING_THE_LOOP, STUCK_THREAD, SWALLOWING], ids=["blocked", "thread", "swallowing"]
 )
 def test_the_second_signal_ends_at_once_whatever_a_handler_does(node, request, body):
-    text = body.replace("ready()", "ready()") + "worker.run(); print('ended')"
-    with script(node, request, text.replace("grace_ms=500", "grace_ms=600_000")) as it:
+    text = "worker._limits = replace(worker._limits, grace_ms=600_000)\n" + body
+    text = "from dataclasses import replace\n" + text + "worker.run(); print('ended')"
+    with script(node, request, text) as it:
         it.until("ready")
         it.send(signal.SIGINT)
         time.sleep(0.2)
@@ -177,13 +178,19 @@ def test_one_signal_is_enough_after_the_time_to_finish(node, request, body):
         assert it.members() == 0
 
 
-@pytest.mark.parametrize(
-    "body", [WORKING, WORKING_THREAD, BLOCKING_THE_LOOP, STUCK_THREAD, SWALLOWING]
-)
-@pytest.mark.parametrize("daemon", [True, False])
-def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, daemon):
-    """A thread that is no daemon keeps the interpreter, which is what its owner asked for: there
-    the main thread is told to end."""
+BODIES = {
+    "async": WORKING,
+    "thread": WORKING_THREAD,
+    "blocked": BLOCKING_THE_LOOP,
+    "stuck": STUCK_THREAD,
+    "swallowing": SWALLOWING,
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("end", ["", "sys.exit(3)"])
+def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, end):
+    """A thread that is no daemon would keep the interpreter, as its owner asked for."""
     text = body + textwrap.dedent(
         f"""
         thread = threading.Thread(target=worker.run, daemon=True)
@@ -191,11 +198,11 @@ def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, daem
         while not worker.state.partitions or worker.state.counts.get("runs", 0) < 1:
             time.sleep(0.01)
         time.sleep(0.3)
-        {"" if daemon else "sys.exit(3)"}
+        {end}
         """
     )
     with script(node, request, text) as it:
-        assert it.end() == (0 if daemon else 3)
+        assert it.end() == (3 if end else 0)
         assert it.members() == 0
 
 
@@ -231,6 +238,7 @@ def test_signals_are_left_to_others_if_the_worker_is_told_so(node, request):
 def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
     text = WORKING + textwrap.dedent(
         """
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # It may be ignored here.
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:
@@ -250,7 +258,7 @@ def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
-@pytest.mark.parametrize("body", [WORKING, WORKING_THREAD, BLOCKING_THE_LOOP])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_under_uvloop(node, request, body):
     text = body + textwrap.dedent(
         """

@@ -62,7 +62,7 @@ class Plan:
     topics: Topics
     start: StartPolicy
     log_ends: LogEnds | None
-    log_ends_interval_ms: int
+    log_ends_interval_s: float
 
 
 class Body:
@@ -81,6 +81,8 @@ class Body:
         self.member: Member | None = None
         self.finished: Future[None] = Future()
         """Done when the group is left and nothing is to be done any more."""
+        self.is_over = False
+        """True if handlers have no time left: none starts any more, and an end is no failure."""
         self.plan = plan
         self._loop = environment.acquire()
         self._runs = Runs(self, plan, handler_loop)
@@ -100,7 +102,8 @@ class Body:
         self.environment.post(lambda: self._keep(self._live()))
 
     def stop(self, reason: str, grace_ms: int) -> None:
-        """Have the handlers finish, then leave. From any thread."""
+        """Have the handlers finish, then leave. From any thread, and from signal handlers."""
+        self.is_over = self.is_over or grace_ms == 0
         self.environment.post(self._stop, reason, grace_ms)
 
     def _stop(self, reason: str, grace_ms: int) -> None:
@@ -417,7 +420,7 @@ class Body:
         plan, member = self.plan, self.member
         assert member is not None
         while True:
-            await asyncio.sleep(plan.log_ends_interval_ms / 1000)
+            await asyncio.sleep(plan.log_ends_interval_s)
             scopes = dict(self.core.scopes)
             if plan.log_ends is not None and scopes:
                 try:

@@ -37,7 +37,7 @@ from coordinator.client.worker.actions import (
 )
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.policy import Limits
+from coordinator.client.worker.policy import Limits, OnError
 from coordinator.client.worker.scope import FOREVER_MS, Run, RunKind, Scope, Stage, named
 
 ENDING_MS = 1_000
@@ -281,6 +281,8 @@ class WorkerCore:
             if error is not None:
                 self._note_failure(scope, error, now_ms)
                 self._say(ERROR, f"the {run.kind} of {named(scope.key)} failed at its end", error)
+                if self._decision(scope, error) == "stop":
+                    self._stop_because_of(error, now_ms)
             scope.enter(Stage.DONE, now_ms)
             self._give_back_if_ended(scope, now_ms)
         elif error is not None:
@@ -397,9 +399,7 @@ class WorkerCore:
         """Do what the error policy says."""
         policy = scope.handler.policy
         self._note_failure(scope, error, now_ms)
-        decision = policy.decide(scope.attempts)
-        if isinstance(error, WrongHandler) or not isinstance(error, Exception):
-            decision = "stop"  # Trying again cannot help; SystemExit, KeyboardInterrupt.
+        decision = self._decision(scope, error)
         if decision == "retry" and not may_retry:
             decision = "release"
         pause_ms = policy.pause_ms(scope.attempts)
@@ -420,11 +420,20 @@ class WorkerCore:
                 self._lose(scope, "it was released after a failure", now_ms)
                 self._actions.append(GiveBack(scope.key))
             case "stop":
-                self.errors.append(error)
                 scope.enter(Stage.DONE, now_ms)
                 if scope.runs:
                     self._lose(scope, "the worker stops after its failure", now_ms)
-                self.stop(f"failed: {error!r}", now_ms + self._limits.grace_ms, now_ms)
+                self._stop_because_of(error, now_ms)
+
+    @staticmethod
+    def _decision(scope: Scope, error: BaseException) -> OnError:
+        if isinstance(error, WrongHandler) or not isinstance(error, Exception):
+            return "stop"  # Trying again cannot help; SystemExit, KeyboardInterrupt.
+        return scope.handler.policy.decide(scope.attempts)
+
+    def _stop_because_of(self, error: BaseException, now_ms: int) -> None:
+        self.errors.append(error)
+        self.stop(f"failed: {error!r}", now_ms + self._limits.grace_ms, now_ms)
 
     def _note_failure(self, scope: Scope, error: BaseException, now_ms: int) -> None:
         scope.attempts += 1

@@ -21,6 +21,7 @@ from coordinator.client.worker.partition import (
     OneCommit,
     Partition,
 )
+from coordinator.client.worker.running import EndNow
 from coordinator.client.worker.scope import Run, RunKind, Scope, named
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ class Runs:
         """Current stack of a run, as lines that follow a log line; empty if it is not known."""
         task = self._tasks.get(run)
         if task is not None:
-            frames = task.get_stack(limit=STACK_FRAMES)
-            lines = [line for frame in frames for line in traceback.format_stack(frame, limit=1)]
-            return "\n" + "".join(lines).rstrip() if lines else ""
+            return stack_of_coroutine(task.get_coro())
         thread = self._threads.get(run)
         return stack_of_thread(thread.ident) if thread is not None else ""
 
@@ -145,11 +144,13 @@ class Runs:
         task.add_done_callback(lambda task: self._task_ended(run, task))
 
     async def _in_task(self, run: Run, function: Function, partition: Partition) -> None:
-        await function.call(partition)
+        if not self._body.is_over:
+            await function.call(partition)
 
     def _task_ended(self, run: Run, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             told = run.is_cancelled or run.scope.is_revoking or run.scope.has_ended
+            told = told or self._body.is_over
             self._end(run, None if told else HandlerCancelled("it was cancelled by its own code"))
         else:
             self._end(run, task.exception())
@@ -189,9 +190,20 @@ class Runs:
         """Report the end of a run; errors that follow from the end of its holding are none."""
         scope = run.scope
         told = run.is_cancelled or scope.has_ended
-        if isinstance(error, PartitionRevoked) or (told and isinstance(error, StaleMember)):
+        if isinstance(error, PartitionRevoked | EndNow) or (
+            told and isinstance(error, StaleMember)
+        ):
             error = None
         self._body.ended(run, error)
+
+
+def stack_of_coroutine(coroutine: Any) -> str:  # Any: it may await any awaitable.
+    """Frames of a coroutine that is suspended, the innermost last, as `stack_of_thread`."""
+    lines: list[str] = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        lines += traceback.format_stack(frame, limit=1)
+        coroutine = coroutine.cr_await
+    return "\n" + "".join(lines[-STACK_FRAMES:]).rstrip() if lines else ""
 
 
 def stack_of_thread(ident: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ class WorkerState:
     partitions: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
     left_over: tuple[LeftOver, ...] = ()
     stopping_because: str | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def state_of(body: Body | None) -> WorkerState:
@@ -104,5 +105,5 @@ def state_of(body: Body | None) -> WorkerState:
         {scope.key: PartitionState.of(scope) for scope in scopes},
         tuple(map(LeftOver.of, runs)),
         core.stopping_because,
-        dict(core.counts),
+        Counter(core.counts),
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from coordinator.assignors import by_name
-from coordinator.client.config import MemberConfig
-from coordinator.client.log_ends import LogEnds, ends_of
-from coordinator.client.worker.body import Body, Plan
+from coordinator.client.log_ends import ends_of
+from coordinator.client.session import LOG_ENDS_INTERVAL_S
+from coordinator.client.settings import MemberSettings, member_config
+from coordinator.client.worker.body import Body, NewMember, Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import FORMS, Function, Handler, Handlers, check_function
 from coordinator.client.worker.member import ClassicMember, Member
@@ -43,7 +44,14 @@ A = TypeVar("A", bound=AsyncFunction)
 B = TypeVar("B", bound=BlockingFunction)
 R = TypeVar("R", bound=RowsHandler)
 COLOURS = {"Partition": True, "BlockingPartition": False}
-LOG_ENDS_INTERVAL_MS = 5_000
+DEFAULT_ASSIGNOR = "cooperative-sticky"
+FALLBACK_ASSIGNOR = "range"
+NO_SETTINGS = {
+    "max_poll_interval_ms": "nobody polls in it; progress_timeout_ms stands in for it",
+    "clock": "its environment has one; coordinator.testing runs workers on virtual time",
+    "random": "its environment has one; coordinator.testing runs workers on virtual time",
+}
+"""Settings of members without a meaning in a worker, and what is there instead."""
 
 
 class HandlerDecorator(Protocol):
@@ -68,14 +76,14 @@ class Worker:
         source: log whose rows `rows` handles.
         start: where a partition without a committed offset begins: "earliest" (0, or what
             `begin_offsets` says), "latest" (what `log_ends` says) or a function of the partition.
-        begin_offsets, log_ends: functions that return offsets of partitions. The second is asked
-            every `log_ends_interval_ms`: for lag, idle handlers and stalled ones.
+        begin_offsets: returns the first offset of each of the partitions it is given. Its sister
+            `log_ends` is a setting of members; a worker also looks at it for idle and stalled
+            handlers.
         on_error, max_attempts, after_max_attempts, retry_backoff_ms, retry_backoff_max_ms: see
             `ErrorPolicy`.
         idle_ms, progress_timeout_ms, grace_ms, concurrency: see `Limits`.
-        credentials: TLS and token; None: from environment variables.
-        assignors: names of those the member can follow, best first.
-        settings: the fields of `MemberConfig`.
+        settings: see `MemberSettings`. By default the assignor is cooperative-sticky, and range
+            where the group demands an eager one.
     Raises:
         TypeError, ValueError: a setting makes no sense.
     """
@@ -89,8 +97,6 @@ class Worker:
         source: Source | None = None,
         start: Start = "earliest",
         begin_offsets: BeginOffsets | None = None,
-        log_ends: LogEnds | None = None,
-        log_ends_interval_ms: int = LOG_ENDS_INTERVAL_MS,
         topics_refresh_ms: int = 60_000,
         on_error: OnError = "retry",
         max_attempts: int | None = None,
@@ -101,12 +107,9 @@ class Worker:
         progress_timeout_ms: int | None = 300_000,
         grace_ms: int = 20_000,
         concurrency: int | None = None,
-        credentials: Credentials | None = None,
-        assignors: Sequence[str] = ("cooperative-sticky",),
-        **settings: Any,  # Any: the types of MemberConfig's fields.
+        **settings: Unpack[MemberSettings],
     ) -> None:
-        for name in assignors:
-            by_name(name)
+        _check_settings(settings)
         self._policy = ErrorPolicy(
             on_error=on_error,
             max_attempts=max_attempts,
@@ -121,6 +124,7 @@ class Worker:
             concurrency=concurrency,
         )
         self._source = source
+        log_ends = settings.get("log_ends")
         if source is not None:
             log_ends = log_ends or ends_of(source)
             begin_offsets = begin_offsets or _begins_of(source)
@@ -128,19 +132,17 @@ class Worker:
             if source is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = _topics_of(source)
-        settings.setdefault("max_poll_interval_ms", None)
-        config = MemberConfig(group_id=group_id, topics={}, assignors=tuple(assignors), **settings)
         addresses = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
         self._handlers = Handlers()
         self._plan = Plan(
             group_id=group_id,
-            new_member=_classic(config, addresses, credentials),
+            new_member=_classic(group_id, addresses, settings),
             handlers=self._handlers,
             limits=self._limits,
             topics=Topics(topics, topics_refresh_ms),
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
-            log_ends_interval_ms=log_ends_interval_ms,
+            log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
         )
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
@@ -454,16 +456,36 @@ class Worker:
             raise BaseExceptionGroup("several handlers failed", errors)
 
 
-def _classic(
-    config: MemberConfig, bootstrap: Sequence[str], credentials: Credentials | None
-) -> Callable[[TopicCounts, Environment, Callable[[], None]], Member]:
+def _check_settings(settings: Mapping[str, object]) -> None:
+    """Check the names of settings.
+
+    Raises:
+        TypeError: one is unknown, or has no meaning in a worker; the message says what to write.
+    """
+    for name, instead in NO_SETTINGS.items():
+        if settings.get(name) is not None:
+            raise TypeError(f"a worker has no setting {name!r}: {instead}")
+    known = inspect.signature(Worker).parameters.keys() | MemberSettings.__annotations__.keys()
+    for name in settings.keys() - MemberSettings.__annotations__.keys():
+        near = difflib.get_close_matches(name, known - NO_SETTINGS.keys() - {"settings"}, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"a worker has no setting {name!r}{hint}")
+
+
+def _classic(group_id: str, bootstrap: Sequence[str], settings: MemberSettings) -> NewMember:
+    """Maker of members of the classic protocol. Raises as `member_config`, here and now."""
+    told: MemberSettings = {**settings, "max_poll_interval_ms": None}
+    if "assignors" not in settings:
+        told["assignors"] = (DEFAULT_ASSIGNOR,)
+        told.setdefault("fallback_assignor", FALLBACK_ASSIGNOR)
+    member_config(group_id, {"a topic": 1}, told)
+
     def new_member(
         topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
     ) -> Member:
-        told = credentials or Credentials.from_environment()
-        return ClassicMember(
-            replace(config, topics=dict(topics)), bootstrap, told, environment, on_change
-        )
+        credentials = settings.get("credentials") or Credentials.from_environment()
+        config = member_config(group_id, topics, told)
+        return ClassicMember(config, bootstrap, credentials, environment, on_change)
 
     return new_member
 
