@@ -11,7 +11,7 @@ import contextvars
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
@@ -112,6 +112,8 @@ class VirtualEnvironment(Environment):
         self._clock = AnchoredClock(library.wall_ns, library.monotonic_ns)
         self._dice = random.Random(name)  # noqa: S311  # It has to be predictable.
         self.loop: Any = LibraryLoop(loop, library)  # Any: it is a loop by its methods.
+        self.stop: Callable[[str], None] | None = None
+        """Handler of SIGTERM: of the worker that `worker.run()` runs in a thread."""
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         for process in {library, owner}:
             process.put(SURROUNDINGS, self)
@@ -135,6 +137,12 @@ class VirtualEnvironment(Environment):
 
     def result_of(self, future: Future[T]) -> T:
         """See `ProtocolLoop`. Time may move on while the calling thread waits."""
+        if self.virtual_loop.is_current():
+            future.cancel()
+            raise RuntimeError(
+                "a blocking call on the thread of the loop would wait for itself: make it in a "
+                "plain function, and start that: group.start(function)"
+            )
         # By way of the owner: while it is paused, its threads do not go on.
         answer: Future[T] = Future()
         future.add_done_callback(
@@ -172,6 +180,25 @@ class VirtualEnvironment(Environment):
         # Once the owner runs: at once, unless it is paused.
         self.owner.call_soon(threads.start, thread)
         return thread
+
+    def runs(
+        self,
+        serve: Callable[[], Coroutine[Any, Any, None]],
+        stop: Callable[[str, int | None], None],
+    ) -> bool:
+        served: Future[None] = Future()
+
+        def begin() -> None:
+            task = self.owner.run(serve())
+            task.add_done_callback(lambda task: copy_outcome(task, served))
+
+        self.virtual_loop.call_soon_threadsafe(begin, context=self.owner.context())
+        self.stop = lambda reason: stop(reason, None)
+        try:
+            self.wait(served)
+        finally:
+            self.stop = None
+        return True
 
     def failed(self, name: str, error: BaseException) -> None:
         self._on_failure(name, error)

@@ -130,6 +130,7 @@ class VirtualGroup:
         return self._advances[-1]
 
     async def _advance(self, seconds: float) -> None:
+        __tracebackhide__ = True
         await self.loop.pass_time(seconds)
         self.raise_errors()
 
@@ -209,8 +210,9 @@ class VirtualGroup:
     # --- Inside ---
 
     def note(self, error: BaseException) -> None:
-        """Have the test raise an error of a process."""
-        self._errors.append(error)
+        """Have the test raise an error of a process, once."""
+        if not any(error is other for other in self._errors):
+            self._errors.append(error)
 
     def handler_failed(self, name: str, error: BaseException) -> None:
         """Note that a handler has failed. An assertion in it is the test's; the rest is left to the
@@ -221,7 +223,10 @@ class VirtualGroup:
 
     def raise_errors(self) -> None:
         """Raise what processes have ended with, and what the loop has refused them."""
-        errors = [*self._errors, *(e for e in self.loop.refused if e not in self._errors)]
+        __tracebackhide__ = True  # pytest shows the line of the test.
+        for refused in self.loop.refused:
+            self.note(refused)
+        errors = self._errors.copy()
         self._errors.clear()
         self.loop.refused.clear()
         if len(errors) == 1:

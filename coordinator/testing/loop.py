@@ -51,7 +51,7 @@ class VirtualLoop(SimulatedLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Run a callback at this virtual moment. May be called from any thread."""
-        if threading.get_ident() == self._thread:
+        if self.is_current():
             return self.call_soon(callback, *args, context=context)
         handle = self._handle(callback, args, context)
         self.threads.post(handle)
@@ -60,6 +60,10 @@ class VirtualLoop(SimulatedLoop):
     def now_s(self) -> float:
         """Virtual seconds since the loop was made."""
         return self.true_ns / NS_PER_S
+
+    def is_current(self) -> bool:
+        """True if the calling thread is the loop's."""
+        return threading.get_ident() == self._thread
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine at this virtual moment, and have the calling thread wait for its result.

@@ -127,7 +127,7 @@ class VirtualProcess:
         """End it as SIGTERM does, and wait for its end.
 
         A worker drains and leaves. A coroutine function is cancelled. A function in a thread gets
-        `SystemExit` from the call of the library that it waits in.
+        `SystemExit` from the call of the library that it waits in, unless that is `worker.run()`.
         """
         environment = self._alive()
         self.tell_to_stop()
@@ -139,8 +139,9 @@ class VirtualProcess:
         environment, task = self._alive(), self._task
         assert task is not None
         self._tell("is told to stop")
-        if self.worker is not None:
-            self.worker.stop("stopped by SIGTERM")
+        stop = environment.stop if self.worker is None else self.worker.stop
+        if stop is not None:
+            stop("stopped by SIGTERM")
             return
         threads = environment.virtual_loop.threads
         interrupted = [threads.interrupt(t, SystemExit()) for t in environment.threads]

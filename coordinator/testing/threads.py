@@ -11,6 +11,7 @@ the threads are, and after the patience that it was given it raises `ThreadHangs
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import logging
@@ -217,7 +218,7 @@ class Threads:
         return "\n".join(lines)
 
 
-def copy_outcome(source: Future[T], target: Future[T]) -> None:
+def copy_outcome(source: Future[T] | asyncio.Future[T], target: Future[T]) -> None:
     """Give a future the result of another one, which is done."""
     if source.cancelled():
         target.cancel()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from coordinator.client import Assigned, GroupMember
+from coordinator.client import Assigned, BlockingMember, GroupMember
 from coordinator.client.admin import GroupAdmin
 from coordinator.settings import InvalidSetting
 from coordinator.testing.loop import NotOnVirtualTime
@@ -304,6 +304,13 @@ async def test_a_test_has_one_group_and_settings_are_checked(virtual_group):
     virtual_group(shards=3)
     with pytest.raises(RuntimeError, match="one virtual group"):
         virtual_group()
+
+
+async def test_a_blocking_call_on_the_loop_is_told(virtual_group):
+    virtual_group()
+    member = BlockingMember("anywhere:1", "billing", TOPICS)
+    with pytest.raises(RuntimeError, match=r"group\.start\(function\)"):
+        member.start()
 
 
 async def test_time_does_not_go_back(virtual_group):

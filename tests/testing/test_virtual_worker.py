@@ -80,6 +80,32 @@ async def test_functions_that_make_or_serve_workers_are_started_too(virtual_grou
     assert names(group) == ["made"]
 
 
+async def test_a_program_that_calls_run_is_started_and_stopped_as_it_is(virtual_group):
+    group, ended = virtual_group(), []
+
+    def main():
+        made(once_a_second).run()
+        ended.append(group.now_s)
+
+    program = group.start(main)
+    await group.advance(20)
+    assert names(group) == [program.name]
+    await program.stop()
+    assert ended == [pytest.approx(21, abs=1)]
+    assert program.error is None
+
+
+async def test_an_error_that_stops_the_worker_is_raised_once(virtual_group):
+    group = virtual_group()
+
+    async def fails(p: Partition) -> None:
+        pytest.fail("in the handler")
+
+    group.start(made(fails, concurrency=1))
+    with pytest.raises(pytest.fail.Exception, match="in the handler"):
+        await group.advance(20)
+
+
 async def test_a_handler_that_never_returns_is_named(virtual_group):
     gate = asyncio.Event()  # Only to have the thread wait for something that ends in the end.
 

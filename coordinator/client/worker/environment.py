@@ -15,6 +15,7 @@ returns.
 | `start_thread` | the protocol's loop | a daemon thread |
 | `wait` | threads that run `def` handlers | `Future.result` |
 | `failed` | any thread | nothing |
+| `runs` | the thread that calls `worker.run()` | False: `run` makes a loop, and handles signals |
 
 `wait` is the only place where a thread of a handler waits for the library: for a commit, for
 `revoking.wait`. Timers of such waits are on the protocol's loop, so they count its time.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -89,6 +90,18 @@ class Environment:
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         return thread
+
+    def runs(
+        self,
+        serve: Callable[[], Coroutine[Any, Any, None]],
+        stop: Callable[[str, int | None], None],
+    ) -> bool:
+        """Carry out `worker.run()`; False: it does so itself, as in production.
+
+        Args:
+            stop: what a signal is to call: with the reason, and the time to finish.
+        """
+        return False
 
     def failed(self, name: str, error: BaseException) -> None:
         """Hear that a run of a handler or hook has failed, before the error policy decides."""

@@ -280,6 +280,8 @@ class Worker:
                 "(as in Jupyter): use `await worker.serve()`"
             )
         self._check_not_running()
+        if environment_here().runs(self.serve, self._stop):
+            return
         if not handle_signals:
             run_on_new_loop(self.serve())
             return
