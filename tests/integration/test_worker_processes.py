@@ -125,7 +125,7 @@ class Script:
             return len(admin.describe_group(self.group).members)
 
     def reasons(self) -> str:
-        """What the journal says of why members have left."""
+        """Reasons for which members have left, from the journal."""
         with GroupAdmin(self._node.address) as admin:
             return str(admin.journal(self.group))
 
