@@ -149,17 +149,17 @@ class Bounds:
             self.check_groups(field, [getattr(request, "group_id", "") for request in requests])
             return requests
         for request in requests:
-            for attribute, name, items in _ITEMS_OF[type(request)]:
-                found = getattr(request, attribute)
-                if found:
+            kind = type(request)
+            for attribute, name, items in _ITEMS_OF[kind]:
+                if found := getattr(request, attribute):
                     self.check_count(name, len(found), items)
             wrong = _texts(request)
-            parts = _PARTS.get(type(request))
-            for number, violation in enumerate(parts(request) if parts is not None else ()):
-                if violation is not None:
-                    wrong.append(violation)
-                if number % PART == PART - 1:
-                    yield
+            if (parts := _PARTS.get(kind)) is not None:
+                for number, violation in enumerate(parts(request), 1):
+                    if violation is not None:
+                        wrong.append(violation)
+                    if not number % PART:
+                        yield
             if wrong:
                 raise Malformed(wrong)
         return [_with_short_reasons(request) for request in requests]
@@ -219,9 +219,10 @@ Parts = Iterable[Violation | None]
 
 
 def _of_join(request: c.JoinGroup) -> Parts:
-    for field in ("session_timeout_ms", "rebalance_timeout_ms"):
-        if getattr(request, field) < 0:
-            yield Violation(field, "must not be negative")
+    if request.session_timeout_ms < 0:
+        yield Violation("session_timeout_ms", "must not be negative")
+    if request.rebalance_timeout_ms < 0:
+        yield Violation("rebalance_timeout_ms", "must not be negative")
     seen: set[str] = set()
     for index, (name, _) in enumerate(request.protocols):
         field = f"protocols[{index}].name"
@@ -303,12 +304,9 @@ _PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
 
 
 def _with_short_reasons(request: c.Request) -> c.Request:
-    match request:
-        case c.JoinGroup(reason=reason) if len(reason) > REASON:
-            return replace(request, reason=reason[:REASON])
-        case c.LeaveGroup(members=members) if any(len(m.reason) > REASON for m in members):
-            return replace(
-                request, members=tuple(replace(m, reason=m.reason[:REASON]) for m in members)
-            )
-        case _:
-            return request
+    if isinstance(request, c.JoinGroup) and len(request.reason) > REASON:
+        return replace(request, reason=request.reason[:REASON])
+    if isinstance(request, c.LeaveGroup) and any(len(m.reason) > REASON for m in request.members):
+        members = tuple(replace(m, reason=m.reason[:REASON]) for m in request.members)
+        return replace(request, members=members)
+    return request

@@ -164,8 +164,9 @@ class Call:
 
     def asks(self, requests: Sequence[c.Request]) -> bool:
         """True if the commands are of its kind, and for the groups that it names."""
-        kind, named = self.kind.command, frozenset(self.groups)
-        return all(
-            type(request) is kind and getattr(request, "group_id", None) in named
-            for request in requests
-        )
+        kind, groups = self.kind.command, self.groups
+        named = groups if len(groups) == 1 else frozenset(groups)
+        for request in requests:
+            if type(request) is not kind or getattr(request, "group_id", None) not in named:
+                return False
+        return True

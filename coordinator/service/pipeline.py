@@ -101,16 +101,13 @@ class Pipeline:
         per_second = settings.limits.max_requests_per_second
         self._throttle = Throttle(per_second, clock) if per_second else None
         self._access = None if guard is None else Access(guard)
+        self.admits_all = self._access is None and self._throttle is None
+        """True if `admit` never refuses or delays a call: there is neither guard nor throttle."""
         self._bounds = Bounds(settings.limits)
         self._tracer = tracer
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
         self._on_deleted = on_deleted
-
-    @property
-    def admits_all(self) -> bool:
-        """True if `admit` never refuses or delays a call: there is neither guard nor throttle."""
-        return self._access is None and self._throttle is None
 
     def answered_calls(self) -> dict[tuple[str, str], int]:
         """Ended calls by kind and outcome. Any thread may ask."""
@@ -267,15 +264,16 @@ class Pipeline:
             raise Exhausted(message, turn.retry_after_s)
 
     async def _take_turn(self, call: Call) -> None:
-        caller = call.caller.principal or call.caller.peer
+        caller = call.caller
+        name = caller.principal or caller.peer
         drop = await self.turns.take(
-            caller, call.kind.name, call.remaining_s(), is_awaited=call.is_awaited
+            name, call.kind.name, call.remaining_s(), is_awaited=call.is_awaited
         )
         if drop is None:
             return
         if drop is Drop.FULL:
             waiting = len(self.turns.queue)
-            message = f"{waiting} calls wait for their turn, and {caller} has its share of them"
+            message = f"{waiting} calls wait for their turn, and {name} has its share of them"
             raise Exhausted(message, max(RETRY_S, waiting * TURN_S))
         raise GaveUp("nobody waits for the answer")
 

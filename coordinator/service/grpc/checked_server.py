@@ -31,7 +31,7 @@ from structlog.contextvars import bind_contextvars
 from coordinator.service.grpc import statuses, wire_counts
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
 from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
-from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.grpc.message_limits import MessageLimits, Plan
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import CallRefused, Malformed
@@ -117,19 +117,17 @@ class _Checked(grpc.GenericRpcHandler):
             inner = self._inner.service(handler_call_details)
             if inner is None:
                 return None  # Not cached: clients may send any number of unknown names.
-            found = self._known[name] = self._check(self._rpc(name), inner)
+            found = self._known[name] = self._check(name, inner)
         size = 0
         for key, value in handler_call_details.invocation_metadata or ():
             size += len(key) + len(value)
             if key == REQUEST_ID:
                 # Log lines of the task that answers this call have the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
-        return self._too_large(self._rpc(name)) if size > self._metadata_bytes else found
+        return self._too_large(name) if size > self._metadata_bytes else found
 
-    def _rpc(self, name: str) -> _Rpc:
-        return _Rpc(name, self._pipeline, self._limits)
-
-    def _too_large(self, rpc: _Rpc) -> Handler:
+    def _too_large(self, name: str) -> Handler:
+        rpc = _Rpc(name, self._pipeline, self._limits)
         what = f"more than {self._metadata_bytes} bytes of metadata"
 
         async def refuse(_: bytes, context: Any) -> None:
@@ -139,8 +137,12 @@ class _Checked(grpc.GenericRpcHandler):
         behaviour: Any = refuse  # Any: gRPC's types know no aio.
         return grpc.unary_unary_rpc_method_handler(behaviour)
 
-    def _check(self, rpc: _Rpc, inner: Any) -> Handler:  # Any: one of three kinds of handler.
-        parse, write = self._parser(inner.request_deserializer), writer(inner.response_serializer)
+    def _check(self, name: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
+        # The `FromString` of a message: a class method.
+        kind: type[Message] = inner.request_deserializer.__self__
+        plan = self._limits.plan(kind.DESCRIPTOR)
+        rpc = _Rpc(name, self._pipeline, self._limits, has_texts=plan.has_texts)
+        parse, write = self._parser(kind, plan), writer(inner.response_serializer)
         behaviour: Any  # Any: gRPC's types know no aio.
         if inner.unary_unary:
             at_once = self._immediate.get(rpc.name)
@@ -157,10 +159,9 @@ class _Checked(grpc.GenericRpcHandler):
         behaviour = rpc.conversing(inner.stream_stream)
         return grpc.stream_stream_rpc_method_handler(behaviour, parse, write)
 
-    def _parser(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """Wrap `parse`, the `FromString` of a message: a bad message becomes a `_Refused`."""
-        kind: type[Message] = parse.__self__  # type: ignore[attr-defined]  # A class method.
-        limits, plan = self._limits, self._limits.plan(kind.DESCRIPTOR)
+    def _parser(self, kind: type[Message], plan: Plan) -> Callable[[bytes], Any]:
+        """Make the parser of a kind of message: a bad message becomes a `_Refused`."""
+        limits, parse = self._limits, kind.FromString
 
         def checked(data: bytes) -> Any:
             size = len(data)
@@ -182,8 +183,11 @@ class _Checked(grpc.GenericRpcHandler):
 class _Rpc:
     """Wrappers for the handlers of one RPC. Any: its requests and responses."""
 
-    def __init__(self, name: str, pipeline: Pipeline, limits: MessageLimits) -> None:
+    def __init__(
+        self, name: str, pipeline: Pipeline, limits: MessageLimits, *, has_texts: bool = False
+    ) -> None:
         self.name = name
+        self._is_checked = has_texts or not pipeline.admits_all
         self._method: Method = method_of(name)
         self._pipeline = pipeline
         self._limits = limits
@@ -196,7 +200,8 @@ class _Rpc:
         async def behaviour(request: Any, context: Context) -> Any:
             call = self.call(None if type(request) is _Refused else request, context)
             try:
-                await self._admit(call, request)
+                if type(request) is _Refused or self._is_checked:
+                    await self._admit(call, request)
                 return await inner(request, call)
             except CallRefused as error:
                 await self._end(call, error)
