@@ -16,6 +16,7 @@ from coordinator.client.events import RebalanceEvent
 from coordinator.client.holdings import Holding
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.state import MemberState
 from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials
 
@@ -37,8 +38,8 @@ class Member(Protocol):
         """The id the coordinator gave; empty: none."""
 
     @property
-    def phase(self) -> str:
-        """Phase of the member in its group, as its protocol calls it."""
+    def state(self) -> MemberState:
+        """The member's state in a word, with `since` and `last_error`."""
 
     def lasts_until_ms(self) -> int | None:
         """Time at which everything is lost unless the coordinator answers; None: not known."""
@@ -106,9 +107,9 @@ class ClassicMember:
         return self._machine.membership.member_id
 
     @property
-    def phase(self) -> str:
+    def state(self) -> MemberState:
         """See `Member`."""
-        return self._machine.membership.phase.value
+        return self._machine.state
 
     def lasts_until_ms(self) -> int | None:
         """See `Member`. While a generation is being joined, the coordinator counts no session."""

@@ -73,7 +73,8 @@ class WorkerState:
     """State of a worker.
 
     Attributes:
-        phase: `new` before it starts, then the phase of its member, `draining`, `stopped`.
+        phase: `new` before it starts; then its member's `MemberState`, whose `last_error` says why
+            it is not stable; `draining`, `stopped`.
         counts: since the start, by event: runs, failures, retry, release, stop, stalls.
     """
 
@@ -90,7 +91,7 @@ def state_of(body: Body | None) -> WorkerState:
     if body is None:
         return WorkerState("new")
     core, member = body.core, body.member
-    phase = "connecting" if member is None else member.phase
+    phase = "connecting" if member is None else member.state
     if body.finished.done():
         phase = "stopped"
     elif core.stopping_because is not None:

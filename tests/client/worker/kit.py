@@ -110,7 +110,8 @@ class Town:
         return call.response
 
     async def _tick(self) -> None:
-        while True:
+        """Follow the loop's time, for an hour at most: then the loop is stuck, and says where."""
+        for _ in range(round(3_600 / TICK_S)):
             await asyncio.sleep(TICK_S)
             self._catch_up()
             self._wake()
