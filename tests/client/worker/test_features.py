@@ -1,0 +1,534 @@
+"""Hooks, positions, topics that grow, concurrency, idle handlers, commits of several partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import warnings
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import BlockingPartition, OffsetMismatch, Partition, StaleMember
+from tests.client.worker.kit import Town
+
+pytestmark = pytest.mark.virtual_time
+T0 = TopicPartition("t", 0)
+
+
+def state(worker, number: int = 0):
+    return worker.state.partitions[TopicPartition("t", number)]
+
+
+# --- Hooks ---
+
+
+async def test_hooks_are_called_around_the_handler():
+    town = Town(1)
+    worker = town.worker()
+    told: list[str] = []
+
+    @worker.warm
+    async def warm(p: Partition) -> None:
+        await asyncio.sleep(1)
+        told.append(f"warm {p.position}")
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        told.append("handle")
+        await p.revoking.wait()
+        await asyncio.sleep(1)
+        told.append("handled")
+
+    @worker.drain
+    def drain(p: BlockingPartition) -> None:
+        told.append("drain")
+        worker.environment.sleep(5)
+        assert p.revoking.is_set()
+        assert p.valid
+        told.append("drained")
+
+    @worker.lost
+    async def lost(p: Partition) -> None:
+        told.append("lost")
+
+    serving = town.serve(worker)
+    await town.until(lambda: "handle" in told)
+    await town.stop(worker)
+    await serving
+    assert told == ["warm 0", "handle", "drain", "handled", "drained"]
+
+
+async def test_a_lost_partition_is_told_to_the_lost_hook_alone():
+    town = Town(1)
+    worker = town.worker(session_timeout_ms=10_000)
+    told: list[str] = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        try:
+            await asyncio.sleep(10_000)
+        finally:
+            told.append("ended")
+
+    @worker.lost
+    async def lost(p: Partition) -> None:
+        assert not p.valid
+        with pytest.raises(StaleMember):
+            await p.commit(5)
+        told.append("lost")
+
+    @worker.drain
+    async def drain(p: Partition) -> None:
+        told.append("drain")
+
+    serving = town.serve(worker)
+    await town.until(lambda: worker.state.counts["runs"])
+    worker.environment.is_cut = True
+    await town.until(lambda: len(told) == 2)
+    assert sorted(told) == ["ended", "lost"]
+    worker.stop(grace_ms=0)
+    await serving
+
+
+async def test_a_warm_hook_that_raises_is_a_failure_and_is_called_again():
+    town = Town(1)
+    worker = town.worker()
+    warms = itertools.count(1)
+    handled = []
+
+    @worker.warm
+    async def warm(p: Partition) -> None:
+        if next(warms) < 3:
+            raise ValueError("cold")
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        handled.append(town.loop.time())
+        p.done()
+
+    serving = town.serve(worker)
+    await town.until(lambda: handled)
+    assert handled[0] >= 3
+    assert worker.state.counts["failures"] == 2
+    await asyncio.sleep(10)
+    assert len(handled) == 1
+    assert state(worker).stage == "done"
+    await town.stop(worker)
+    await serving
+
+
+@pytest.mark.parametrize("kind", ["drain", "lost"])
+async def test_other_hooks_that_raise_are_logged(kind, caplog):
+    town = Town(1)
+    worker = town.worker(on_error="release" if kind == "lost" else "retry")
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        if kind == "lost":
+            raise ValueError("poison")
+        await p.revoking.wait()
+
+    async def hook(p: Partition) -> None:
+        raise ValueError("in the hook")
+
+    getattr(worker, kind)(hook)
+    serving = town.serve(worker)
+    await town.until(lambda: worker.state.counts["runs"])
+    await asyncio.sleep(0.5)
+    await town.stop(worker)
+    await serving
+    errors = [r for r in caplog.records if r.levelno == logging.ERROR and r.exc_info]
+    assert any("in the hook" in str(record.exc_info[1]) for record in errors)
+
+
+# --- Positions ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "position"),
+    [
+        ({}, 0),
+        ({"begin_offsets": lambda keys: dict.fromkeys(keys, 3)}, 3),
+        ({"start": "latest", "log_ends": lambda keys: dict.fromkeys(keys, 9)}, 9),
+        ({"start": lambda key: key.partition + 7}, 7),
+    ],
+)
+async def test_a_partition_without_a_committed_offset_begins_where_the_policy_says(
+    settings, position
+):
+    town = Town(1)
+    worker = town.worker(**settings)
+    seen = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        seen.append(p.position)
+
+    serving = town.serve(worker)
+    await town.until(lambda: seen)
+    assert seen[0] == position
+    await town.stop(worker)
+    await serving
+
+
+async def test_start_may_be_a_coroutine_function_and_its_failure_is_one_of_the_handler():
+    town = Town(1)
+    attempts = itertools.count()
+
+    async def start(key: TopicPartition) -> int:
+        if next(attempts) < 2:
+            raise OSError("no disk")
+        return 4
+
+    worker = town.worker(start=start)
+    seen = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        seen.append(p.position)
+
+    serving = town.serve(worker)
+    await town.until(lambda: seen)
+    assert seen[0] == 4
+    assert worker.state.counts["failures"] == 2
+    await town.stop(worker)
+    await serving
+
+
+# --- Topics ---
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_topics_that_grow_are_joined_again_with_the_new_count(is_async):
+    town = Town(1)
+    counts = {"t": 1}
+
+    async def ask_async() -> dict[str, int]:
+        return dict(counts)
+
+    worker = town.worker(
+        topics=ask_async if is_async else lambda: dict(counts), topics_refresh_ms=5_000
+    )
+    other = town.worker("other", topics=ask_async, topics_refresh_ms=5_000)
+    for one in (worker, other):
+
+        @one.handler
+        async def handle(p: Partition) -> None:
+            await p.revoking.wait()
+
+    serving = [town.serve(worker), town.serve(other)]
+    await town.until(lambda: len(worker.state.partitions) + len(other.state.partitions) == 1)
+    counts["t"] = 4
+    await town.until(lambda: len(worker.state.partitions) == len(other.state.partitions) == 2)
+    await town.stop(worker, other)
+    await asyncio.gather(*serving)
+
+
+async def test_a_topics_function_that_fails_changes_nothing_and_is_logged(caplog):
+    town = Town(1)
+    answers = iter([{"t": 1}, OSError("gone"), {"t": "x"}, {"t": 2}])
+
+    def topics():
+        answer = next(answers, {"t": 2})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    worker = town.worker(topics=topics, topics_refresh_ms=1_000)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(worker.state.partitions) == 2)
+    lines = [r.getMessage() for r in caplog.records if "topics cannot be asked" in r.getMessage()]
+    assert len(lines) == 2
+    await town.stop(worker)
+    await serving
+
+
+async def test_a_topics_function_that_fails_at_the_start_is_raised():
+    town = Town(1)
+
+    def topics():
+        raise OSError("gone")
+
+    worker = town.worker(topics=topics)
+
+    @worker.handler
+    async def handle(p: Partition) -> None: ...
+
+    with pytest.raises(OSError, match="gone"):
+        await worker.serve()
+
+
+async def test_a_topic_may_have_a_handler_of_its_own():
+    town = Town(1)
+    worker = town.worker(topics={"t": 1, "refunds": 1})
+    seen = set()
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        seen.add(("any", p.topic))
+
+    @worker.handler(topic="refunds")
+    def refund(p: BlockingPartition) -> None:
+        seen.add(("refund", p.topic))
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(seen) == 2)
+    assert seen == {("any", "t"), ("refund", "refunds")}
+    await town.stop(worker)
+    await serving
+
+
+# --- Idle, done, concurrency ---
+
+
+async def test_a_handler_that_returned_is_called_after_idle_ms_or_when_the_log_has_grown():
+    town = Town(1)
+    ends = {T0: 0}
+    worker = town.worker(idle_ms=60_000, log_ends=lambda keys: dict(ends), log_ends_interval_s=1.0)
+    calls = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        calls.append(town.loop.time())
+        await p.commit(ends[T0])
+
+    serving = town.serve(worker)
+    await asyncio.sleep(20)
+    assert len(calls) == 1
+    ends[T0] = 5
+    await asyncio.sleep(2)
+    assert len(calls) == 2
+    await asyncio.sleep(61)
+    assert len(calls) == 3
+    await town.stop(worker)
+    await serving
+
+
+async def test_no_more_handlers_run_at_once_than_concurrency_and_all_get_their_turn():
+    town = Town(8)
+    worker = town.worker(concurrency=3)
+    running, most, seen = set(), [], set()
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        running.add(p.number)
+        seen.add(p.number)
+        most.append(len(running))
+        await asyncio.sleep(1)
+        running.discard(p.number)
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(seen) == 8, within_s=10)
+    assert max(most) == 3
+    await town.stop(worker)
+    await serving
+
+
+async def test_partitions_that_starve_since_handlers_do_not_return_are_warned_of_once(caplog):
+    town = Town(3)
+    worker = town.worker(concurrency=1)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    await asyncio.sleep(100)
+    lines = [r.getMessage() for r in caplog.records if "has waited for" in r.getMessage()]
+    assert len(lines) == 1
+    assert "concurrency=" in lines[0]
+    await town.stop(worker)
+    await serving
+
+
+# --- Commits ---
+
+
+async def test_several_partitions_are_committed_in_one_call():
+    town = Town(2)
+    worker = town.worker()
+    held: dict[int, Partition] = {}
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        held[p.number] = p
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(held) == 2)
+    await worker.commit({held[0]: 5, held[1]: 6}, atomic=True, manifest=b"m")
+    assert (town.stored(0), town.stored(1)) == (5, 6)
+    assert held[0].position == 5
+    with pytest.raises(TypeError, match="offsets by partition"):
+        await worker.commit({})
+    await town.stop(worker)
+    await serving
+    with pytest.raises(StaleMember):
+        await worker.commit({held[0]: 7})
+
+
+async def test_threads_commit_several_partitions_too():
+    town = Town(2)
+    worker = town.worker()
+    held: dict[int, BlockingPartition] = {}
+
+    @worker.handler
+    def handle(p: BlockingPartition) -> None:
+        held[p.number] = p
+        if len(held) == 2:
+            worker.commit({held[0]: 5, held[1]: 6})
+        p.revoking.wait()
+
+    serving = town.serve(worker)
+    await town.until(lambda: town.stored(1) == 6)
+    assert town.stored(0) == 5
+    await town.stop(worker)
+    await serving
+
+
+async def test_commit_takes_metadata_and_the_offset_that_must_be_stored():
+    town = Town(1)
+    worker = town.worker()
+    raised = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.commit(3, "three", expected=-1)
+        assert p.metadata == "three"
+        try:
+            await p.commit(5, expected=4)
+        except OffsetMismatch as error:
+            raised.append(error.found)
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    await town.until(lambda: raised)
+    assert raised == [{T0: 3}]
+    await town.stop(worker)
+    await serving
+
+
+async def test_a_forgotten_await_is_a_warning():
+    town = Town(1)
+    worker = town.worker()
+    forgotten = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        p.commit(3)
+        forgotten.append(p)
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        await town.until(lambda: forgotten)
+        gc.collect()
+    assert "coroutine 'Partition.commit' was never awaited" in str(caught[0].message)
+    await town.stop(worker)
+    await serving
+
+
+async def test_a_cooperative_round_costs_no_commit_of_a_slow_handler():
+    town = Town(4)
+    one, two = town.worker("one"), town.worker("two")
+    committed, errors = [], []
+
+    @one.handler
+    async def handle(p: Partition) -> None:
+        try:
+            for offset in itertools.count(1):
+                await asyncio.sleep(0.7)
+                await p.commit(offset)
+                committed.append((p.number, p.token))
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    two.handler(handle)
+    serving = [town.serve(one)]
+    await town.until(lambda: len(committed) > 8)
+    for _ in range(3):
+        serving.append(town.serve(two))
+        await asyncio.sleep(15)
+        await town.stop(two)
+        await asyncio.sleep(15)
+    assert errors == []
+    kept = [n for n in range(4) if {t for m, t in committed if m == n and t <= 4} == {n + 1}]
+    assert kept
+    await town.stop(one)
+    await asyncio.gather(*serving)
+
+
+async def test_partitions_show_what_they_are():
+    town = Town(1)
+    worker = town.worker()
+    shown = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        shown.append((repr(p), repr(p.revoking), p.topic, p.number, p.key, p.valid))
+        await p.revoking.wait()
+        shown.append(repr(p.revoking))
+
+    serving = town.serve(worker)
+    await town.until(lambda: shown)
+    await town.stop(worker)
+    await serving
+    assert shown == [
+        ("Partition(t[0], position 0, token 1)", "<revoking: not set>", "t", 0, T0, True),
+        "<revoking: set>",
+    ]
+
+
+# --- Threads ---
+
+
+async def test_the_same_worker_with_threads():
+    town = Town(2)
+    worker = town.worker()
+    ended = []
+
+    @worker.handler
+    def handle(p: BlockingPartition) -> None:
+        try:
+            while True:
+                worker.environment.sleep(1)
+                p.commit(p.position + 1)
+        except Exception:  # noqa: BLE001  # It does not swallow the end.
+            ended.append("swallowed")
+        finally:
+            ended.append(p.number)
+
+    serving = town.serve(worker)
+    await town.until(lambda: town.stored(0) == 3)
+    await town.stop(worker)
+    await serving
+    assert sorted(ended) == [0, 1]
+    assert (town.stored(0), town.stored(1)) == (4, 4)
+
+
+async def test_a_thread_waits_for_its_revocation_with_a_time_limit():
+    town = Town(1)
+    worker = town.worker()
+    told = []
+
+    @worker.handler
+    def handle(p: BlockingPartition) -> None:
+        told.append(p.revoking.wait(5))
+        told.append(p.revoking.wait())
+
+    serving = town.serve(worker)
+    await town.until(lambda: told)
+    assert told == [False]
+    await town.stop(worker)
+    await serving
+    assert told == [False, True]
