@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Coroutine, Sequence
+from types import CoroutineType
 from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
@@ -49,17 +50,8 @@ class OneCommit:
         self.run, self.offset, self.metadata, self.expected = run, offset, metadata, expected
 
 
-class Told(Awaitable[None]):
-    """Result of a method that has acted already: it may be awaited, and need not be."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-TOLD = Told()
+async def _nothing() -> None:
+    """Coroutine of a method that has acted already; awaited like those that wait."""
 
 
 class Revoking:
@@ -184,10 +176,9 @@ class PartitionView:
         now_ms = calls.environment.now_ms()
         return now_ms < min(self._scope.ends_ms, calls.lease_ends_ms) and not self._run.is_cancelled
 
-    def _tell(self, what: str, offset: int = -1) -> Told:
+    def _tell(self, what: str, offset: int = -1) -> None:
         self._check()
         self._calls.tell(self._run, what, offset)
-        return TOLD
 
     def _check(self) -> None:
         """Raise if the holding has ended, or the handler was told to end."""
@@ -245,18 +236,25 @@ class Partition(PartitionView):
         commit = OneCommit(self._run, offset, metadata, expected)
         await self._calls.commit([commit], atomic=False, manifest=b"")
 
-    def alive(self) -> Awaitable[None]:
+    def alive(self) -> Coroutine[Any, Any, None]:
         """Show progress without a commit, during long work."""
-        return self._tell("alive")
+        return self._told("alive")
 
-    def log_end(self, offset: int) -> Awaitable[None]:
+    def log_end(self, offset: int) -> Coroutine[Any, Any, None]:
         """Tell where the log ends: the offset after the last row."""
-        return self._tell("log_end", offset)
+        return self._told("log_end", offset)
 
-    def done(self) -> Awaitable[None]:
+    def done(self) -> Coroutine[Any, Any, None]:
         """Tell that there is nothing more to do: the handler is not called again once it returns,
         before the partition is handed out anew."""
-        return self._tell("done")
+        return self._told("done")
+
+    def _told(self, what: str, offset: int = -1) -> Coroutine[Any, Any, None]:
+        self._tell(what, offset)
+        awaited = _nothing()
+        assert isinstance(awaited, CoroutineType)
+        awaited.__qualname__ = f"Partition.{what}"  # As a warning of a forgotten await names it.
+        return awaited
 
 
 class BlockingPartition(PartitionView):

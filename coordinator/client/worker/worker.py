@@ -201,14 +201,28 @@ class Worker:
 
         return register if function is None else register(function)
 
+    @overload
+    def rows(self, function: R, /) -> R: ...
+    @overload
     def rows(
         self,
+        /,
         *,
         batch: int = 1_000,
         on_error: OnError | None = None,
         max_attempts: int | None = None,
         after_max_attempts: AfterAttempts | None = None,
-    ) -> Callable[[R], R]:
+    ) -> Callable[[R], R]: ...
+    def rows(
+        self,
+        function: Any = None,  # Any: the overloads are the types.
+        /,
+        *,
+        batch: int = 1_000,
+        on_error: OnError | None = None,
+        max_attempts: int | None = None,
+        after_max_attempts: AfterAttempts | None = None,
+    ) -> Any:
         """Register a handler of rows: it is given lists of at most `batch` rows of the source, each
         a dictionary, and the worker commits after each list.
 
@@ -220,12 +234,11 @@ class Worker:
         """
         policy = self._policy.but(on_error, max_attempts, after_max_attempts)
 
-        def register(function: R) -> R:
-            handler = rows_handler(self._source, function, batch, policy)
-            self._handlers.add(None, handler)
+        def register(function: Any) -> Any:
+            self._handlers.add(None, rows_handler(self._source, function, batch, policy))
             return function
 
-        return register
+        return register if function is None else register(function)
 
     @overload
     def warm(self, function: A, /) -> A: ...

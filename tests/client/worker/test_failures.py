@@ -222,7 +222,7 @@ async def test_a_sign_of_life_is_progress(sign):
 
     @worker.handler
     async def handle(p: Partition) -> None:
-        p.log_end(100)
+        await p.log_end(100)
         while True:
             await asyncio.sleep(9)
             await (p.commit(p.position + 1) if sign == "commit" else p.alive())
@@ -240,7 +240,7 @@ async def test_a_handler_that_waits_for_rows_is_not_stalled():
 
     @worker.handler
     async def handle(p: Partition) -> None:
-        p.log_end(0)
+        await p.log_end(0)
         await asyncio.sleep(10_000)
 
     serving = town.serve(worker)

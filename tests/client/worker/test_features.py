@@ -107,7 +107,7 @@ async def test_a_warm_hook_that_raises_is_a_failure_and_is_called_again():
     @worker.handler
     async def handle(p: Partition) -> None:
         handled.append(town.loop.time())
-        p.done()
+        await p.done()
 
     serving = town.serve(worker)
     await town.until(lambda: handled)
@@ -416,14 +416,15 @@ async def test_commit_takes_metadata_and_the_offset_that_must_be_stored():
     await serving
 
 
-async def test_a_forgotten_await_is_a_warning():
+@pytest.mark.parametrize("name", ["commit", "log_end", "alive", "done"])
+async def test_a_forgotten_await_is_a_warning(name):
     town = Town(1)
     worker = town.worker()
     forgotten = []
 
     @worker.handler
     async def handle(p: Partition) -> None:
-        p.commit(3)
+        getattr(p, name)(*[3] * (name in ("commit", "log_end")))
         forgotten.append(p)
         await p.revoking.wait()
 
@@ -432,7 +433,7 @@ async def test_a_forgotten_await_is_a_warning():
         warnings.simplefilter("always")
         await town.until(lambda: forgotten)
         gc.collect()
-    assert "coroutine 'Partition.commit' was never awaited" in str(caught[0].message)
+    assert f"coroutine 'Partition.{name}' was never awaited" in str(caught[0].message)
     await town.stop(worker)
     await serving
 
