@@ -57,6 +57,7 @@ autodoc_mock_imports = site_reference.missing(site_reference.EXTRAS_PACKAGES)
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
 napoleon_custom_sections = ["Source"]
 napoleon_numpy_docstring = False
 
