@@ -32,6 +32,7 @@ extensions = [
 root_doc = "deploy/docs/index"
 include_patterns = [
     "README.md",
+    "tests/client/scripts/README.md",
     "tests/fuzz/README.md",
     "coordinator/simulate/README.md",
     "CHANGELOG.md",
