@@ -45,7 +45,7 @@ async def test_other_errors_are_left_to_the_policy(virtual_group):
         if calls.count(p.number) == 1:
             raise OSError("no connection")
         await p.commit(5)
-        p.done()
+        await p.done()
 
     group.start(made(fails_once))
     await group.advance(20)
@@ -126,7 +126,7 @@ async def test_handlers_have_the_contextvars_of_whoever_starts_the_worker(virtua
 
     async def look(p: Partition) -> None:
         seen.add(REQUEST.get())
-        p.done()
+        await p.done()
 
     async def serve():
         REQUEST.set("mine")
@@ -148,7 +148,7 @@ async def test_a_copy_commits_by_way_of_the_worker_that_was_copied(virtual_group
         await asyncio.sleep(1)
         if p.number == 0:
             await worker.commit({held[0]: 7, held[1]: 8}, atomic=True)
-        p.done()
+        await p.done()
 
     group.start(worker)
     await group.advance(20)
