@@ -464,13 +464,16 @@ class WorkerCore:
     def _watch(self, run: Run, now_ms: int) -> None:
         """Look whether a handler has stalled, now and whenever it may have."""
         timeout_ms, scope = self._limits.progress_timeout_ms, run.scope
-        if timeout_ms is None or run.has_ended or scope.stage is not Stage.RUNNING:
+        if timeout_ms is None or run.is_watched or run.has_ended:
+            return
+        if scope.stage is not Stage.RUNNING:
             return
         if scope.waits_since_ms is None:
             return  # Watched again when rows wait.
         stalls_ms = max(scope.progress_ms, scope.waits_since_ms) + timeout_ms
         if now_ms < stalls_ms:
-            self._at(stalls_ms, partial(self._watch, run))
+            run.is_watched = True  # One timer, however often rows come and are committed.
+            self._at(stalls_ms, partial(self._watch_again, run))
             return
         run.verdict = HandlerStalled(
             f"no commit and no sign of life for {timeout_ms} ms (progress_timeout_ms), while rows "
@@ -480,6 +483,10 @@ class WorkerCore:
         self._say(WARNING, f"the handler of {named(scope.key)} has stalled: {run.verdict}", run=run)
         scope.enter(Stage.STALLED, now_ms)
         self._cancel(run, now_ms)
+
+    def _watch_again(self, run: Run, now_ms: int) -> None:
+        run.is_watched = False
+        self._watch(run, now_ms)
 
     def _give_up_stalled(self, run: Run, now_ms: int) -> None:
         """The error policy decides although a stalled handler has not ended."""

@@ -234,6 +234,27 @@ async def test_a_sign_of_life_is_progress(sign):
     await serving
 
 
+async def test_a_run_has_one_timer_however_often_rows_come():
+    town = Town(1)
+    worker = town.worker()
+    committed = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        for offset in range(1, 500):
+            await p.log_end(offset)
+            await p.commit(offset)
+        committed.append(offset)
+        await p.revoking.wait()
+
+    serving = town.serve(worker)
+    await town.until(lambda: committed)
+    core = worker._body.core
+    assert len(core._timers) < 10
+    await town.stop(worker)
+    await serving
+
+
 async def test_a_handler_that_waits_for_rows_is_not_stalled():
     town = Town(1)
     worker = town.worker(progress_timeout_ms=10_000)
