@@ -37,6 +37,7 @@ class Town:
         """Time, client, partition and offset of each commit that was sent."""
         self._parked: dict[object, asyncio.Future] = {}
         self._environments: list[TownEnvironment] = []
+        self._process = self.loop.process("town")
         self._ticking = self.loop.create_task(self._tick())
 
     def worker(self, name: str = "w", **settings) -> Worker:
@@ -54,7 +55,7 @@ class Town:
 
     def serve(self, worker: Worker) -> asyncio.Task:
         """Start a worker; the task ends with it."""
-        return self.loop.create_task(worker.serve())
+        return self._process.run(worker.serve())
 
     async def stop(self, *workers: Worker) -> None:
         for worker in workers:
@@ -110,11 +111,15 @@ class Town:
         return call.response
 
     async def _tick(self) -> None:
-        """Follow the loop's time, for an hour at most: then the loop is stuck, and says where."""
-        for _ in range(round(3_600 / TICK_S)):
-            await asyncio.sleep(TICK_S)
-            self._catch_up()
-            self._wake()
+        """Follow the loop's time, for an hour at most. Then, or when a failed test cancels its
+        tasks, the workers are killed: the loop is stuck, and says where."""
+        try:
+            for _ in range(round(3_600 / TICK_S)):
+                await asyncio.sleep(TICK_S)
+                self._catch_up()
+                self._wake()
+        finally:
+            self._process.kill()
 
     def _catch_up(self) -> None:
         behind_ms = int(self.loop.time() * 1000) - self.coordinator.now_ms
