@@ -97,6 +97,25 @@ def timeout_ms_of(timeout: object) -> int:
     return round(timeout * 1000)
 
 
+def offsets_told(what: str, told: object) -> dict[TopicPartition, int]:
+    """What a user's function of partitions returned: an offset for each that it knows."""
+    example = "{partition: 100 for partition in partitions}"
+    if not isinstance(told, Mapping):
+        raise TypeError(f"{what} returned {told!r}; return offsets by partition: {example}")
+    return {
+        partition_of(key): offset_told(f"{what} for {key[0]}[{key[1]}]", offset, example)
+        for key, offset in told.items()
+    }
+
+
+def offset_told(what: str, told: object, example: str = "100") -> int:
+    """What a user's function of one partition returned: an offset."""
+    offset = number_of(f"the offset that {what} returned", told, example)
+    if offset < 0:
+        raise ValueError(f"the offset that {what} returned is {offset}; the first row has 0")
+    return offset
+
+
 def partition_of(key: object) -> TopicPartition:
     """A partition, from itself or a pair of topic and number."""
     match key:
@@ -121,13 +140,13 @@ def partitions_of(keys: object) -> tuple[TopicPartition, ...]:
 
 def offsets_of(offsets: object) -> dict[TopicPartition, int | OffsetAndMetadata]:
     """Offsets to be committed, by partition."""
-    return {p: _offset_of(p, offset) for p, offset in _by_partition("offsets", offsets).items()}
+    return {p: offset_of(p, offset) for p, offset in _by_partition("offsets", offsets).items()}
 
 
 def expected_of(expected: object) -> dict[TopicPartition, int]:
     """Offsets that must be stored; -1: none."""
     found = _by_partition("expected", expected)
-    return {p: _number_of(f"the expected offset of {p[0]}[{p[1]}]", o) for p, o in found.items()}
+    return {p: number_of(f"the expected offset of {p[0]}[{p[1]}]", o) for p, o in found.items()}
 
 
 def manifest_of(manifest: object) -> bytes:
@@ -143,21 +162,24 @@ def _by_partition(what: str, given: object) -> dict[TopicPartition, object]:
     return {partition_of(key): value for key, value in given.items()}
 
 
-def _offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
+def offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
+    """The offset to be committed of one partition."""
     what = f"the offset of {partition[0]}[{partition[1]}]"
     if not isinstance(offset, OffsetAndMetadata):
-        return _number_of(what, offset)
-    _number_of(what, offset.offset)
+        return number_of(what, offset)
+    number_of(what, offset.offset)
     if not isinstance(offset.metadata, str):
-        raise TypeError(f"the metadata of {what[4:]} is {offset.metadata!r}; write a text")
+        raise TypeError(
+            f"the metadata of {partition[0]}[{partition[1]}] is {offset.metadata!r}; write a text"
+        )
     return offset
 
 
-def _number_of(what: str, value: object) -> int:
+def number_of(what: str, value: object, example: str = "{('invoices', 0): 100}") -> int:
+    """An offset. `example`: how it is written, for the message."""
     if not _is_whole(value):
         raise TypeError(
-            f"{what} is {value!r}; write the next one to read, a whole number: "
-            "{('invoices', 0): 100}"
+            f"{what} is {value!r}; write the next one to read, a whole number: {example}"
         )
     return operator.index(value)
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.forms import offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import Commit, OffsetAndMetadata
 from coordinator.client.worker.actions import (
@@ -425,6 +426,7 @@ class Body:
             if plan.log_ends is not None and scopes:
                 try:
                     ends = await self.in_thread(plan.log_ends, frozenset(scopes))
+                    ends = offsets_told("log_ends", ends)
                 except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                     self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")
                     continue

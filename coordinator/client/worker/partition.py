@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
+from coordinator.client.forms import number_of, offset_of
+from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.scope import Run, Scope, named
@@ -42,12 +44,18 @@ class Calls(Protocol):
 
 
 class OneCommit:
-    """One partition of a commit."""
+    """One partition of a commit. Raises TypeError if the caller wrote no offset or no text."""
 
     __slots__ = ("expected", "metadata", "offset", "run")
 
     def __init__(self, run: Run, offset: int, metadata: str, expected: int | None) -> None:
-        self.run, self.offset, self.metadata, self.expected = run, offset, metadata, expected
+        key, example = run.scope.key, f"p.commit({max(0, run.scope.committed) + 1})"
+        self.offset = number_of(f"the offset of {named(key)}", offset, example)
+        offset_of(key, OffsetAndMetadata(self.offset, metadata))
+        if expected is not None:
+            example = f"p.commit(..., expected={run.scope.committed})"
+            expected = number_of(f"the expected offset of {named(key)}", expected, example)
+        self.run, self.metadata, self.expected = run, metadata, expected
 
 
 async def _nothing() -> None:
@@ -125,6 +133,14 @@ class BlockingRevoking(Revoking):
 
     def _clock_s(self) -> float:
         return time.monotonic()
+
+
+def _end_of(offset: object) -> int:
+    """A log end as a handler wrote it."""
+    end = number_of("the log end", offset, "p.log_end(100)")
+    if end < 0:
+        raise ValueError(f"the log end is {end}; that of an empty log is 0")
+    return end
 
 
 class PartitionView:
@@ -242,7 +258,7 @@ class Partition(PartitionView):
 
     def log_end(self, offset: int) -> Coroutine[Any, Any, None]:
         """Tell where the log ends: the offset after the last row."""
-        return self._told("log_end", offset)
+        return self._told("log_end", _end_of(offset))
 
     def done(self) -> Coroutine[Any, Any, None]:
         """Tell that there is nothing more to do: the handler is not called again once it returns,
@@ -300,7 +316,7 @@ class BlockingPartition(PartitionView):
 
     def log_end(self, offset: int) -> None:
         """Tell where the log ends: the offset after the last row."""
-        self._tell("log_end", offset)
+        self._tell("log_end", _end_of(offset))
 
     def done(self) -> None:
         """Tell that there is nothing more to do: the handler is not called again once it returns,

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.forms import offset_told, offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.handlers import is_coroutine_function
-from coordinator.client.worker.scope import Scope
+from coordinator.client.worker.scope import Scope, named
 
 if TYPE_CHECKING:
     from coordinator.client.worker.body import Body
@@ -27,7 +28,8 @@ class StartPolicy:
         start: `earliest`: 0, or what `begin_offsets` says. `latest`: what `log_ends` says. A
             function: what it returns, asked for each partition, in a thread if it is no coroutine.
     Raises:
-        ValueError: `latest` without `log_ends`, or another text.
+        ValueError: `latest` without `log_ends`, or another text. TypeError: `begin_offsets` is no
+            function.
     """
 
     def __init__(
@@ -41,6 +43,11 @@ class StartPolicy:
             )
         if start not in ("earliest", "latest") and not callable(start):
             raise ValueError(f"{forms}; this is {start!r}")
+        if begin_offsets is not None and not callable(begin_offsets):
+            raise TypeError(
+                f"begin_offsets is {begin_offsets!r}; it is a function that returns the first "
+                "offset of each of the partitions it is given"
+            )
         self._start = start
         self._ask_all: BeginOffsets | None = log_ends if start == "latest" else begin_offsets
 
@@ -58,8 +65,12 @@ class StartPolicy:
         elif self._ask_all is None:
             begins |= dict.fromkeys(new.values(), 0)
         else:
-            told = await body.in_thread(self._ask_all, frozenset(new))
-            begins |= {scope: told[key] for key, scope in new.items()}
+            what = "log_ends" if self._start == "latest" else "begin_offsets"
+            told = offsets_told(what, await body.in_thread(self._ask_all, frozenset(new)))
+            for key, scope in new.items():
+                if key not in told:
+                    raise ValueError(f"{what} returned no offset of {named(key)}")
+                begins[scope] = told[key]
         return begins
 
     @staticmethod
@@ -67,4 +78,5 @@ class StartPolicy:
         body: Body, ask: Callable[[TopicPartition], int | Awaitable[int]], key: TopicPartition
     ) -> int:
         told = ask(key) if is_coroutine_function(ask) else await body.in_thread(ask, key)
-        return await told if inspect.isawaitable(told) else told
+        told = await told if inspect.isawaitable(told) else told
+        return offset_told(f"start for {named(key)}", told)

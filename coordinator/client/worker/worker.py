@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from coordinator.client.forms import manifest_of
 from coordinator.client.log_ends import ends_of
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
 from coordinator.client.settings import MemberSettings, member_config
@@ -391,6 +392,7 @@ class Worker:
         for partition, offset in offsets.items():
             partition._check()
             commits.append(OneCommit(partition._run, offset, "", None))
+        manifest = manifest_of(manifest)
         if colours == {Partition}:
             return calls.commit(commits, atomic=atomic, manifest=manifest)
         calls.commit_blocking(commits, atomic=atomic, manifest=manifest)
