@@ -149,6 +149,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _check_others(given: dict[str, Any]) -> None:  # Any: as above.
     if not isinstance(given.get("credentials"), Credentials | None):
         raise TypeError("credentials is no Credentials; write credentials=Credentials(token='…')")
+    interval_s = given.get("log_ends_interval_s", 1.0)
+    if isinstance(interval_s, bool) or not isinstance(interval_s, int | float) or interval_s <= 0:
+        raise TypeError(f"log_ends_interval_s is {interval_s!r}; write seconds, 5.0")
     for name in ("log_ends", "clock", "random"):
         if given.get(name) is not None and not callable(given[name]):
             raise TypeError(f"{name} is {given[name]!r}; it is a function")

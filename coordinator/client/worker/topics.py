@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from coordinator.client.forms import topics_of
 from coordinator.client.worker.handlers import is_coroutine_function
+from coordinator.client.worker.policy import check_number
 
 if TYPE_CHECKING:
     from coordinator.client.worker.body import Body
@@ -32,6 +34,13 @@ class Topics:
             self._ask = given
         else:
             self.known = checked(given)
+            for name, count in self.known.items():
+                if not count:
+                    raise ValueError(
+                        f"topics has {name!r}: 0, so there is nothing to do; where the number "
+                        "grows, give a function that returns it, topics=count_partitions"
+                    )
+        check_number("topics_refresh_ms", refresh_ms, 1)
 
     @property
     def is_asked_again(self) -> bool:
@@ -55,14 +64,7 @@ def checked(topics: object) -> dict[str, int]:
     Raises:
         TypeError, ValueError: it is no mapping of names to numbers of partitions.
     """
-    form = 'topics is a mapping of names to numbers of partitions: topics={"invoices": 12}'
-    if not isinstance(topics, Mapping):
-        raise TypeError(f"{form}; this is {topics!r}")
-    for name, count in topics.items():
-        if not isinstance(name, str) or isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"{form}; this has {name!r}: {count!r}")
-        if not name or count < 1:
-            raise ValueError(f"{form}; this has {name!r}: {count!r}")
-    if not topics:
-        raise ValueError(f"{form}; this is empty")
-    return dict(topics)
+    found = topics_of(topics)
+    if not found:
+        raise ValueError("topics is empty; write the number of partitions: topics={'invoices': 12}")
+    return found

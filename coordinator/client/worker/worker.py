@@ -8,9 +8,9 @@ import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
-from coordinator.client.forms import manifest_of
+from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.log_ends import ends_of
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
 from coordinator.client.settings import MemberSettings, member_config
@@ -24,7 +24,14 @@ from coordinator.client.worker.partition import (
     Partition,
     PartitionView,
 )
-from coordinator.client.worker.policy import AfterAttempts, Drain, ErrorPolicy, Limits, OnError
+from coordinator.client.worker.policy import (
+    AfterAttempts,
+    Drain,
+    ErrorPolicy,
+    Limits,
+    OnError,
+    check_choice,
+)
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
 from coordinator.client.worker.rows import RowsHandler, rows_handler
 from coordinator.client.worker.running import (
@@ -49,6 +56,7 @@ DEFAULT_ASSIGNOR = "cooperative-sticky"
 FALLBACK_ASSIGNOR = "range"
 NO_SETTINGS = {
     "max_poll_interval_ms": "nobody polls in it; progress_timeout_ms stands in for it",
+    "handle_signals": "its `run` has: worker.run(handle_signals=False)",
     "clock": "its environment has one; coordinator.testing runs workers on virtual time",
     "random": "its environment has one; coordinator.testing runs workers on virtual time",
 }
@@ -124,6 +132,8 @@ class Worker:
             grace_ms=grace_ms,
             concurrency=concurrency,
         )
+        if source is not None and not hasattr(source, "end_offset"):
+            raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
         self._source = source
         log_ends = settings.get("log_ends")
         if source is not None:
@@ -133,7 +143,7 @@ class Worker:
             if source is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = _topics_of(source)
-        addresses = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
+        addresses = addresses_of(bootstrap)
         self._handlers = Handlers()
         self._plan = Plan(
             group_id=group_id,
@@ -193,6 +203,9 @@ class Worker:
             WrongHandler: a TypeError: it cannot be called; the message shows the right form.
             ValueError: there is a handler of this topic already.
         """
+        if topic is not None:
+            topic = name_of("topic", topic)
+        check_choice("drain", drain, get_args(Drain))
         policy = self._policy.but(on_error, max_attempts, after_max_attempts)
 
         def register(function: Any) -> Any:
@@ -482,11 +495,15 @@ def _check_settings(settings: Mapping[str, object]) -> None:
     for name, instead in NO_SETTINGS.items():
         if settings.get(name) is not None:
             raise TypeError(f"a worker has no setting {name!r}: {instead}")
-    known = inspect.signature(Worker).parameters.keys() | MemberSettings.__annotations__.keys()
+    own = inspect.signature(Worker).parameters
+    known = [
+        name for name in dict.fromkeys((*own, *MemberSettings.__annotations__))
+        if name not in NO_SETTINGS and name != "settings"
+    ]  # fmt: skip
     for name in settings.keys() - MemberSettings.__annotations__.keys():
-        near = difflib.get_close_matches(name, known - NO_SETTINGS.keys() - {"settings"}, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise TypeError(f"a worker has no setting {name!r}{hint}")
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "there are " + ", ".join(known)
+        raise TypeError(f"a worker has no setting {name!r}; {hint}")
 
 
 def _classic(group_id: str, bootstrap: Sequence[str], settings: MemberSettings) -> NewMember:

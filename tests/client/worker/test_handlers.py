@@ -143,15 +143,39 @@ async def test_a_lambda_of_the_wrong_colour_stops_the_worker_with_the_right_form
         ({"start": "latest"}, "give log_ends="),
         ({"start": "newest"}, "start is \"earliest\", \"latest\""),
         ({"topics": ["t"]}, "topics"),
-        ({"topics": {}}, "topics is a mapping"),
-        ({"topics": {"t": 0}}, "topics is a mapping"),
+        ({"topics": {}}, "topics is empty; write the number of partitions"),
+        ({"topics": {"t": 0}}, "topics has 't': 0, so there is nothing to do"),
+        ({"topics": ["a", "b"]}, "topics={'a': 12, 'b': 12}"),
+        ({"topics_refresh_ms": 0}, "topics_refresh_ms is 0; it is a whole number from 1 on"),
+        ({"log_ends_interval_s": 0}, "log_ends_interval_s is 0; write seconds, 5.0"),
+        ({"begin_offsets": {"t": 0}}, "begin_offsets is {'t': 0}; it is a function"),
+        ({"source": "parquet:/x"}, "source is 'parquet:/x'; write source=open_source"),
+        ({"handle_signals": False}, "worker.run(handle_signals=False)"),
+        ({"zzz": 1}, "a worker has no setting 'zzz'; there are bootstrap, group_id, topics"),
+        ({"bootstrap": None}, "write an address, 'localhost:7400'"),
+        ({"bootstrap": "http://localhost:7400"}, "without http://"),
         ({"topics": None}, "give topics="),
         ({"assignors": ["rang"]}, "range"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, told):
     with pytest.raises((TypeError, ValueError)) as caught:
-        Worker("a:1", "g", **{"topics": {"t": 1}} | settings)
+        Worker(**{"bootstrap": "a:1", "group_id": "g", "topics": {"t": 1}} | settings)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"drain": "hand"}, "drain is 'hand'; it is one of 'commit', 'manual'"),
+        ({"topic": 5}, "topic is 5; write a name"),
+        ({"topic": ["t"]}, "topic is ['t']; write a name"),
+        ({"on_error": "ignore"}, "on_error is 'ignore'; it is one of"),
+    ],
+)
+def test_settings_of_a_handler_that_make_no_sense_are_refused_in_a_sentence(worker, settings, told):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        worker.handler(**settings)
     assert told in str(caught.value)
 
 
