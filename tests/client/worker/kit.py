@@ -19,6 +19,7 @@ from coordinator.client.wire import decode, encode
 from coordinator.client.worker.environment import Environment
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
+from coordinator.v1.errors_pb2 import ErrorCode
 
 GROUP = "g"
 TICK_S = 0.01
@@ -34,7 +35,7 @@ class Town:
         )
         self.partitions = partitions
         self.commits: list[tuple[float, str, int, int]] = []
-        """Time, client, partition and offset of each commit that was sent."""
+        """Time, client, partition and offset of each commit that was accepted."""
         self._parked: dict[object, asyncio.Future] = {}
         self._environments: list[TownEnvironment] = []
         self._process = self.loop.process("town")
@@ -94,11 +95,6 @@ class Town:
         """Send a request, and wait for the response."""
         self._catch_up()
         call = self.coordinator.send(message)
-        if isinstance(message, pb.OffsetCommitRequest):
-            for topic in message.topics:
-                for p in topic.partitions:
-                    row = (self.loop.time(), client, p.partition_index, p.committed_offset)
-                    self.commits.append(row)
         self._wake()
         if not call.done:
             future = self._parked[call] = self.loop.create_future()
@@ -108,7 +104,17 @@ class Town:
                 self._parked.pop(call, None)
                 if not call.done:
                     call.cancel()
+        if isinstance(message, pb.OffsetCommitRequest):
+            self._note_commits(message, call.response, client)
         return call.response
+
+    def _note_commits(self, request, response, client: str) -> None:
+        """Note what the coordinator has accepted; both have the partitions in the same order."""
+        for topic, answers in zip(request.topics, response.topics, strict=True):
+            for p, answer in zip(topic.partitions, answers.partitions, strict=True):
+                if answer.error_code == ErrorCode.NONE:
+                    row = (self.loop.time(), client, p.partition_index, p.committed_offset)
+                    self.commits.append(row)
 
     async def _tick(self) -> None:
         """Follow the loop's time, for an hour at most. Then, or when a failed test cancels its
