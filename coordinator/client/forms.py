@@ -98,7 +98,7 @@ def timeout_ms_of(timeout: object) -> int:
 
 
 def offsets_told(what: str, told: object) -> dict[TopicPartition, int]:
-    """What a user's function of partitions returned: an offset for each that it knows."""
+    """Offsets that a user's function of partitions returned, one for each that it knows."""
     example = "{partition: 100 for partition in partitions}"
     if not isinstance(told, Mapping):
         raise TypeError(f"{what} returned {told!r}; return offsets by partition: {example}")
@@ -109,7 +109,7 @@ def offsets_told(what: str, told: object) -> dict[TopicPartition, int]:
 
 
 def offset_told(what: str, told: object, example: str = "100") -> int:
-    """What a user's function of one partition returned: an offset."""
+    """Offset that a user's function of one partition returned."""
     offset = number_of(f"the offset that {what} returned", told, example)
     if offset < 0:
         raise ValueError(f"the offset that {what} returned is {offset}; the first row has 0")

@@ -14,7 +14,7 @@ LATEST = {"start": "latest"}
 
 
 async def refused(town: Town, call) -> str:
-    """What a handler is told that makes a wrong call."""
+    """Words that a handler hears which makes a wrong call."""
     worker, told = town.worker(), []
 
     @worker.handler
