@@ -312,10 +312,6 @@ class Body:
     async def _commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         member = self.member
         assert member is not None
-        for commit in commits:
-            scope = commit.run.scope
-            if scope.has_ended:
-                raise StaleMember(f"nothing was sent, for {scope.key} ended: {scope.ended_because}")
         message = Commit(
             {c.run.scope.key: OffsetAndMetadata(c.offset, c.metadata) for c in commits},
             {c.run.scope.key: c.expected for c in commits if c.expected is not None},

@@ -214,7 +214,7 @@ class WorkerCore:
         if scope.is_revoking:
             self._give_back_if_ended(scope, now_ms)
             return
-        if self._is_blocked(scope.key):
+        if self._is_blocked(scope):
             scope.enter(Stage.BLOCKED, now_ms)
             timeout_ms = self._limits.progress_timeout_ms
             if timeout_ms is not None:
@@ -364,8 +364,8 @@ class WorkerCore:
             self._queue_up(successor, now_ms)
         self._leave_if_ended(now_ms)
 
-    def _is_blocked(self, key: TopicPartition) -> bool:
-        return any(run.scope.key == key for run in self.left_over)
+    def _is_blocked(self, scope: Scope) -> bool:
+        return any(run.scope.key == scope.key for run in (*self.left_over, *scope.runs))
 
     def _end_of_grace(self, now_ms: int) -> None:
         if now_ms < self._stop_until_ms:

@@ -139,7 +139,8 @@ class Town:
 
 
 class TownEnvironment(Environment):
-    """Environment of one worker of a town. `is_cut`: no message arrives."""
+    """Environment of one worker of a town. `is_cut`: no message arrives. `answers_take_s`: the time
+    that an answer travels."""
 
     is_virtual = True
 
@@ -148,6 +149,7 @@ class TownEnvironment(Environment):
         self.town = town
         self.name = name
         self.is_cut = False
+        self.answers_take_s = 0.0
         self._dice = random.Random(name)
         self._posted: list[tuple[Callable, tuple]] = []
         self._paused = threading.Event()
@@ -227,6 +229,7 @@ class TownLink:
                 if isinstance(request, Join):
                     message.require_known_member_id = True
                 response = await environment.town.call(message, environment.name)
+                await asyncio.sleep(environment.answers_take_s)
                 if environment.is_cut:
                     await asyncio.get_running_loop().create_future()
                 return decode(response)
