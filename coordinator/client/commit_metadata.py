@@ -98,14 +98,23 @@ def commit_told(
     try:
         member.commit(commits, expected=expected, atomic=atomic, holdings=holdings)
     except CommitFailed as error:
-        if error.code != TOO_LARGE:
-            raise
-        LOGGER.warning(
-            "offsets are committed without what was read: raise offset_metadata_max_bytes to "
-            "4096, so that files that change are noticed after a restart"
-        )
+        check_too_large(error)
         offsets = {key: commit.offset for key, commit in commits.items()}
         member.commit(offsets, expected=expected, atomic=atomic, holdings=holdings)
+
+
+def check_too_large(error: CommitFailed) -> None:
+    """Warn that an offset is committed without metadata, whose size was refused.
+
+    Raises:
+        CommitFailed: the error, if it is another one.
+    """
+    if error.code != TOO_LARGE:
+        raise error
+    LOGGER.warning(
+        "offsets are committed without what was read: raise offset_metadata_max_bytes to "
+        "4096, so that files that change are noticed after a restart"
+    )
 
 
 def _told(content: dict[str, str], id: str) -> str:

@@ -1,28 +1,39 @@
-"""The loop of a worker: process assigned partitions, store results, commit, until all is done.
+"""Rows until all are done: a worker with an end, whose results are exactly-once across crashes.
 
-A plain process and a Spark task use the same loop. It is exactly-once across crashes if the `Work`
-stores results up to an offset durably *before* that offset is committed: whichever member takes a
-partition over resumes from the committed offset, and results beyond it are made again.
+`consume` is a `Worker` (`coordinator.client.worker`) of a member that its caller has started, with
+one handler: it processes rows, stores results, commits. A plain process and a Spark task use it. It
+is exactly-once if the `Work` stores results up to an offset durably *before* that offset is
+committed: whichever member takes a partition over resumes from the committed offset, and results
+beyond it are made again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import commit_told, of_reader, parsed
 from coordinator.client.errors import CommitFailed
-from coordinator.client.events import Assigned, handed_out_or_lost
-from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.sync import BlockingMember
-from coordinator.sources.base import Source, partitions_of, snapshot_of
+from coordinator.client.worker import Partition, Worker
+from coordinator.client.worker.body import Plan
+from coordinator.client.worker.environment import Environment, environment_here
+from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.member import LentMember, Member
+from coordinator.client.worker.policy import ErrorPolicy, Limits
+from coordinator.client.worker.positions import StartPolicy
+from coordinator.client.worker.reading import Chunk, Reading, commit
+from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
+from coordinator.client.worker.topics import Topics
+from coordinator.sources.base import Source, partitions_of
 
-IDLE_POLL_S = 0.2
-DONE_CHECK_S = 0.5
+LOOK_S = 0.5
+"""Time between two looks whether all is done, or whether a log has grown."""
+RETRY_MS = 200
+"""Time until a partition whose commit was refused is begun again, from the committed offset."""
 
 
 class Work(Protocol):
@@ -55,15 +66,6 @@ class Stalled(Exception):
     """No member of the group has committed anything for the whole progress timeout."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Position in a partition. `stored`: the committed offset. `mark`: of the rows before."""
-
-    offset: int
-    stored: int
-    mark: str
-
-
 def consume(
     member: BlockingMember,
     source: Source,
@@ -74,16 +76,16 @@ def consume(
     progress_timeout_s: float = 300.0,
     forever: bool = False,
     allow_empty: bool = False,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Summary:
     """Work as a started member of the group until every partition is committed to its end.
 
     A worker that has nothing left stays in the group, ready to take over from one that dies.
 
-    The calling thread polls, works and commits. Each batch that `work` has processed counts as
-    progress, so a member with many or slow partitions does not exceed `max_poll_interval_ms`
-    (default: five minutes). A single batch must not take longer than that: have the source give
-    smaller batches, or raise the limit.
+    All methods of `work` are called in the calling thread, one at a time. Each batch that `work`
+    has processed counts as progress, so a member with many or slow partitions does not exceed
+    `max_poll_interval_ms` (default: five minutes). A single batch must not take longer than that:
+    have the source give smaller batches, or raise the limit. Nobody else polls the member
+    meanwhile.
 
     Args:
         rows_per_commit: rows of each partition that are processed again, at most, after a crash.
@@ -96,111 +98,160 @@ def consume(
         NothingFound: the source has no partition.
         LogChanged: rows that were read have changed or are gone: see `sources.base`.
         CoordinatorError: the member cannot go on.
+        RuntimeError: the member is not started, or was closed meanwhile; or an event loop runs in
+            this thread.
     """
     if rows_per_commit < 1:
         raise ValueError(f"rows_per_commit is {rows_per_commit}; it is a whole number from 1 on")
+    refuse_running_loop(
+        "consume blocks, and an event loop runs in this thread: "
+        "use `await asyncio.to_thread(consume, ...)`"
+    )
     numbers = partitions_of(source, allow_empty=allow_empty)
-    everything = [TopicPartition(source.topic, number) for number in numbers]
-    begins = {p: source.begin_offset(p.partition) for p in everything}
-    ends = {partition: source.end_offset(partition.partition) for partition in everything}
-    places: dict[TopicPartition, _Place] = {}
-    rows = commits = rebalances = 0
-    last_seen: dict[TopicPartition, int] = {}
-    progress_at = done_check_at = clock()
-    while True:
-        todo = [p for p, place in places.items() if place.offset < ends[p]]
-        events = member.poll(timeout=0.0 if todo else IDLE_POLL_S)
-        rebalances += sum(isinstance(event, Assigned) for event in events)
-        mine = member.assignment
-        kept = mine - handed_out_or_lost(events)
-        places = {p: place for p, place in places.items() if p in kept}
-        places |= _taken_over(member, source, work, [p for p in mine if p not in places], begins)
-        if clock() >= done_check_at and forever:
-            ends = _ends(source, everything, places)
-            done_check_at = clock() + DONE_CHECK_S
-        elif clock() >= done_check_at:
-            seen = member.committed(everything)
-            if all(max(seen[p], begins[p]) >= ends[p] for p in everything):
-                return Summary(member.member_id, rows, commits, rebalances)
+    ends = {number: source.end_offset(number) for number in numbers}
+    consumer = _Consumer(member, source, work, ends, rows_per_commit, pause_s, forever=forever)
+    return consumer.run(progress_timeout_s)
+
+
+class _Consumer:
+    """One call of `consume`. `ends`: of all partitions, when it began."""
+
+    def __init__(
+        self,
+        member: BlockingMember,
+        source: Source,
+        work: Work,
+        ends: Mapping[int, int],
+        rows_per_commit: int,
+        pause_s: float,
+        *,
+        forever: bool,
+    ) -> None:
+        self._member = member
+        self._inner, self._loop = member.lend()
+        self._lent: LentMember | None = None
+        self._source, self._work = source, work
+        self._ends = {TopicPartition(source.topic, number): end for number, end in ends.items()}
+        self._awaited = [
+            p for p, end in self._ends.items() if source.begin_offset(p.partition) < end
+        ]
+        self._rows_per_commit, self._pause_s, self._forever = rows_per_commit, pause_s, forever
+        self._rows = self._commits = 0
+        self._is_over = False
+        self._error: Exception | None = None
+        self._lock = asyncio.Lock()
+        plan = Plan(
+            group_id=member.group_id,
+            new_member=self._lend,
+            handlers=Handlers(),
+            # The member's max_poll_interval_ms and `Stalled` stand in for it.
+            limits=Limits(progress_timeout_ms=None),
+            # The member knows its partitions: only the name counts.
+            topics=Topics({source.topic: 1}, refresh_ms=0),
+            start=StartPolicy("earliest", None, None),
+            log_ends=None,
+            log_ends_interval_s=LOOK_S,
+            blocks_loop=True,
+        )
+        self._worker = Worker.of(plan, ErrorPolicy(retry_backoff_ms=RETRY_MS))
+        self._worker.handler(drain="manual")(self._handle)
+
+    def run(self, progress_timeout_s: float) -> Summary:
+        """See `consume`."""
+        if not environment_here().runs(lambda: self._serve(progress_timeout_s), self._stop):
+            run_on_new_loop(self._serve(progress_timeout_s))
+        assert self._lent is not None
+        return Summary(self._lent.member_id, self._rows, self._commits, self._lent.assignments)
+
+    async def _serve(self, progress_timeout_s: float) -> None:
+        async with self._worker:
+            await self._until_all_is_done(progress_timeout_s)
+        if self._error is not None:
+            raise self._error
+        if not self._is_over:
+            raise RuntimeError(
+                f"the member has stopped meanwhile: {self._worker.state.stopping_because}"
+            )
+
+    def _stop(self, reason: str, grace_ms: int | None) -> None:
+        """End as a process does that is told to; on virtual time."""
+        self._is_over = True
+        self._worker.stop(reason, grace_ms=grace_ms)
+
+    def _lend(self, topics: object, environment: Environment, on_change: Any) -> Member:
+        self._lent = LentMember(self._inner, on_change)
+        return self._lent
+
+    # --- In the calling thread ---
+
+    async def _handle(self, p: Partition) -> None:
+        try:
+            await self._work_on(p)
+        except asyncio.CancelledError:
+            return  # The partition is lost; or the loop ends, on Ctrl-C say.
+        except CommitFailed:
+            raise  # The batch does not count: the partition is begun again.
+        except Exception as error:  # noqa: BLE001  # `consume` raises it.
+            self._error = self._error or error
+            self._worker.stop(f"failed: {error!r}")
+
+    async def _work_on(self, p: Partition) -> None:
+        self._work.resume(p.number, max(p.stored, 0))
+        reading = Reading(self._source, p)
+        while not p.revoking.is_set():
+            # One partition at a time, in turn: with its batch, its commit and its pause.
+            async with self._lock:
+                found = None if p.revoking.is_set() else self._next(p, reading)
+                if found is not None:
+                    await commit(p, found[0])
+                    self._rows += found[1]
+                    self._commits += 1
+                    await asyncio.sleep(self._pause_s)
+                    continue
+            if not (self._forever or p.revoking.is_set()):
+                await p.done()
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await p.revoking.wait()
+
+    def _next(self, p: Partition, reading: Reading) -> tuple[Chunk, int] | None:
+        """Process and store the next chunk; it and its rows, or None if there is none now."""
+        chunk = reading.next(self._rows_per_commit, None if self._forever else self._ends[p.key])
+        if chunk is None:
+            return None
+        rows = 0
+        for batch in chunk.batches:
+            self._work.add(p.number, batch)
+            rows += batch.num_rows
+            self._member.alive()
+        self._work.store(p.number, chunk.after)
+        return chunk, rows
+
+    async def _until_all_is_done(self, progress_timeout_s: float) -> None:
+        """Return when every partition is committed to its end, or the worker stops.
+
+        While `work` is busy this stands still, so that it is no sign of life of one that hangs.
+        """
+        clock = asyncio.get_running_loop().time
+        last_seen: dict[TopicPartition, int] = {}
+        progress_at = clock()
+        while self._worker.state.stopping_because is None:
+            await asyncio.sleep(LOOK_S)
+            look = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+            seen = await asyncio.wrap_future(look)
+            if self._forever:
+                continue
+            self._is_over = all(seen[p] >= self._ends[p] for p in self._awaited)
+            if self._is_over:
+                return
             if seen != last_seen:
                 last_seen, progress_at = seen, clock()
             elif clock() - progress_at > progress_timeout_s:
                 raise Stalled(f"no commit in the group for {progress_timeout_s:.0f} s")
-            done_check_at = clock() + DONE_CHECK_S
-        for partition in [p for p, place in places.items() if place.offset < ends[p]]:
-            # If the commit is refused, the batch does not count: the next owner begins it again.
-            place = places.pop(partition)
-            after = min(place.offset + rows_per_commit, ends[partition])
-            done, mark = _work_on(member, source, work, partition.partition, place, after)
-            with contextlib.suppress(CommitFailed):
-                commit_told(
-                    member,
-                    {partition: OffsetAndMetadata(after, of_reader(mark))},
-                    expected={partition: place.stored},
-                )
-                places[partition] = _Place(after, after, mark)
-                rows += done
-                commits += 1
-            if pause_s:
-                time.sleep(pause_s)
-            if partition not in places:
-                break  # The group rebalances: poll first.
 
-
-def _taken_over(
-    member: BlockingMember,
-    source: Source,
-    work: Work,
-    new: list[TopicPartition],
-    begins: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, _Place]:
-    """Positions of newly assigned partitions, after a check that their rows are unchanged.
-
-    Raises:
-        LogChanged: rows before a committed offset have changed or are gone.
-    """
-    places: dict[TopicPartition, _Place] = {}
-    for partition, commit in member.committed_with_metadata(new).items() if new else ():
-        snapshot = snapshot_of(source, partition.partition)
-        mark = parsed(commit.metadata).mark
-        snapshot.check(mark)
-        offset = max(commit.offset, begins[partition])
-        places[partition] = _Place(offset, commit.offset, mark or snapshot.mark(offset))
-        work.resume(partition.partition, max(commit.offset, 0))
-    return places
-
-
-def _ends(
-    source: Source, everything: list[TopicPartition], places: Mapping[TopicPartition, _Place]
-) -> dict[TopicPartition, int]:
-    """Current end offsets of partitions.
-
-    Raises:
-        LogChanged: rows that were read of one have changed or are gone, so its end may be lower.
-    """
-    ends: dict[TopicPartition, int] = {}
-    for partition in everything:
-        snapshot = snapshot_of(source, partition.partition)
-        if partition in places:
-            snapshot.check(places[partition].mark)
-        ends[partition] = snapshot.end()
-    return ends
-
-
-def _work_on(
-    member: BlockingMember, source: Source, work: Work, partition: int, place: _Place, after: int
-) -> tuple[int, str]:
-    """Process the rows up to an offset; returns their number and the offset's mark.
-
-    Raises:
-        LogChanged: rows that were read before have changed or are gone.
-    """
-    snapshot = snapshot_of(source, partition)
-    snapshot.check(place.mark)
-    done = 0
-    for batch in snapshot.read(place.offset, after):
-        work.add(partition, batch)
-        done += batch.num_rows
-        member.alive()
-    work.store(partition, after)
-    return done, snapshot.mark(after)
+    async def _look(self) -> dict[TopicPartition, int]:
+        """Show progress, and read the committed offsets; on the protocol's loop."""
+        if self._lent is not None:
+            self._lent.alive()
+        return {} if self._forever else await self._inner.committed(self._awaited)

@@ -65,7 +65,7 @@ class Driver:
         self._machine = machine
         self._connection = connection
         self._clock = clock
-        self._on_change = on_change
+        self.on_change = on_change
         self._calls: dict[Call, asyncio.Task[None]] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
         self._waiting: dict[Operation, asyncio.Future[None]] = {}
@@ -92,7 +92,7 @@ class Driver:
                 future.set_result(None)
         if self._machine.is_closed:
             self._closed.set()
-        self._on_change()
+        self.on_change()
 
     async def result_of(self, operation: Operation) -> None:
         """Wait for the end of an operation; cancelling the wait abandons it.

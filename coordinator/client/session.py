@@ -106,6 +106,11 @@ class GroupMember(MemberView):
         check_process(self.pid)
         return self._machine, self._clock()
 
+    def parts(self) -> tuple[MemberMachine, Driver, Callable[[], int]]:
+        """Machine, driver and clock, for a worker that takes the place of polling."""
+        self._check_loop()
+        return self._machine, self._driver, self._clock
+
     # --- Life ---
 
     async def start(self) -> None:

@@ -132,10 +132,25 @@ class BlockingMember(MemberView):
             if self._guard is not None:
                 self._guard.remove()
 
+    def lend(self) -> tuple[GroupMember, asyncio.AbstractEventLoop]:
+        """The member and its loop, for `consume`, which takes the place of polling.
+
+        Raises:
+            RuntimeError: it is not started, or is closed.
+        """
+        with self._lock:
+            check_process(self._member.pid)
+            return self._member, self._running().loop
+
     poll = _in_plain_code(GroupMember.poll)
     commit = _in_plain_code(GroupMember.commit, refusal=StaleMember)
     committed = _in_plain_code(GroupMember.committed)
     committed_with_metadata = _in_plain_code(GroupMember.committed_with_metadata)
+
+    def _running(self, refusal: type[Exception] = RuntimeError) -> ProtocolLoop:
+        if self._on is None or self._closing is not None:
+            raise refusal("the member is closed, or was never started")
+        return self._on
 
     def _seen(self) -> tuple[MemberMachine, int]:
         return self._member._seen()
@@ -167,10 +182,11 @@ class BlockingMember(MemberView):
             work.close()
         check_process(self._member.pid)
         with self._lock:
-            on = self._on
-            if on is None or self._closing is not None:
+            try:
+                on = self._running(refusal)
+            except refusal:
                 work.close()
-                raise refusal("the member is closed, or was never started")
+                raise
             future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), on.loop)
         try:
             return on.result_of(future)

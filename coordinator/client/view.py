@@ -51,6 +51,11 @@ class MemberView(ABC):
         return self._membership.holdings.known(self._membership.assignment)
 
     @property
+    def group_id(self) -> str:
+        """Id of its group."""
+        return self._membership.config.group_id
+
+    @property
     def generation(self) -> int:
         """The group's generation, as known to the member; -1: none."""
         return self._membership.generation

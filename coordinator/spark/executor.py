@@ -1,6 +1,7 @@
 """Members in Spark executors: each task is one member, as long as there is work.
 
-A task's Python worker holds the member. Spark may retry the task, on another executor
+A task's Python worker holds the member, and a worker of it runs the task's work
+(`coordinator.client.consume`). Spark may retry the task, on another executor
 or the same one; the new attempt joins again. A cancelled task is killed after two seconds without
 any cleanup, and so is a killed executor at once: the session timeout notices, not a LeaveGroup.
 

@@ -8,6 +8,9 @@ until it is done or the hand-over deadline (the rebalance timeout) has passed.
 Delivery is at least once: a partition that is reassigned in the middle of a batch, after
 the deadline or because a session expired, is read from the committed offset again, at most one
 batch of it. `exactly_once.py` makes it exactly once.
+
+Spark calls and decides when, so there is no loop here that a `Worker` could run: a batch spans all
+partitions, ends when Spark says so, and is committed in one call (decision 0030).
 """
 
 from __future__ import annotations

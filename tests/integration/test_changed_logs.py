@@ -28,7 +28,7 @@ from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.stream import GroupReader, GroupStreamReader
-from tests.integration.waiting import until
+from tests.integration.waiting import until, wait_until
 from tests.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -305,6 +305,47 @@ async def test_a_worker_at_the_ends_of_logs_that_grow_notices_that_one_has_shrun
         noting = Noting(20, lambda: write(log / "1" / B, 9))
         with pytest.raises(LogChanged, match=rf"1/{B} (was written over|has shrunk)"):
             work(server, log, noting=noting, forever=True)
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_worker_goes_on_where_an_operator_has_set_the_offset_meanwhile(server, log):
+    def story():
+        def go_back():
+            with GroupAdmin(server.address) as admin:
+                admin.commit("g", {T1: 1}, expected={T1: 4}, metadata={T1: ""})
+
+        noting = Noting(14, go_back)  # In the middle of partition 1, behind 4.
+        summary = work(server, log, noting=noting)
+        assert stored(server) == {T0: 10, T1: 10}
+        assert summary.rows == 10 + 4 + 9
+        assert noting.rows == summary.rows + 4, "the refused batch does not count"
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_member_that_is_closed_meanwhile_ends_its_worker(server, log):
+    def story():
+        source = open_source(f"parquet:{log}", "t")
+        with BlockingMember(server.address, "g", {"t": 2}) as member:
+            with pytest.raises(RuntimeError, match="has stopped meanwhile: enough"):
+                consume(member, source, Noting(8, lambda: member.close("enough")))
+        with pytest.raises(RuntimeError, match="never started"):
+            consume(member, source, Noting())
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_member_that_has_polled_before_and_is_used_after_it(server, log):
+    def story():
+        source = open_source(f"parquet:{log}", "t")
+        with BlockingMember(server.address, "g", {"t": 2}) as member:
+            wait_until(lambda: member.poll(timeout=0.1) and member.assignment)
+            assert consume(member, source, Noting()).rows == 20
+            assert member.assignment == {T0, T1}
+            member.commit({T0: 3})
+            assert member.poll(timeout=0.0) == []
+        assert stored(server) == {T0: 3, T1: 10}
 
     await asyncio.to_thread(story)
 

@@ -244,3 +244,32 @@ async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
         resumed, summary = await asyncio.to_thread(work)
         assert resumed == [0], "it was not taken for hanging"
         assert (summary.rows, summary.commits, summary.rebalances) == (3, 1, 1)
+
+
+async def test_a_batch_in_consume_that_takes_too_long_costs_the_partition_until_it_is_done():
+    """The member leaves, as `max_poll_interval_ms` says, and joins again when the batch is done."""
+    async with running(group_max_session_timeout_ms=1_800_000) as server:
+        ahead_ms = 0
+        members = []
+
+        def take_long() -> None:
+            nonlocal ahead_ms
+            if not ahead_ms:
+                ahead_ms = 400_000
+                wait_until(lambda: not members[0].assignment)
+
+        def work():
+            rows = SlowRows(take_long)
+            with BlockingMember(
+                server.address,
+                "g",
+                {"t": 1},
+                clock=lambda: epoch_ms() + ahead_ms,
+                **{**QUICK, "session_timeout_ms": 1_800_000},
+            ) as one:
+                members.append(one)
+                return rows.resumed, consume(one, rows, rows, rows_per_commit=3)
+
+        resumed, summary = await asyncio.to_thread(work)
+        assert resumed == [0, 0], "what was not committed is done again"
+        assert (summary.rows, summary.commits, summary.rebalances) == (3, 1, 2)

@@ -47,7 +47,10 @@ class Recording:
         self.directory = Path(directory)
 
     def __call__(self, partition: int, batch) -> None:
-        (self.directory / f"pid-{executor_id()}").write_text(str(os.getpid()))
+        # Renamed, so that it is never empty: it is read while it is written again.
+        written = self.directory / f"{partition}-pid-{executor_id()}"
+        written.write_text(str(os.getpid()))
+        written.rename(self.directory / f"pid-{executor_id()}")
         with (self.directory / f"rows-{partition}").open("a") as file:
             file.writelines(f"{n}\n" for n in batch["n"].to_pylist())
 

@@ -19,7 +19,8 @@
 | `member.py` | what is needed of a member, whichever protocol it speaks |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
 | `handlers.py`, `policy.py` | what was registered; settings, error policies |
-| `positions.py`, `topics.py`, `rows.py` | where partitions begin, which there are, their rows |
+| `positions.py`, `topics.py` | where partitions begin, which there are |
+| `reading.py`, `rows.py` | a source in chunks that are committed; handlers of its rows |
 | `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |
 | `state.py`, `metrics.py` | what a worker shows |
 

@@ -64,6 +64,8 @@ class Plan:
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float
+    blocks_loop: bool = False
+    """True if handlers are meant to block their loop, which is not watched then."""
 
 
 class Body:
@@ -128,7 +130,7 @@ class Body:
                 self.member = plan.new_member(topics, self.environment, self._wake)
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
-                if not self.environment.is_virtual:
+                if not (self.environment.is_virtual or plan.blocks_loop):
                     helpers.append(self._keep(self._watch.run()))
                 await self._left.wait()
         except Exception as error:  # noqa: BLE001  # `run` raises it.
@@ -138,7 +140,6 @@ class Body:
                 task.cancel()
             if self.member is not None:
                 await self.member.close(self._reason)
-                self._log(logging.INFO, f"left: {self._reason}")
             self._update_metrics()
             if self._timer is not None:
                 self._timer.cancel()

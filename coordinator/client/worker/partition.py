@@ -172,6 +172,11 @@ class PartitionView:
         return self._scope.committed
 
     @property
+    def stored(self) -> int:
+        """The committed offset, to be `expected` by a commit; -1: none."""
+        return self._scope.stored
+
+    @property
     def metadata(self) -> str:
         """Metadata stored with the committed offset; empty: none."""
         return self._scope.metadata

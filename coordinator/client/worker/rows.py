@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from coordinator.client.commit_metadata import of_reader, parsed
 from coordinator.client.worker.errors import WrongHandler
 from coordinator.client.worker.handlers import Handler, check_function
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
 from coordinator.client.worker.policy import ErrorPolicy, check_number
-from coordinator.sources.base import Snapshot, Source, snapshot_of
+from coordinator.client.worker.reading import Chunk, Reading, commit, commit_blocking
+from coordinator.sources.base import Source
 
 Rows = Sequence[Any]  # Any: rows are dictionaries by column.
 RowsHandler = (
@@ -42,60 +42,35 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
     parameters = "p, rows" if takes_partition else "rows"
     classes = {"Partition": True, "BlockingPartition": False} if takes_partition else {}
     is_async = check_function(function, parameters, FORMS, classes)
-    reader = _Reader(source, batch)
+
+    def read(p: PartitionView, reading: Reading) -> tuple[Chunk, list[Any]] | None:
+        chunk = reading.next(batch)
+        p._tell("log_end", reading.log_end)
+        if chunk is None:
+            return None
+        return chunk, [row for found in chunk.batches for row in found.to_pylist()]
 
     async def handle_async(p: Partition) -> None:
-        chunks = reader.chunks(p)
         # The source is read in a thread, since it may block.
-        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            if chunk.rows:
-                await (function(p, chunk.rows) if takes_partition else function(chunk.rows))
-            await p.commit(chunk.after, chunk.metadata)
+        reading = await asyncio.to_thread(Reading, source, p)
+        while (found := await asyncio.to_thread(read, p, reading)) is not None:
+            chunk, rows = found
+            if rows:
+                await (function(p, rows) if takes_partition else function(rows))
+            await commit(p, chunk)
 
     def handle(p: BlockingPartition) -> None:
-        for chunk in reader.chunks(p):
-            if chunk.rows:
-                result = function(p, chunk.rows) if takes_partition else function(chunk.rows)
+        reading = Reading(source, p)
+        while (found := read(p, reading)) is not None:
+            chunk, rows = found
+            if rows:
+                result = function(p, rows) if takes_partition else function(rows)
                 if inspect.iscoroutine(result):
                     result.close()
                     raise WrongHandler(f"it returned a coroutine that nobody awaits; {FORMS}")
-            p.commit(chunk.after, chunk.metadata)
+            commit_blocking(p, chunk)
 
     return Handler(handle_async if is_async else handle, is_async, policy)
-
-
-class _Chunk:
-    """Rows up to an offset. `metadata`: of its commit."""
-
-    __slots__ = ("after", "metadata", "rows")
-
-    def __init__(self, rows: list[Any], after: int, metadata: str) -> None:
-        self.rows, self.after, self.metadata = rows, after, metadata
-
-
-class _Reader:
-    """Reader of a source in lists of at most `batch` rows."""
-
-    def __init__(self, source: Source, batch: int) -> None:
-        self._source, self._batch = source, batch
-
-    def chunks(self, p: PartitionView) -> Iterator[_Chunk]:
-        """Rows that there are now from the partition's position on.
-
-        Raises:
-            LogChanged: rows before the position have changed or are gone.
-        """
-        mark, offset = parsed(p.metadata).mark, p.position
-        snapshot: Snapshot = snapshot_of(self._source, p.number)
-        snapshot.check(mark)
-        end = snapshot.end()
-        p._tell("log_end", end)
-        offset = max(offset, self._source.begin_offset(p.number))
-        while offset < end:
-            after = min(offset + self._batch, end)
-            rows = [row for found in snapshot.read(offset, after) for row in found.to_pylist()]
-            yield _Chunk(rows, after, of_reader(snapshot.mark(after)))
-            offset = after
 
 
 def _count(function: Callable[..., object]) -> int:

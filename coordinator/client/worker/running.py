@@ -65,6 +65,15 @@ def _numbers() -> list[signal.Signals]:
     return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
 
 
+def refuse_running_loop(message: str) -> None:
+    """Raise RuntimeError with a message if an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(message)
+
+
 def run_on_new_loop(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine on a loop of its own, as `asyncio.run`, but never wait for tasks that swallow
     their cancellation. Raises what the coroutine raises, and EndNow."""

@@ -37,6 +37,7 @@ from coordinator.client.worker.rows import RowsHandler, rows_handler
 from coordinator.client.worker.running import (
     AT_EXIT,
     EndNow,
+    refuse_running_loop,
     run_on_new_loop,
     signals_handled,
 )
@@ -119,14 +120,14 @@ class Worker:
         **settings: Unpack[MemberSettings],
     ) -> None:
         _check_settings(settings)
-        self._policy = ErrorPolicy(
+        policy = ErrorPolicy(
             on_error=on_error,
             max_attempts=max_attempts,
             after_max_attempts=after_max_attempts,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
-        self._limits = Limits(
+        limits = Limits(
             idle_ms=idle_ms,
             progress_timeout_ms=progress_timeout_ms,
             grace_ms=grace_ms,
@@ -134,7 +135,6 @@ class Worker:
         )
         if source is not None and not hasattr(source, "end_offset"):
             raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
-        self._source = source
         log_ends = settings.get("log_ends")
         if source is not None:
             log_ends = log_ends or ends_of(source)
@@ -144,17 +144,28 @@ class Worker:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = _topics_of(source)
         addresses = addresses_of(bootstrap)
-        self._handlers = Handlers()
-        self._plan = Plan(
+        plan = Plan(
             group_id=group_id,
             new_member=_classic(group_id, addresses, settings),
-            handlers=self._handlers,
-            limits=self._limits,
+            handlers=Handlers(),
+            limits=limits,
             topics=Topics(topics, topics_refresh_ms),
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
             log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
         )
+        self._set_up(plan, policy, source)
+
+    @classmethod
+    def of(cls, plan: Plan, policy: ErrorPolicy) -> Worker:
+        """A worker that follows a plan: with a member of another kind, say (`consume`)."""
+        worker = cls.__new__(cls)
+        worker._set_up(plan, policy, None)
+        return worker
+
+    def _set_up(self, plan: Plan, policy: ErrorPolicy, source: Source | None) -> None:
+        self._plan, self._policy, self._source = plan, policy, source
+        self._handlers, self._limits = plan.handlers, plan.limits
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
         self._body: Body | None = None
@@ -297,15 +308,10 @@ class Worker:
                 the group refuses it. An error of a handler whose policy is to stop; an
                 ExceptionGroup, if there are several.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise RuntimeError(
-                "worker.run() makes an event loop of its own, and one runs in this thread already "
-                "(as in Jupyter): use `await worker.serve()`"
-            )
+        refuse_running_loop(
+            "worker.run() makes an event loop of its own, and one runs in this thread already "
+            "(as in Jupyter): use `await worker.serve()`"
+        )
         self._check_not_running()
         if environment_here().runs(self.serve, self._stop):
             return

@@ -1,0 +1,75 @@
+"""A partition of a source, read chunk by chunk from its position on; each chunk is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.client.commit_metadata import check_too_large, of_reader, parsed
+from coordinator.client.errors import CommitFailed
+from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
+from coordinator.sources.base import Source, snapshot_of
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows up to the offset `after`, as Arrow record batches. `metadata`: of its commit."""
+
+    batches: Iterator[Any]  # Any: Arrow is untyped.
+    after: int
+    metadata: str
+
+
+class Reading:
+    """Reader of one holding's rows. `log_end`: where the log ended at the last look.
+
+    Before each chunk it compares the rows that were read before with their mark, also while there
+    is nothing new, so that it stops at a log that changes.
+    """
+
+    def __init__(self, source: Source, p: PartitionView) -> None:
+        self._source, self._number = source, p.number
+        self._mark = parsed(p.metadata).mark
+        self._offset = max(p.position, source.begin_offset(p.number))
+        self.log_end = -1
+
+    def next(self, rows: int, end: int | None = None) -> Chunk | None:
+        """The next chunk, of at most `rows` rows; None: there is none now.
+
+        Args:
+            end: offset to read to; None: the current end of the log.
+        Raises:
+            LogChanged: rows before the position have changed or are gone.
+        """
+        snapshot = snapshot_of(self._source, self._number)
+        snapshot.check(self._mark)
+        self.log_end = snapshot.end() if end is None else end
+        begin, after = self._offset, min(self._offset + rows, self.log_end)
+        if after <= begin:
+            # Nothing is known of rows that a former version committed: from now on it is.
+            self._mark = self._mark or snapshot.mark(begin)
+            return None
+        self._offset, self._mark = after, snapshot.mark(after)
+        return Chunk(snapshot.read(begin, after), after, of_reader(self._mark))
+
+
+async def commit(p: Partition, chunk: Chunk) -> None:
+    """Commit a chunk, unless somebody else has set the offset meanwhile.
+
+    Without metadata, if the coordinator refuses its size. Raises as `Partition.commit`.
+    """
+    try:
+        await p.commit(chunk.after, chunk.metadata, p.stored)
+    except CommitFailed as error:
+        check_too_large(error)
+        await p.commit(chunk.after, "", p.stored)
+
+
+def commit_blocking(p: BlockingPartition, chunk: Chunk) -> None:
+    """Do the same in a thread. Raises as `BlockingPartition.commit`."""
+    try:
+        p.commit(chunk.after, chunk.metadata, p.stored)
+    except CommitFailed as error:
+        check_too_large(error)
+        p.commit(chunk.after, "", p.stored)
