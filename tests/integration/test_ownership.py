@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -215,61 +216,54 @@ class SlowRows:
         pass
 
 
+async def consumed(server, pass_time):
+    """Offsets begun at and the summary of `consume`, whose member has a clock that a test moves.
+
+    Args:
+        pass_time: called for each batch with the member and how far its clock is ahead, which it
+            changes (`ahead.ms`).
+    """
+    ahead = SimpleNamespace(ms=0)
+
+    def work():
+        rows = SlowRows(lambda: pass_time(one, ahead))
+        with BlockingMember(
+            server.address,
+            "g",
+            {"t": 1},
+            clock=lambda: epoch_ms() + ahead.ms,
+            **{**QUICK, "session_timeout_ms": 1_800_000},
+        ) as one:
+            return rows.resumed, consume(one, rows, rows, rows_per_commit=3)
+
+    return await asyncio.to_thread(work)
+
+
 async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
     """Ten minutes between two polls, by the member's clock, and never five without a batch."""
+
+    def pass_time(member, ahead) -> None:
+        ahead.ms += 200_000
+        now_ms = epoch_ms() + ahead.ms  # The member looks at its clock before each beat.
+        machine = member._member._machine.membership
+        wait_until(lambda: machine._last_heard_ms > now_ms or not machine.assignment)
+        assert machine.assignment, "it was taken for hanging"
+
     async with running(group_max_session_timeout_ms=1_800_000) as server:
-        ahead_ms = 0
-        machines = []
-
-        def pass_time() -> None:
-            nonlocal ahead_ms
-            ahead_ms += 200_000
-            now_ms = epoch_ms() + ahead_ms  # The member looks at its clock before each beat.
-            wait_until(lambda: machines[0]._last_heard_ms > now_ms or not machines[0].assignment)
-            assert machines[0].assignment, "it was taken for hanging"
-
-        def work():
-            rows = SlowRows(pass_time)
-            with BlockingMember(
-                server.address,
-                "g",
-                {"t": 1},
-                clock=lambda: epoch_ms() + ahead_ms,
-                **{**QUICK, "session_timeout_ms": 1_800_000},
-            ) as one:
-                machines.append(one._member._machine.membership)
-                summary = consume(one, rows, rows, rows_per_commit=3)
-            return rows.resumed, summary
-
-        resumed, summary = await asyncio.to_thread(work)
+        resumed, summary = await consumed(server, pass_time)
         assert resumed == [0], "it was not taken for hanging"
         assert (summary.rows, summary.commits, summary.rebalances) == (3, 1, 1)
 
 
 async def test_a_batch_in_consume_that_takes_too_long_costs_the_partition_until_it_is_done():
     """The member leaves, as `max_poll_interval_ms` says, and joins again when the batch is done."""
+
+    def pass_time(member, ahead) -> None:
+        if not ahead.ms:
+            ahead.ms = 400_000
+            wait_until(lambda: not member.assignment)
+
     async with running(group_max_session_timeout_ms=1_800_000) as server:
-        ahead_ms = 0
-        members = []
-
-        def take_long() -> None:
-            nonlocal ahead_ms
-            if not ahead_ms:
-                ahead_ms = 400_000
-                wait_until(lambda: not members[0].assignment)
-
-        def work():
-            rows = SlowRows(take_long)
-            with BlockingMember(
-                server.address,
-                "g",
-                {"t": 1},
-                clock=lambda: epoch_ms() + ahead_ms,
-                **{**QUICK, "session_timeout_ms": 1_800_000},
-            ) as one:
-                members.append(one)
-                return rows.resumed, consume(one, rows, rows, rows_per_commit=3)
-
-        resumed, summary = await asyncio.to_thread(work)
+        resumed, summary = await consumed(server, pass_time)
         assert resumed == [0, 0], "what was not committed is done again"
         assert (summary.rows, summary.commits, summary.rebalances) == (3, 1, 2)
