@@ -38,6 +38,7 @@ from tests.bench.messages import bench_messages
 from tests.bench.outages import bench_outages
 from tests.bench.purgatory import bench_purgatory
 from tests.bench.report import Picture, Report, draw, print_tables, write_json
+from tests.bench.rolling import Size, bench_rolling
 from tests.bench.timer import bench_timer
 
 
@@ -244,6 +245,11 @@ BENCHMARKS = {
             40 if options.quick else options.members or UNARY_MEMBERS,
             1.0 if options.quick else options.seconds,
         ),
+        is_of_all=False,
+    ),
+    "rolling": Benchmark(
+        "a rolling restart of six workers: the longest rest of a partition; four minutes",
+        lambda options: bench_rolling(Size.quick() if options.quick else Size()),
         is_of_all=False,
     ),
     "churn": Benchmark(

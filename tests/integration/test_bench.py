@@ -121,6 +121,17 @@ def test_a_fleet_notices_neither_restart(tmp_path):
     )] == [0, 0, 0, 0]  # fmt: skip
 
 
+def test_partitions_rest_while_workers_are_restarted_and_killed(tmp_path):
+    found = figures("rolling", tmp_path)
+    for name in ("async def", "def"):
+        assert found[f"{name}: longest rest of a partition, s"]["at_most"] == 1.3
+    for name in ("async def", "def", "range", "killed"):
+        assert found[f"{name}: partitions that changed workers"] > 0
+        assert found[f"{name}: rebalances"] > 0
+        assert found[f"{name}: their rest, mean, s"] > 0
+    assert found["killed: longest rest of a partition, s"] > 1, "nobody hears of a kill"
+
+
 def test_what_comes_and_goes_is_counted_and_weighed(tmp_path):
     found = figures("churn", tmp_path)
     assert found["groups that came and went"] > 0
