@@ -56,7 +56,7 @@ class Fleet:
         self._serving[name] = worker, self.town.serve(worker)
 
     async def restart(self, name: str) -> None:
-        """Stop a worker as SIGTERM does; it starts again as soon as it has ended."""
+        """Stop a worker as SIGTERM does, and start it again as soon as it has ended."""
         worker, task = self._serving[name]
         worker.stop("stopped by SIGTERM")
         await task
