@@ -266,7 +266,8 @@ class Membership:
         partitions &= self.assignment | self.revocations.partitions
         if not partitions:
             return
-        self._reason = self._reason or "partitions are given back"
+        stops = "it stops: " if self.is_draining else ""
+        self._reason = self._reason or f"{stops}partitions are given back"
         self._let_go(partitions, "it was given back")
         if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
             self._revoke(self.assignment, now_ms)

@@ -95,7 +95,7 @@ class RebalanceMember:
 
 @dataclass(frozen=True, slots=True)
 class RemovedMember:
-    """A member that was removed or left during a rebalance; `cause` in words."""
+    """A member that was removed or left during a rebalance; `cause` in words, with its reason."""
 
     member_id: str
     client_id: str

@@ -19,6 +19,7 @@ SLOW_MS = 500
 SHORT_SESSION_MS = 10_000
 COMES_BACK_MS = 60_000
 OFTEN = 3
+NAMED_MAX = 5
 
 
 def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> list[str]:
@@ -118,9 +119,25 @@ def _join_phase(record: RebalanceRecord) -> Iterator[str]:
         if last is not None and last[1] > 0:
             member, later = last
             yield f"{_member(member)} was last, {spell(later)} after the one before."
-        for removed in record.removed:
-            who = _name(removed.member_id, removed.client_id, removed.client_host)
+        yield from _came_and_went(record)
+
+
+def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
+    """Members that went or joined meanwhile, but for the one with which the rebalance began."""
+    for removed in record.removed:
+        who = _name(removed.member_id, removed.client_id, removed.client_host)
+        if not removed.cause.startswith("left"):
             yield f"{who} was removed: {removed.cause}."
+        elif record.cause != _LEFT or removed.member_id != record.member_id:
+            yield f"{who} {printable(removed.cause)}."
+    told = {record.member_id, *(removed.member_id for removed in record.removed)}
+    new = [_member(m) for m in record.members if m.is_new and m.member_id not in told]
+    if new:
+        more = f" and {len(new) - NAMED_MAX} more" if len(new) > NAMED_MAX else ""
+        yield f"{', '.join(new[:NAMED_MAX])}{more} joined."
+
+
+_LEFT = RebalanceCause.MEMBER_LEFT.value
 
 
 def _rest(record: RebalanceRecord) -> Iterator[str]:

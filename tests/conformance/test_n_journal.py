@@ -7,6 +7,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.v1 import admin_pb2 as admin
+from coordinator.v1 import group_pb2 as pb
 from tests.conformance.kit import GROUP, Scenario, code
 
 
@@ -165,6 +166,23 @@ def test_cooperative_members_keep_what_they_have(s):
     s.sync(a, 3, {a: parts(0), b: parts(1)})  # and then handed out.
     newest = journal(s)[0]
     assert (newest.unowned_partitions, newest.unowned_ms_max) == (1, 70)
+    assert newest.partitions_moved == 1, "it was taken away in the rebalance before"
+
+
+def test_who_joined_and_left_while_others_joined_is_told_with_reasons(s):
+    a, b = s.f2()
+    s.join(a, metadata=b"other")
+    joining = s.join(client_id="new")
+    leaving = {"member_id": b, "reason": "stopped by SIGTERM"}
+    s.send(pb.LeaveGroupRequest(group_id=GROUP, members=[leaving]))
+    assert joining.done
+    new = joining.response.member_id
+    s.sync(a, 3, {a: parts(0), new: parts(1)})
+    newest = journal(s)[0]
+    assert [gone.cause for gone in newest.removed] == ["left and said: stopped by SIGTERM"]
+    told = " ".join(newest.explanation)
+    assert "left and said: stopped by SIGTERM. new (127.0.0.1) joined." in told
+    assert "was removed" not in told
 
 
 def test_the_journal_is_bounded_and_survives_a_restart(s):

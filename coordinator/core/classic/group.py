@@ -121,9 +121,9 @@ class ClassicGroup(Group):
         self.members_by_host = members_by_host
         # Recent refused joins, the newest last.
         self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
-        # The running rebalance; and since when partitions have had no owner.
+        # The running rebalance; and since when partitions have had no owner, and who was the last.
         self.trace: Trace | None = None
-        self.unowned: dict[tuple[str, int], int] | None = None
+        self.unowned: dict[tuple[str, int], tuple[int, str]] | None = None
         # Durable facts.
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None

@@ -39,6 +39,7 @@ from coordinator.core.requests import JoinGroup
 from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
+LEFT = "left"
 NO_COUNT = -1
 """Value of `partitions_moved` if it is unknown."""
 MEMBERS_MAX = 64
@@ -111,11 +112,17 @@ def _note(trace: Trace, event: Event, now_ms: int) -> None:
             trace.joined_at_ms = now_ms
             trace.protocol = event.protocol_name
         case MemberEvicted() | MemberLeft():
-            cause = event.cause.value if isinstance(event, MemberEvicted) else "left"
+            cause = event.cause.value if isinstance(event, MemberEvicted) else _left(trace, event)
             removed = RemovedMember(event.member_id, event.client_id, event.client_host, cause)
             trace.removed.append((removed, now_ms))
         case _:
             pass
+
+
+def _left(trace: Trace, event: MemberLeft) -> str:
+    """Why a member left, in words; the record has the reason of one that began the rebalance."""
+    began_it = trace.started.member_id == event.member_id and trace.started.reason == event.reason
+    return LEFT if began_it or not event.reason else f"{LEFT} and said: {event.reason}"
 
 
 def _finish(
@@ -215,29 +222,33 @@ def _partitions(
     """Return the number of moved partitions, and how long each partition had no owner.
 
     Members of a cooperative protocol keep their partitions during a rebalance; other members stop
-    when they join. Partitions still without an owner are carried over to the next rebalance.
+    when they join. Partitions still without an owner are carried over to the next rebalance, with
+    their former owner: a cooperative protocol takes a partition away in one rebalance, and hands it
+    out in the next one.
     """
     before = _owners(trace.before, read_assignment)
     after = _owners(group.committed if group.members else None, read_assignment)
     if before is None or after is None:
         return NO_COUNT, []
     since = group.unowned or {}
+    owner = {p: name for p, (_, name) in since.items()}
+    owner |= {p: name for p, (name, _) in before.items()}
     gone = {removed.member_id: at_ms for removed, at_ms in trace.removed}
     is_cooperative = COOPERATIVE in trace.protocol
-    for partition, (_, member_id) in before.items():
+    for partition, (name, member_id) in before.items():
         if member_id in gone:
-            since.setdefault(partition, gone[member_id])
+            since.setdefault(partition, (gone[member_id], name))
         elif not is_cooperative:
             _, at_ms = trace.joined.get(member_id, (None, trace.started_at_ms))
-            since.setdefault(partition, at_ms)
+            since.setdefault(partition, (at_ms, name))
         elif is_complete and partition not in after:
-            since.setdefault(partition, now_ms)
+            since.setdefault(partition, (now_ms, name))
     if not is_complete:
         group.unowned = since or None
         return NO_COUNT, []
-    moved = sum(before[p][0] != name for p, (name, _) in after.items() if p in before)
-    ended = [now_ms - since[p] for p in after if p in since]
-    group.unowned = {p: at_ms for p, at_ms in since.items() if p not in after} or None
+    moved = sum(owner[p] != name for p, (name, _) in after.items() if p in owner)
+    ended = [now_ms - since[p][0] for p in after if p in since]
+    group.unowned = {p: lost for p, lost in since.items() if p not in after} or None
     return moved, ended
 
 
