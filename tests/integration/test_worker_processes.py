@@ -278,6 +278,28 @@ def test_under_uvloop(node, request, body):
         assert it.members() == 0
 
 
+def test_a_loop_that_ends_without_the_worker_ends_it_and_is_no_failure_of_handlers(node, request):
+    text = WORKING + textwrap.dedent(
+        """
+        async def main():
+            await worker.__aenter__()  # And never __aexit__.
+            while not all(p.committed > 0 for p in worker.state.partitions.values()) or (
+                len(worker.state.partitions) < 2
+            ):
+                await asyncio.sleep(0.01)
+
+        asyncio.run(main())
+        while worker.state.phase != "stopped":
+            time.sleep(0.01)
+        sys.exit(worker.state.counts["failures"])
+        """
+    )
+    with script(node, request, text) as it:
+        assert it.end() == 0
+        assert it.members() == 0
+        assert "event loop of its handlers ends" in it.reasons()
+
+
 def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
     text = WORKING + textwrap.dedent(
         """

@@ -149,11 +149,17 @@ class Runs:
 
     def _task_ended(self, run: Run, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
+            if self._loop_ends():
+                self._body.stop("the event loop of its handlers ends", 0)
             told = run.is_cancelled or run.scope.is_revoking or run.scope.has_ended
             told = told or self._body.is_over
             self._end(run, None if told else HandlerCancelled("it was cancelled by its own code"))
         else:
             self._end(run, task.exception())
+
+    def _loop_ends(self) -> bool:
+        """True if all tasks of the loop are cancelled, as `asyncio.run` does once it is over."""
+        return all(task.cancelling() for task in asyncio.all_tasks(self._loop))
 
     def _cancel_task(self, run: Run) -> None:
         task = self._tasks.get(run)

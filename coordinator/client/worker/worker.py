@@ -31,6 +31,7 @@ from coordinator.client.worker.policy import (
     Limits,
     OnError,
     check_choice,
+    check_number,
 )
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
 from coordinator.client.worker.rows import RowsHandler, rows_handler
@@ -170,6 +171,8 @@ class Worker:
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
         self._body: Body | None = None
         self._pid = 0
+        self._early_stop: tuple[str, int | None] | None = None
+        """Arguments of a `stop` that came before the start."""
 
     # --- Registration ---
 
@@ -358,7 +361,8 @@ class Worker:
     def stop(self, reason: str = "stopped", *, grace_ms: int | None = None) -> None:
         """Have the handlers finish at their next commit, then leave. Returns at once.
 
-        May be called any number of times, from any thread and from handlers.
+        May be called any number of times, from any thread and from handlers. A worker that was
+        stopped before its first start ends as soon as it is started.
 
         Args:
             reason: sent to the coordinator, which shows it in `explain`.
@@ -368,8 +372,12 @@ class Worker:
 
     def _stop(self, reason: str, grace_ms: int | None) -> None:
         self._check_pid()
-        if self._body is not None:
-            self._body.stop(reason, self._limits.grace_ms if grace_ms is None else grace_ms)
+        check_number("grace_ms", grace_ms, 0)
+        if self._body is None:
+            self._early_stop = reason, grace_ms
+        body = self._body  # Another thread may have set it since.
+        if body is not None:
+            body.stop(reason, self._limits.grace_ms if grace_ms is None else grace_ms)
 
     # --- Work ---
 
@@ -423,7 +431,7 @@ class Worker:
         For tests: as if another process had imported the module that this one was made in.
         """
         made = copy(self)
-        made.environment, made._body, made._pid = None, None, 0
+        made.environment, made._body, made._pid, made._early_stop = None, None, 0, None
         return made
 
     @property
@@ -453,11 +461,15 @@ class Worker:
         else:
             self._handlers.check_any()
         environment = self.environment or environment_here()
-        body = self._body = Body(self._plan, environment, asyncio.get_running_loop())
+        body = Body(self._plan, environment, asyncio.get_running_loop())
         self._pid = os.getpid()
         if not environment.is_virtual:
             AT_EXIT.add(body)
         body.start()
+        self._body = body
+        early, self._early_stop = self._early_stop, None
+        if early is not None:
+            self._stop(*early)
         return body
 
     async def _until_finished(self, body: Body, *, stops: bool) -> None:

@@ -10,6 +10,24 @@ from tests.client.worker.kit import Town
 pytestmark = pytest.mark.virtual_time
 
 
+async def test_a_worker_that_was_stopped_before_its_start_ends_when_it_is_started():
+    town = Town()
+    worker = town.worker()
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.done()
+
+    worker.stop("never mind")
+    await worker.serve()
+    assert (worker.state.phase, worker.state.stopping_because) == ("stopped", "never mind")
+    worker.stop()
+    serving = town.serve(worker)  # Another run: that stop was of the one before.
+    await town.until(lambda: len(worker.state.partitions) == 2)
+    await town.stop(worker)
+    await serving
+
+
 async def test_a_handler_is_called_for_each_partition_and_goes_on_where_it_committed():
     town = Town()
     town.seed(1, 7)
