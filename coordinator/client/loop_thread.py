@@ -1,7 +1,7 @@
 """The event loop of all BlockingMembers of a process, in a thread of its own.
 
-It runs while any member uses it. A forked process does not inherit the thread, so it makes a new
-loop; members that were started before the fork stay its parent's.
+It runs while any member uses it. A process that was forked meanwhile can use no members, its own
+neither: gRPC hangs in it, or ends it by SIGSEGV.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ class LoopThread:
 
     @classmethod
     def use(cls) -> ProtocolLoop:
-        """The loop of this process, made if there is none."""
+        """The loop of this process, made if there is none.
+
+        Raises:
+            RuntimeError: this is a forked child of a process that uses one.
+        """
         surroundings = SURROUNDINGS.get()
         if surroundings is not None:
             return surroundings.protocol_loop()
         with cls._lock:
             current = cls._current
-            if current is None or is_forked_from(current._pid):
+            if current is None:
                 current = cls._current = LoopThread()
+            check_process(current._pid)
             current._users += 1
             return current
 
@@ -68,14 +73,14 @@ def is_forked_from(pid: int | None) -> bool:
 
 
 def check_process(pid: int | None) -> None:
-    """Refuse the use of a member in a forked child of the process that started it.
+    """Refuse the use of members in a forked child of the process that started one.
 
     Raises:
         RuntimeError: this is a child.
     """
     if is_forked_from(pid):
         raise RuntimeError(
-            f"process {pid} has started this member, and this is a forked child of it, process "
+            f"process {pid} has started a member, and this is a forked child of it, process "
             f"{os.getpid()}, in which gRPC does not work: fork before the first member is started, "
             "or start processes by multiprocessing's 'spawn'"
         )

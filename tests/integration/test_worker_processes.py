@@ -312,7 +312,13 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
             try:
                 worker.stop()
             except RuntimeError as error:
-                sys.exit(7 if "forked" in str(error) else 8)
+                assert "forked" in str(error), error
+            another = Worker(sys.argv[1], sys.argv[2], topics={"t": 2})
+            another.handler(handle)
+            try:
+                another.run()
+            except RuntimeError as error:
+                sys.exit(7 if "fork before the first member is started" in str(error) else 8)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         before = sum(p.committed for p in worker.state.partitions.values())
         while sum(p.committed for p in worker.state.partitions.values()) <= before:

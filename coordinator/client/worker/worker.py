@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.log_ends import ends_of
+from coordinator.client.loop_thread import check_process
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
 from coordinator.client.settings import MemberSettings, member_config
 from coordinator.client.worker.body import Body, NewMember, Plan
@@ -447,11 +448,8 @@ class Worker:
             raise RuntimeError("the worker runs already; make another one to run beside it")
 
     def _check_pid(self) -> None:
-        if self._body is not None and self._pid != os.getpid():
-            raise RuntimeError(
-                "the worker was started before this process was forked, and runs in the parent: "
-                "make and start a worker in the child"
-            )
+        if self._body is not None:
+            check_process(self._pid)
 
     def _begin(self) -> Body:
         self._check_not_running()
