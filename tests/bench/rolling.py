@@ -98,7 +98,7 @@ class Fleet:
     def settle(self) -> None:
         """Wait until all work, on as many partitions each, give or take one."""
 
-        def is_settled() -> bool:
+        def is_balanced() -> bool:
             last = {commit.number: commit.pid for commit in self.commits()}
             shares = Counter(last.values())
             fair = self._program.partitions // len(self.processes)
@@ -108,7 +108,7 @@ class Fleet:
                 and min(shares.values()) >= fair
             )
 
-        self._until(is_settled)
+        self._until(is_balanced)
 
     def commits(self) -> list[Commit]:
         """Commits so far, in the order in which they were answered."""
