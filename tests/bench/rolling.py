@@ -29,7 +29,7 @@ PATIENCE_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many workers, and what they do; the defaults of a `Worker` where it has any."""
+    """Number of workers, and their settings; the defaults of a `Worker` where it has any."""
 
     workers: int = 6
     partitions: int = 60

@@ -25,7 +25,7 @@ TOPIC = "t"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How it works. work_s: mean time from one commit of a partition to the next."""
+    """Settings of a worker. work_s: mean time from one commit of a partition to the next."""
 
     address: str
     group: str
