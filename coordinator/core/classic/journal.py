@@ -120,7 +120,7 @@ def _note(trace: Trace, event: Event, now_ms: int) -> None:
 
 
 def _left(trace: Trace, event: MemberLeft) -> str:
-    """Cause of a leave in words, with its reason; the record has the reason of one that began the rebalance."""
+    """Cause of a leave in words; the reason is left out if the record of the rebalance has it."""
     began_it = trace.started.member_id == event.member_id and trace.started.reason == event.reason
     return LEFT if began_it or not event.reason else f"{LEFT} and said: {event.reason}"
 
