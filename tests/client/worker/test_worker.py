@@ -19,7 +19,8 @@ async def test_a_worker_that_was_stopped_before_its_start_ends_when_it_is_starte
         await p.done()
 
     worker.stop("never mind")
-    await worker.serve()
+    serving = town.serve(worker)
+    await town.until(serving.done)
     assert (worker.state.phase, worker.state.stopping_because) == ("stopped", "never mind")
     worker.stop()
     serving = town.serve(worker)  # Another run: that stop was of the one before.
