@@ -147,7 +147,7 @@ class _Consumer:
             # The member's max_poll_interval_ms and `Stalled` stand in for it.
             limits=Limits(progress_timeout_ms=None),
             # The member knows its partitions: only the name counts.
-            topics=Topics({source.topic: 1}, refresh_ms=0),
+            topics=Topics({source.topic: 1}, refresh_ms=1),
             start=StartPolicy("earliest", None, None),
             log_ends=None,
             log_ends_interval_s=LOOK_S,
