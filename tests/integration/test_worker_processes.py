@@ -278,6 +278,25 @@ def test_under_uvloop(node, request, body):
         assert it.members() == 0
 
 
+def test_a_blocked_loop_is_seen_in_state_and_metrics(node, request):
+    text = BLOCKING_THE_LOOP + textwrap.dedent(
+        """
+        from prometheus_client import REGISTRY
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        while not worker.state.loop_blocked_by:
+            time.sleep(0.01)
+        assert worker.state.loop_blocked_by.startswith("the handler of t["), worker.state
+        labels = {"group": sys.argv[2], "event": "blocked_loops"}
+        while REGISTRY.get_sample_value("coordinator_worker_events_total", labels) != 1:
+            time.sleep(0.01)
+        """
+    )
+    with script(node, request, text) as it:
+        assert it.end() == 0
+        assert it.members() == 0
+
+
 def test_a_loop_that_ends_without_the_worker_ends_it_and_is_no_failure_of_handlers(node, request):
     text = WORKING + textwrap.dedent(
         """

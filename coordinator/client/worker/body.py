@@ -89,7 +89,7 @@ class Body:
         self.plan = plan
         self._loop = environment.acquire()
         self._runs = Runs(self, plan, handler_loop)
-        self._watch = LoopWatch(handler_loop, self._runs, self._log)
+        self.watch = LoopWatch(handler_loop, self._runs, self._log, self._loop_blocked)
         self._metrics = WorkerMetrics.of(plan.group_id)
         self._revoked: dict[Scope, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -131,7 +131,7 @@ class Body:
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
-                    helpers.append(self._keep(self._watch.run()))
+                    helpers.append(self._keep(self.watch.run()))
                 await self._left.wait()
         except Exception as error:  # noqa: BLE001  # `run` raises it.
             self.core.errors.append(error)
@@ -234,6 +234,10 @@ class Body:
             level, "group %s, member %s: %s", self.plan.group_id, member_id or "-", text,
             exc_info=error,
         )  # fmt: skip
+
+    def _loop_blocked(self) -> None:
+        self.core.counts["blocked loops"] += 1
+        self._update_metrics()
 
     def _update_metrics(self) -> None:
         if self._metrics is not None:

@@ -75,7 +75,9 @@ class WorkerState:
     Attributes:
         phase: `new` before it starts; then its member's `MemberState`, whose `last_error` says why
             it is not stable; `draining`, `stopped`.
-        counts: since the start, by event: runs, failures, retry, release, stop, stalls.
+        counts: since the start, by event: runs, failures, retry, release, stop, stalls, overdue
+            runs, blocked loops.
+        loop_blocked_by: the handler that blocks the event loop of the others; empty: none does.
     """
 
     phase: str
@@ -84,6 +86,7 @@ class WorkerState:
     left_over: tuple[LeftOver, ...] = ()
     stopping_because: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    loop_blocked_by: str = ""
 
 
 def state_of(body: Body | None) -> WorkerState:
@@ -107,4 +110,5 @@ def state_of(body: Body | None) -> WorkerState:
         tuple(map(LeftOver.of, runs)),
         core.stopping_because,
         Counter(core.counts),
+        body.watch.blocked_by,
     )

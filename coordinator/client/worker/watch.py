@@ -20,16 +20,22 @@ class LoopWatch:
 
     Args:
         log: logs a line at a level.
+        blocked: called once each time that the loop is found blocked.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, runs: Runs, log: Callable[[int, str], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runs: Runs,
+        log: Callable[[int, str], None],
+        blocked: Callable[[], object],
     ) -> None:
-        self._loop, self._runs, self._log = loop, runs, log
+        self._loop, self._runs, self._log, self._blocked = loop, runs, log, blocked
         self._thread_id = threading.get_ident()
         self._is_out = self._is_told = False
         self._asked_at = 0.0
-        self.is_blocked = False
+        self.blocked_by = ""
+        """Whose turn it is on the loop, if it is blocked; else empty."""
 
     async def run(self) -> None:
         """Ask the loop again and again; ends when it is closed."""
@@ -45,13 +51,15 @@ class LoopWatch:
 
     def _look(self) -> None:
         waited_s = time.monotonic() - self._asked_at
-        self.is_blocked = self._is_out and waited_s >= BLOCKED_S
-        if self.is_blocked and not self._is_told:
+        is_blocked = self._is_out and waited_s >= BLOCKED_S
+        self.blocked_by = self._runs.current_on_loop() if is_blocked else ""
+        if is_blocked and not self._is_told:
             self._is_told = True
+            self._blocked()
             self._log(
                 logging.WARNING,
                 f"the event loop of the handlers has been blocked for {waited_s:.1f} s by "
-                f"{self._runs.current_on_loop()}: its other handlers stand still; call what blocks "
+                f"{self.blocked_by}: its other handlers stand still; call what blocks "
                 f"with asyncio.to_thread{stack_of_thread(self._thread_id)}",
             )
         elif self._is_told and not self._is_out:

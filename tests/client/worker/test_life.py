@@ -180,10 +180,9 @@ async def test_a_worker_that_runs_is_not_started_twice():
     await serving
 
 
-async def test_stop_may_come_before_the_start_and_from_a_handler():
+async def test_stop_may_come_from_a_handler():
     town = Town(1)
     worker = town.worker()
-    worker.stop()
 
     @worker.handler
     async def handle(p: Partition) -> None:
