@@ -162,7 +162,7 @@ def test_calls_come_from_any_thread(start):
 
 
 def test_a_hundred_threads_with_their_partitions_hand_over_to_a_second_worker(start):
-    """As many threads as partitions, all committing while half of them move."""
+    """Run a thread for each partition, all committing while half of them move."""
     owners: dict[int, str] = {}
     lock = threading.Lock()
     twice: list[int] = []

@@ -35,7 +35,7 @@ class LoopWatch:
         self._is_out = self._is_told = False
         self._asked_at = 0.0
         self.blocked_by = ""
-        """Whose turn it is on the loop, if it is blocked; else empty."""
+        """Task whose turn it is on the loop, if it is blocked; else empty."""
 
     async def run(self) -> None:
         """Ask the loop again and again; ends when it is closed."""
