@@ -297,10 +297,10 @@ class Membership:
         elif overdue := self.revocations.overdue(now_ms):
             reason = "it was not given back before the deadline of its revocation"
             lost = self.holdings.known(overdue)
-            self._let_go(overdue, reason)
             if lost:
                 self.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
                 self.events.append(Lost(lost, reason))
+            self._let_go(overdue, reason)  # Some may be assigned again: the owner hears of it next.
 
     def next_deadline(self) -> int | None:
         """Time of the next expiry in `pass_deadlines`; None: there is none."""

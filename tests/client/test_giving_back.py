@@ -119,6 +119,17 @@ def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(worl
     assert one.member.phase is Phase.STABLE
 
 
+def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first(world, one):
+    other = world.member()
+    partitions = revoked(world, one)
+    other.leave()
+    world.until(lambda: one.member.revocations.returned == partitions)
+    world.advance(one.member.revocations.next_deadline() - world.now_ms)
+    lost, assigned = hear(one)
+    assert (type(lost), type(assigned)) == (Lost, Assigned)
+    assert lost.partitions == assigned.partitions == partitions
+
+
 def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
     other = world.member()
     world.until(lambda: one.member.phase is Phase.REVOKING)

@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
@@ -171,11 +172,24 @@ class Body:
 
     def _advance(self) -> None:
         self._is_woken = False
+        try:
+            self._take_step()
+        except Exception as error:  # noqa: BLE001  # A bug: `run` raises it, and nothing is held.
+            self.core.errors.append(error)
+            self._carry_out(Leave(f"failed: {error!r}"))
+
+    def _take_step(self) -> None:
         now_ms = self.environment.now_ms()
         if self.member is not None:
             self._hear(self.member, now_ms)
+        given_back: list[TopicPartition] = []
         while (action := self.core.next_action(now_ms)) is not None:
-            self._carry_out(action)
+            if isinstance(action, GiveBack):
+                given_back.append(action.key)
+            else:
+                self._carry_out(action)
+        if given_back and self.member is not None:
+            self.member.give_back(given_back)  # One join for all of them.
         self._update_metrics()
         if self._timer is not None:
             self._timer.cancel()
@@ -214,9 +228,6 @@ class Body:
             case CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
-            case GiveBack(key):
-                if self.member is not None:
-                    self.member.give_back([key])
             case Drain():
                 if self.member is not None:
                     self.member.drain()

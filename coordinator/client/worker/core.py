@@ -72,6 +72,7 @@ class WorkerCore:
 
     def assigned(self, key: TopicPartition, holding: Holding, now_ms: int) -> None:
         """A holding begins."""
+        assert key not in self.scopes, f"{named(key)} is held already"
         scope = Scope(key, next(self._tokens), self._handlers.of(key.topic), holding, now_ms)
         self.scopes[key] = scope
         attempts, until_ms, last_error = self._rests.pop(key, (0, 0, ""))
@@ -103,7 +104,6 @@ class WorkerCore:
         for key in keys:
             scope = self.scopes.get(key)
             if scope is not None:
-                self._say(WARNING, f"{named(key)} is lost: {reason}")
                 self._lose(scope, reason, now_ms)
 
     # --- The owner ---
