@@ -86,6 +86,27 @@ def test_a_handler_that_blocks_its_loop_is_named_with_its_stack_and_costs_no_hea
     assert {p.token for p in worker.state.partitions.values()} == {1, 2}
 
 
+def test_a_worker_whose_loop_was_closed_leaves(node, request):
+    """Its partitions would be held by nobody who works."""
+    worker = Worker(node.address, request.node.name, topics={"t": 1}, **FAST)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await asyncio.sleep(1_000)
+
+    loop = asyncio.new_event_loop()
+    serving = loop.create_task(worker.serve())
+    while not worker.state.counts["runs"]:
+        loop.run_until_complete(asyncio.sleep(0.05))
+    loop.run_until_complete(asyncio.sleep(0.05))
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False
+    loop.close()
+    wait_until(lambda: worker.state.phase == "stopped")
+    assert worker.state.stopping_because == "the event loop of the handlers was closed"
+    assert not serving.done()
+
+
 def test_a_thread_that_ignores_its_revocation_and_whose_partition_comes_back(start, caplog):
     """The other member gets the partition at the deadline. When it comes back, its new handler
     waits for the thread that still runs."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Body:
         self, plan: Plan, environment: Environment, handler_loop: asyncio.AbstractEventLoop
     ) -> None:
         self.environment = environment
+        self.pid = os.getpid()
         self.lease_ends_ms = FOREVER_MS
         self.core = WorkerCore(plan.handlers, plan.limits)
         self.member: Member | None = None
@@ -132,7 +134,7 @@ class Body:
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
-                    helpers.append(self._keep(self.watch.run()))
+                    helpers.append(self._keep(self._watch_handlers()))
                 await self._left.wait()
         except Exception as error:  # noqa: BLE001  # `run` raises it.
             self.core.errors.append(error)
@@ -409,6 +411,11 @@ class Body:
                 commit = found[scope]
                 self.core.located(scope, commit.offset, begins[scope], commit.metadata, now_ms)
         self._wake()
+
+    async def _watch_handlers(self) -> None:
+        """Watch the loop of the handlers; without it nobody works on the partitions."""
+        await self.watch.run()
+        self._stop("the event loop of the handlers was closed", 0)
 
     async def _follow_topics(self) -> None:
         """Ask for the topics again and again; a change has the member join again."""

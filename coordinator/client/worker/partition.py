@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import number_of, offset_of
+from coordinator.client.loop_thread import check_process
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
@@ -25,6 +26,8 @@ class Calls(Protocol):
     """Requests of partitions to their worker."""
 
     environment: Environment
+    pid: int
+    """Process in which the worker runs."""
     lease_ends_ms: int
     """Time at which all holdings end unless the coordinator answers."""
 
@@ -204,6 +207,7 @@ class PartitionView:
     def _check(self) -> None:
         """Raise if the holding has ended, or the handler was told to end."""
         scope = self._scope
+        check_process(self._calls.pid)
         if scope.ends_ms == 0:
             raise StaleMember(f"nothing was sent, for {named(scope.key)} is not held any more: "
                               f"{scope.ended_because}")  # fmt: skip

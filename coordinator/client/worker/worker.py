@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import inspect
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
@@ -171,7 +170,6 @@ class Worker:
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
         self._body: Body | None = None
-        self._pid = 0
         self._early_stop: tuple[str, int | None] | None = None
         """Arguments of a `stop` that came before the start."""
 
@@ -432,7 +430,7 @@ class Worker:
         For tests: as if another process had imported the module that this one was made in.
         """
         made = copy(self)
-        made.environment, made._body, made._pid, made._early_stop = None, None, 0, None
+        made.environment, made._body, made._early_stop = None, None, None
         return made
 
     @property
@@ -449,7 +447,7 @@ class Worker:
 
     def _check_pid(self) -> None:
         if self._body is not None:
-            check_process(self._pid)
+            check_process(self._body.pid)
 
     def _begin(self) -> Body:
         self._check_not_running()
@@ -460,7 +458,6 @@ class Worker:
             self._handlers.check_any()
         environment = self.environment or environment_here()
         body = Body(self._plan, environment, asyncio.get_running_loop())
-        self._pid = os.getpid()
         if not environment.is_virtual:
             AT_EXIT.add(body)
         body.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -30,6 +31,8 @@ class Town:
 
     def __init__(self, partitions: int = 2, **settings) -> None:
         self.loop = asyncio.get_running_loop()
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Calls that arrived, by client and kind of request."""
         self.coordinator = VirtualCoordinator(
             **{"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | settings
         )
@@ -94,6 +97,7 @@ class Town:
     async def call(self, message, client: str):
         """Send a request, and wait for the response."""
         self._catch_up()
+        self.calls[client, type(message).__name__] += 1
         call = self.coordinator.send(message)
         self._wake()
         if not call.done:

@@ -1,6 +1,6 @@
-"""Workers at random: they come, leave, are cut off, their handlers are slow, fail, swallow what ends
-them, come back. Offsets never go back, no partition has two handlers in a process, and in the end
-each partition has one that works."""
+"""Workers at random: they come, leave, are cut off and come back; their handlers are slow, fail and
+swallow what ends them. Offsets never go back, no partition has two handlers in a process, and in
+the end each partition has one that works."""
 
 from __future__ import annotations
 

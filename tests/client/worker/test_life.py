@@ -228,6 +228,41 @@ async def test_a_default_worker_follows_a_group_of_range():
     await asyncio.gather(*serving)
 
 
+async def test_partitions_that_end_at_one_time_cost_one_join():
+    town = Town(30)
+    one, two = town.worker("one", idle_ms=600_000), town.worker("two")
+    committing(two, [])
+
+    @one.handler
+    async def handle(p: Partition) -> None: ...
+
+    serving = [town.serve(one)]
+    await town.until(lambda: one.state.counts["runs"] == 30)
+    serving.append(town.serve(two))
+    before = town.calls["one", "JoinGroupRequest"]
+    await town.until(lambda: len(two.state.partitions) == 15)
+    assert town.calls["one", "JoinGroupRequest"] - before == 2
+    await town.stop(one, two)
+    await asyncio.gather(*serving)
+
+
+async def test_a_bug_ends_the_worker_and_is_raised():
+    town = Town(1)
+    worker = town.worker()
+
+    def start_thread(work, name):
+        raise OSError("not meant to be raised there")
+
+    worker.environment.start_thread = start_thread
+
+    @worker.handler
+    def handle(p: BlockingPartition) -> None: ...
+
+    with pytest.raises(OSError, match="not meant"):
+        await worker.serve()
+    assert members(town) == 0
+
+
 async def test_a_static_worker_keeps_its_place():
     town = Town(1)
     worker = town.worker(instance_id="i")
