@@ -301,10 +301,10 @@ def test_a_recording_makes_the_same_journal_again(tmp_path):
              "--shards", "1", "--record-dir", str(tmp_path))  # fmt: skip
     with Process(*flags) as server, grpc.insecure_channel(server.address) as channel:
         one, two = Client(channel, "one"), Client(channel, "two")
-        two.session_ms = 3_000
         gather(one, two)
         two.leave("for now")
         gather(one)
+        two.session_ms = 6_000  # Time for its sync, on a slow machine.
         gather(two, one, slow=one, by_s=0.3)
         with GroupAdmin(server.address) as admin:  # Until `two` has died.
             while admin.describe_group(GROUP).group_state == "Stable":
