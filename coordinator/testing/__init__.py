@@ -10,6 +10,8 @@ Names are imported at their first use, so a suite pays for the fixtures that it 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import coordinator.shard  # noqa: F401  # It names a user's `timer.py` that is in the way.
+
 if TYPE_CHECKING:
     from coordinator.testing.coordinator import CoordinatorIsDown, GroupCoordinator
     from coordinator.testing.group import VirtualGroup

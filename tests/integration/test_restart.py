@@ -11,6 +11,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
+from coordinator.testing import CannotStart
 from tests.patience import HANG_S
 from tests.serving import Process, free_port
 
@@ -83,5 +84,5 @@ async def test_offsets_and_groups_outlive_their_server(tmp_path):
 
 def test_a_folder_in_use_is_named_with_its_holder(tmp_path):
     with Process("--data-dir", str(tmp_path)):
-        with pytest.raises(AssertionError, match="is in use by process"):
+        with pytest.raises(CannotStart, match="is in use by process"):
             Process("--data-dir", str(tmp_path))

@@ -116,7 +116,7 @@ async def test_a_slow_call_is_sent_once_while_others_are_answered():
 
 
 async def test_a_write_is_in_doubt_if_any_endpoint_may_have_carried_it_out():
-    async with endpoints(2) as (client, (one, two)):
+    async with endpoints(2, silence_s=NEVER_S) as (client, (one, two)):
         one.answer = grpc.StatusCode.DEADLINE_EXCEEDED
         two.answer = grpc.StatusCode.RESOURCE_EXHAUSTED
         with pytest.raises(Ambiguous):
