@@ -23,7 +23,7 @@ from coordinator.client.worker.body import Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.member import LentMember, Member
-from coordinator.client.worker.policy import ErrorPolicy, Limits
+from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.reading import Chunk, Reading, commit
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
@@ -101,8 +101,7 @@ def consume(
         RuntimeError: the member is not started, or was closed meanwhile; or an event loop runs in
             this thread.
     """
-    if rows_per_commit < 1:
-        raise ValueError(f"rows_per_commit is {rows_per_commit}; it is a whole number from 1 on")
+    check_number("rows_per_commit", rows_per_commit, 1)
     refuse_running_loop(
         "consume blocks, and an event loop runs in this thread: "
         "use `await asyncio.to_thread(consume, ...)`"

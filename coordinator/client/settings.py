@@ -82,13 +82,15 @@ def check_names(settings: Collection[str]) -> None:
     Raises:
         TypeError: one is not; the message names the nearest.
     """
-    known = MemberSettings.__annotations__
     for name in settings:
-        if name not in known:
-            near = nearest(name, known)
-            raise TypeError(
-                f"a member has no setting {name!r}; {near or 'there are ' + ', '.join(known)}"
-            )
+        if name not in MemberSettings.__annotations__:
+            raise unknown_setting("a member", name, MemberSettings.__annotations__)
+
+
+def unknown_setting(who: str, name: str, known: Collection[str]) -> TypeError:
+    """Error of a setting that there is not; it names the nearest one."""
+    near = nearest(name, known)
+    return TypeError(f"{who} has no setting {name!r}; {near or 'there are ' + ', '.join(known)}")
 
 
 def member_config(group_id: object, topics: object, settings: MemberSettings) -> MemberConfig:

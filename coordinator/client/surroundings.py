@@ -52,6 +52,16 @@ SURROUNDINGS: contextvars.ContextVar[Surroundings | None] = contextvars.ContextV
 )
 
 
+def copy_outcome(source: Future[T] | asyncio.Future[T], target: Future[T]) -> None:
+    """Give a future the result of another one, which is done."""
+    if source.cancelled():
+        target.cancel()
+    elif (error := source.exception()) is not None:
+        target.set_exception(error)
+    else:
+        target.set_result(source.result())
+
+
 def opener(told: Credentials) -> Credentials:
     """Return `told`, or what the surroundings open channels with in its place."""
     surroundings = SURROUNDINGS.get()

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.client.surroundings import SURROUNDINGS, copy_outcome
 from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials, Options
 from coordinator.runtime.clock import AnchoredClock
@@ -25,7 +25,6 @@ from coordinator.simulate.channels import Addresses, SimulatedChannel, Simulated
 from coordinator.simulate.process import PROCESS, Process
 from coordinator.testing.coordinator import ADDRESS
 from coordinator.testing.loop import VirtualLoop
-from coordinator.testing.threads import copy_outcome
 
 T = TypeVar("T")
 
@@ -195,13 +194,10 @@ class VirtualEnvironment(Environment):
         self.virtual_loop.call_soon_threadsafe(begin, context=self.owner.context())
         self.stop = lambda reason: stop(reason, None)
         try:
-            self.wait(served)
+            self.result_of(served)
         finally:
             self.stop = None
         return True
 
     def failed(self, name: str, error: BaseException) -> None:
         self._on_failure(name, error)
-
-    def wait(self, future: Future[T]) -> T:
-        return self.result_of(future)

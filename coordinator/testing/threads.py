@@ -11,7 +11,6 @@ the threads are, and after the patience that it was given it raises `ThreadHangs
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import logging
@@ -26,6 +25,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from coordinator.client.surroundings import copy_outcome
 from coordinator.simulate.handles import SimulatedHandle
 
 T = TypeVar("T")
@@ -216,13 +216,3 @@ class Threads:
             stack = traceback.format_stack(frame)[-FRAMES_SHOWN:] if frame is not None else []
             lines += [line.rstrip() for line in stack]
         return "\n".join(lines)
-
-
-def copy_outcome(source: Future[T] | asyncio.Future[T], target: Future[T]) -> None:
-    """Give a future the result of another one, which is done."""
-    if source.cancelled():
-        target.cancel()
-    elif (error := source.exception()) is not None:
-        target.set_exception(error)
-    else:
-        target.set_result(source.result())

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.surroundings import copy_outcome
 from coordinator.client.worker.actions import (
     Action,
     CancelRun,
@@ -36,7 +38,7 @@ from coordinator.client.worker.actions import (
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.handlers import Handlers, is_coroutine_function
 from coordinator.client.worker.member import Member
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
@@ -348,11 +350,13 @@ class Body:
         future: Future[T] = Future()
         context = contextvars.copy_context()
 
+        def tell(task: asyncio.Task[T]) -> None:
+            if not future.done():
+                copy_outcome(task, future)
+
         def begin() -> None:
-            task = self._loop.create_task(work, context=context)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda task: _settle(future, task))
+            task = self._keep(work, context)
+            task.add_done_callback(tell)
             future.add_done_callback(
                 lambda future: future.cancelled() and self.environment.post(task.cancel)
             )
@@ -364,9 +368,17 @@ class Body:
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return self.environment.wait(self._submit(work))
+            return self.environment.result_of(self._submit(work))
         except CancelledError:
             raise PartitionRevoked("the worker has stopped") from None
+
+    async def ask(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+        """Call a user's function, which may be `async def`; any other is called in a thread."""
+        if is_coroutine_function(function):
+            found = function(*args)
+        else:
+            found = await self.in_thread(function, *args)
+        return await found if inspect.isawaitable(found) else found
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function in a thread that does not keep the interpreter from exiting."""
@@ -384,8 +396,10 @@ class Body:
 
     # --- Inside ---
 
-    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = self._loop.create_task(work)
+    def _keep(
+        self, work: Coroutine[Any, Any, T], context: contextvars.Context | None = None
+    ) -> asyncio.Task[T]:
+        task = self._loop.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -457,14 +471,3 @@ class Body:
             told = {key: s.log_end for key, s in self.core.scopes.items() if s.log_end >= 0}
             if told:
                 await member.report(told)
-
-
-def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
-    if future.done():
-        return
-    if task.cancelled():
-        future.cancel()
-    elif (error := task.exception()) is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(task.result())

@@ -226,6 +226,8 @@ class WorkerCore:
             self._at(now_ms + STARVING_MS, partial(self._look_for_starvation, scope, now_ms))
 
     def _fill_slots(self, now_ms: int) -> None:
+        if not self._queue:
+            return
         limit = self._limits.concurrency
         free = len(self._queue) if limit is None else limit - len(self.running)
         while self._queue and free > 0:

@@ -13,11 +13,11 @@ returns.
 | `post` | any thread | `call_soon_threadsafe` of the protocol's loop |
 | `connect` | the protocol's loop | `Connection` over gRPC |
 | `start_thread` | the protocol's loop | a daemon thread |
-| `wait` | threads that run `def` handlers | `Future.result` |
+| `result_of` | threads that run `def` handlers | `Future.result` |
 | `failed` | any thread | nothing |
 | `runs` | the thread that calls `worker.run()` | False: `run` makes a loop, and handles signals |
 
-`wait` is the only place where a thread of a handler waits for the library: for a commit, for
+`result_of` is the only place where a thread of a handler waits for the library: for a commit, for
 `revoking.wait`. Timers of such waits are on the protocol's loop, so they count its time.
 """
 
@@ -106,7 +106,7 @@ class Environment:
     def failed(self, name: str, error: BaseException) -> None:
         """Hear that a run of a handler or hook has failed, before the error policy decides."""
 
-    def wait(self, future: Future[T]) -> T:
+    def result_of(self, future: Future[T]) -> T:
         """Block the calling thread until the future is done, and return its result."""
         return future.result()
 

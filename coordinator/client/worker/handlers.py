@@ -15,6 +15,8 @@ FORMS = (
     "a handler is `async def handle(p: Partition) -> None`, which runs as a task, or "
     "`def handle(p: BlockingPartition) -> None`, which runs in a thread"
 )
+COLOURS = {"Partition": True, "BlockingPartition": False}
+"""Annotations of a first parameter that tell the colour of a function; True: `async def`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,17 @@ def is_coroutine_function(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004  # Its colour is asked, not whether.
     )
+
+
+def refuse_coroutine(result: object, words: str) -> None:
+    """Refuse what a function returned that is called in a thread, if it is a coroutine.
+
+    Raises:
+        WrongHandler: with these words.
+    """
+    if inspect.iscoroutine(result):
+        result.close()
+        raise WrongHandler(words)
 
 
 def check_function(function: object, parameters: str, forms: str, classes: dict[str, bool]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +9,6 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.forms import offset_told, offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.worker.handlers import is_coroutine_function
 from coordinator.client.worker.scope import Scope, named
 
 if TYPE_CHECKING:
@@ -61,7 +59,8 @@ class StartPolicy:
             return begins
         if callable(self._start):
             for key, scope in new.items():
-                begins[scope] = await self._ask_one(body, self._start, key)
+                told_one = await body.ask(self._start, key)
+                begins[scope] = offset_told(f"start for {named(key)}", told_one)
         elif self._ask_all is None:
             begins |= dict.fromkeys(new.values(), 0)
         else:
@@ -72,11 +71,3 @@ class StartPolicy:
                     raise ValueError(f"{what} returned no offset of {named(key)}")
                 begins[scope] = told[key]
         return begins
-
-    @staticmethod
-    async def _ask_one(
-        body: Body, ask: Callable[[TopicPartition], int | Awaitable[int]], key: TopicPartition
-    ) -> int:
-        told = ask(key) if is_coroutine_function(ask) else await body.in_thread(ask, key)
-        told = await told if inspect.isawaitable(told) else told
-        return offset_told(f"start for {named(key)}", told)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from coordinator.client.worker.errors import WrongHandler
-from coordinator.client.worker.handlers import Handler, check_function
+from coordinator.client.worker.handlers import COLOURS, Handler, check_function, refuse_coroutine
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
 from coordinator.client.worker.policy import ErrorPolicy, check_number
 from coordinator.client.worker.reading import Chunk, Reading, commit, commit_blocking
@@ -40,7 +40,7 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
     check_number("batch", batch, 1)
     takes_partition = callable(function) and _count(function) == 2
     parameters = "p, rows" if takes_partition else "rows"
-    classes = {"Partition": True, "BlockingPartition": False} if takes_partition else {}
+    classes = COLOURS if takes_partition else {}
     is_async = check_function(function, parameters, FORMS, classes)
 
     def read(p: PartitionView, reading: Reading) -> tuple[Chunk, list[Any]] | None:
@@ -65,9 +65,7 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
             chunk, rows = found
             if rows:
                 result = function(p, rows) if takes_partition else function(rows)
-                if inspect.iscoroutine(result):
-                    result.close()
-                    raise WrongHandler(f"it returned a coroutine that nobody awaits; {FORMS}")
+                refuse_coroutine(result, f"it returned a coroutine that nobody awaits; {FORMS}")
             commit_blocking(p, chunk)
 
     return Handler(handle_async if is_async else handle, is_async, policy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import sys
 import threading
 import traceback
@@ -13,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import StaleMember
-from coordinator.client.worker.errors import HandlerCancelled, PartitionRevoked, WrongHandler
-from coordinator.client.worker.handlers import FORMS, Function
+from coordinator.client.worker.errors import HandlerCancelled, PartitionRevoked
+from coordinator.client.worker.handlers import FORMS, Function, refuse_coroutine
 from coordinator.client.worker.partition import (
     AnyPartition,
     BlockingPartition,
@@ -178,12 +177,11 @@ class Runs:
         error: BaseException | None = None
         try:
             result = function.call(partition)
-            if inspect.iscoroutine(result):
-                result.close()
-                raise WrongHandler(
-                    f"{getattr(function.call, '__qualname__', function.call)} returned a coroutine "
-                    f"that nobody awaits: declare it `async def`; {FORMS}"
-                )
+            refuse_coroutine(
+                result,
+                f"{getattr(function.call, '__qualname__', function.call)} returned a coroutine "
+                f"that nobody awaits: declare it `async def`; {FORMS}",
+            )
         except PartitionRevoked:
             pass
         except BaseException as raised:  # noqa: BLE001  # The error policy decides.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.client.forms import topics_of
-from coordinator.client.worker.handlers import is_coroutine_function
 from coordinator.client.worker.policy import check_number
 
 if TYPE_CHECKING:
@@ -50,11 +48,7 @@ class Topics:
     async def ask(self, body: Body) -> dict[str, int]:
         """The topics as they are now. Raises what the function raises, and as `checked`."""
         if self._ask is not None:
-            if is_coroutine_function(self._ask):
-                found = self._ask()
-            else:
-                found = await body.in_thread(self._ask)
-            self.known = checked(await found if inspect.isawaitable(found) else found)
+            self.known = checked(await body.ask(self._ask))
         return self.known
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
@@ -13,10 +12,17 @@ from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.log_ends import ends_of
 from coordinator.client.loop_thread import check_process
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
-from coordinator.client.settings import MemberSettings, member_config
+from coordinator.client.settings import MemberSettings, member_config, unknown_setting
 from coordinator.client.worker.body import Body, NewMember, Plan
 from coordinator.client.worker.environment import Environment, environment_here
-from coordinator.client.worker.handlers import FORMS, Function, Handler, Handlers, check_function
+from coordinator.client.worker.handlers import (
+    COLOURS,
+    FORMS,
+    Function,
+    Handler,
+    Handlers,
+    check_function,
+)
 from coordinator.client.worker.member import ClassicMember, Member
 from coordinator.client.worker.partition import (
     BlockingPartition,
@@ -53,7 +59,6 @@ BlockingFunction = Callable[[BlockingPartition], None]
 A = TypeVar("A", bound=AsyncFunction)
 B = TypeVar("B", bound=BlockingFunction)
 R = TypeVar("R", bound=RowsHandler)
-COLOURS = {"Partition": True, "BlockingPartition": False}
 DEFAULT_ASSIGNOR = "cooperative-sticky"
 FALLBACK_ASSIGNOR = "range"
 NO_SETTINGS = {
@@ -514,9 +519,7 @@ def _check_settings(settings: Mapping[str, object]) -> None:
         if name not in NO_SETTINGS and name != "settings"
     ]  # fmt: skip
     for name in settings.keys() - MemberSettings.__annotations__.keys():
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "there are " + ", ".join(known)
-        raise TypeError(f"a worker has no setting {name!r}; {hint}")
+        raise unknown_setting("a worker", name, known)
 
 
 def _classic(group_id: str, bootstrap: Sequence[str], settings: MemberSettings) -> NewMember:

@@ -191,7 +191,7 @@ class TownEnvironment(Environment):
         self._let_run(thread.start)
         return thread
 
-    def wait(self, future: Future):
+    def result_of(self, future: Future):
         if not future.done():
             resumed = threading.Event()
             future.add_done_callback(lambda _: self._let_run(resumed.set))
@@ -203,7 +203,7 @@ class TownEnvironment(Environment):
         """Sleep in a thread of a handler, on the loop's time."""
         future: Future[None] = Future()
         self.post(lambda: self.town.loop.call_later(seconds, future.set_result, None))
-        self.wait(future)
+        self.result_of(future)
 
     def _let_run(self, go: Callable[[], object]) -> None:
         """Let one thread run until it ends or waits; called on the loop's thread."""
