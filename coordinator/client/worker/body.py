@@ -17,7 +17,6 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
@@ -186,14 +185,8 @@ class Body:
         now_ms = self.environment.now_ms()
         if self.member is not None:
             self._hear(self.member, now_ms)
-        given_back: list[TopicPartition] = []
         while (action := self.core.next_action(now_ms)) is not None:
-            if isinstance(action, GiveBack):
-                given_back.append(action.key)
-            else:
-                self._carry_out(action)
-        if given_back and self.member is not None:
-            self.member.give_back(given_back)  # One join for all of them.
+            self._carry_out(action)
         self._update_metrics()
         if self._timer is not None:
             self._timer.cancel()
@@ -232,6 +225,10 @@ class Body:
             case CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
+            case GiveBack(key):
+                # A join that is replaced in the same turn is never sent: all share the last one.
+                if self.member is not None:
+                    self.member.give_back([key])
             case Drain():
                 if self.member is not None:
                     self.member.drain()

@@ -259,7 +259,8 @@ async def test_a_bug_ends_the_worker_and_is_raised():
     def handle(p: BlockingPartition) -> None: ...
 
     with pytest.raises(OSError, match="not meant"):
-        await worker.serve()
+        async with asyncio.timeout(600):
+            await worker.serve()
     assert members(town) == 0
 
 
