@@ -132,7 +132,7 @@ class Pipeline:
             Exhausted: its caller has made more than `max_requests_per_second`.
         """
         if not self.admits_all and not call.is_admitted:
-            with self._counting(call):
+            with _Counting(self, call):
                 if self._access is not None and not call.kind.is_open:
                     await self._access.authenticate(call)
                     await self._access.authorise(call)
@@ -153,7 +153,7 @@ class Pipeline:
         Raises:
             CallRefused: as `admit`; Malformed; GaveUp: the deadline has passed before its turn.
         """
-        with self._counting(call):
+        with _Counting(self, call):
             if not call.is_admitted:
                 await self.admit(call)
             if not call.kind.is_urgent:
@@ -172,7 +172,7 @@ class Pipeline:
         Raises:
             CallRefused: as `admit`; Exhausted: there are too many streams.
         """
-        with self._counting(call):
+        with _Counting(self, call):
             await self.admit(call)
             with self.limits.streaming():
                 yield
@@ -232,7 +232,7 @@ class Pipeline:
         """
         answers: list[Answer] = []
         slices = Slices() if len(beats) > BEATS_AT_ONCE else None
-        with self._counting(call):
+        with _Counting(self, call):
             self._bounds.check_count("heartbeats", len(beats), MEMBERS)
             for first in range(0, len(beats), BEATS_AT_ONCE):
                 if slices is not None:
@@ -247,9 +247,6 @@ class Pipeline:
         return answers
 
     # --- Inside ---
-
-    def _counting(self, call: Call) -> _Counting:
-        return _Counting(self, call)
 
     async def _hold(self, call: Call) -> None:
         if self._throttle is None or not call.kind.is_throttled:

@@ -187,7 +187,7 @@ class _Rpc:
         self, name: str, pipeline: Pipeline, limits: MessageLimits, *, has_texts: bool = False
     ) -> None:
         self.name = name
-        self._is_checked = has_texts or not pipeline.admits_all
+        self._has_checks = has_texts or not pipeline.admits_all
         self._method: Method = method_of(name)
         self._pipeline = pipeline
         self._limits = limits
@@ -200,7 +200,7 @@ class _Rpc:
         async def behaviour(request: Any, context: Context) -> Any:
             call = self.call(None if type(request) is _Refused else request, context)
             try:
-                if type(request) is _Refused or self._is_checked:
+                if type(request) is _Refused or self._has_checks:
                     await self._admit(call, request)
                 return await inner(request, call)
             except CallRefused as error:
@@ -261,8 +261,7 @@ class _Rpc:
     async def _admit(self, call: GrpcCall, request: Any) -> None:
         if type(request) is _Refused:
             raise request.error
-        if not self._pipeline.admits_all:
-            await self._pipeline.admit(call)
+        await self._pipeline.admit(call)
         self._limits.check_texts(request)
 
     async def _end(self, call: GrpcCall, error: CallRefused) -> None:
