@@ -38,6 +38,7 @@ class EvictionCause(Enum):
     SYNC_TIMED_OUT = "did not sync in time"
     SIZE_LIMIT = "size limit"
     CALL_CANCELLED = "client went away"
+    ADMIN = "by an operator"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,11 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup(_GroupRequest):
+    """LeaveGroup; RemoveMembers if `by_operator`."""
+
     REFUSAL = LeaveReply
     members: tuple[LeavingMember, ...]
+    by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class CommitOffsets(_GroupRequest):
     atomic: bool = False
     manifest: bytes = b""
     retention_ms: int | None = None
+    requires_empty: bool = False
 
     def refusal(self, refused: Refused) -> CommitReply:
         return CommitReply(

@@ -55,6 +55,11 @@ class GroupAdminStub(object):
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
                 _registered_method=True)
+        self.RemoveMembers = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/RemoveMembers',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.RemoveMembersRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.RemoveMembersResponse.FromString,
+                _registered_method=True)
         self.ListLogEnds = channel.unary_unary(
                 '/coordinator.v1.GroupAdmin/ListLogEnds',
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.ListLogEndsRequest.SerializeToString,
@@ -101,6 +106,13 @@ class GroupAdminServicer(object):
 
     def OffsetDelete(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMembers(self, request, context):
+        """Removes members from a group on behalf of an operator; they are free to join again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -155,6 +167,11 @@ def add_GroupAdminServicer_to_server(servicer, server):
                     servicer.OffsetDelete,
                     request_deserializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.SerializeToString,
+            ),
+            'RemoveMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMembers,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.RemoveMembersRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.RemoveMembersResponse.SerializeToString,
             ),
             'ListLogEnds': grpc.unary_unary_rpc_method_handler(
                     servicer.ListLogEnds,
@@ -286,6 +303,33 @@ class GroupAdmin(object):
             '/coordinator.v1.GroupAdmin/OffsetDelete',
             coordinator_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
             coordinator_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/RemoveMembers',
+            coordinator_dot_v1_dot_admin__pb2.RemoveMembersRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.RemoveMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

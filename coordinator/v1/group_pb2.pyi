@@ -622,6 +622,7 @@ class OffsetCommitRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ATOMIC_FIELD_NUMBER: _builtins.int
     MANIFEST_FIELD_NUMBER: _builtins.int
+    REQUIRES_EMPTY_GROUP_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
     """Unset: none (-1), a commit by a caller that is not a member."""
@@ -631,6 +632,10 @@ class OffsetCommitRequest(_message.Message):
     """True: all partitions are committed, or none."""
     manifest: _builtins.bytes
     """Opaque bytes that are stored with the group by the same commit; at most 64 KiB by default."""
+    requires_empty_group: _builtins.bool
+    """True: the commit is refused with NON_EMPTY_GROUP while the group has members, also if it
+    compares.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitRequest.Topic]: ...
     def __init__(
@@ -643,10 +648,11 @@ class OffsetCommitRequest(_message.Message):
         topics: _abc.Iterable[Global___OffsetCommitRequest.Topic] | None = ...,
         atomic: _builtins.bool = ...,
         manifest: _builtins.bytes = ...,
+        requires_empty_group: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_generation_id", b"_generation_id", "_group_instance_id", b"_group_instance_id", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_generation_id", b"_generation_id", "_group_instance_id", b"_group_instance_id", "atomic", b"atomic", "generation_id", b"generation_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "manifest", b"manifest", "member_id", b"member_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_generation_id", b"_generation_id", "_group_instance_id", b"_group_instance_id", "atomic", b"atomic", "generation_id", b"generation_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "manifest", b"manifest", "member_id", b"member_id", "requires_empty_group", b"requires_empty_group", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__generation_id: _TypeAlias = _typing.Literal["generation_id"]  # noqa: Y015
     _WhichOneofArgType__generation_id: _TypeAlias = _typing.Literal["_generation_id", b"_generation_id"]  # noqa: Y015

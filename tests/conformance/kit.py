@@ -154,6 +154,7 @@ class Scenario:
         atomic: bool = False,
         manifest: bytes = b"",
         epoch: int = -1,
+        requires_empty: bool = False,
     ):
         """Offsets by (topic, partition)."""
         topics: dict[str, list] = {}
@@ -176,6 +177,7 @@ class Scenario:
                 topics=[{"name": t, "partitions": p} for t, p in topics.items()],
                 atomic=atomic,
                 manifest=manifest,
+                requires_empty_group=requires_empty,
             )
         )
 

@@ -3,7 +3,8 @@
 import pytest
 
 from coordinator.core.group import GroupState
-from tests.conformance.kit import Scenario, code
+from coordinator.v1 import admin_pb2 as admin
+from tests.conformance.kit import GROUP, Scenario, code
 
 
 @pytest.fixture
@@ -107,6 +108,49 @@ def test_104_a_leaver_may_complete_a_join_phase(s):
     assert not parked.done
     assert s.leave_codes(b) == ["NONE"]
     assert parked.response.generation_id == c.response.generation_id == 3
+
+
+# --- An operator removes members --------------------------------------------------------------
+
+
+def remove(s: Scenario, *members: dict, group: str = GROUP, reason: str = ""):
+    request = admin.RemoveMembersRequest(group_id=group, members=members, reason=reason)
+    return s.send(request).response
+
+
+def test_an_operator_removes_members_by_either_id_in_one_rebalance(s):
+    leader, follower = s.s2()
+    gone = remove(
+        s,
+        {"member_id": leader},
+        {"group_instance_id": "F"},
+        {"member_id": "nobody"},
+        {"group_instance_id": "nobody"},
+        {},
+    )
+    assert code(gone) == "NONE"
+    assert [code(m) for m in gone.members] == ["NONE"] * 2 + ["UNKNOWN_MEMBER_ID"] * 3
+    assert [(m.member_id, m.group_instance_id) for m in gone.members[:2]] == [
+        (leader, ""),
+        ("", "F"),
+    ]
+    assert s.state == "Empty"
+    assert s.beat(follower, 1, instance="F") == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_member_that_an_operator_removed_may_join_again(s):
+    a, b = s.f2()
+    assert [code(m) for m in remove(s, {"member_id": b}).members] == ["NONE"]
+    assert s.state == "PreparingRebalance"
+    again = s.join()
+    assert s.join(a).response.generation_id == 3
+    assert again.response.generation_id == 3
+
+
+def test_an_operator_hears_that_there_is_no_group(s):
+    response = remove(s, {"member_id": "m"}, group="nobody")
+    assert (code(response), len(response.members)) == ("GROUP_ID_NOT_FOUND", 0)
+    assert s.c.state("nobody") is None
 
 
 # --- A client that goes away --------------------------------------------------------------------

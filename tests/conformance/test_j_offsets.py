@@ -201,6 +201,21 @@ def test_an_atomic_commit_is_all_or_nothing(s):
     assert s.stored() == {T0: 5, ("t", 1): 6}
 
 
+def test_a_commit_that_requires_an_empty_group_is_refused_while_it_has_members(s):
+    request = {"expected": {T0: -1}, "atomic": True, "requires_empty": True}
+    a = s.f1()
+    response = s.commit({T0: 5}, **request).response
+    assert partition_codes(response) == ["NON_EMPTY_GROUP"]
+    assert "stop the group's members" in response.error_message
+    assert s.commit_codes({T0: 5}, member_id=a, generation=1, requires_empty=True) == [
+        "NON_EMPTY_GROUP"
+    ]
+    assert s.commit_codes({T0: 5}, expected={T0: -1}, atomic=True) == ["NONE"]  # Not required.
+    s.leave(a)
+    assert s.commit_codes({T0: 6}, expected={T0: 5}, atomic=True, requires_empty=True) == ["NONE"]
+    assert s.commit_codes({T0: 1}, group="new", requires_empty=True) == ["NONE"]
+
+
 def test_of_two_racing_compare_and_sets_one_wins(s):
     s.commit({T0: 5})
     s.c.hold_appends()

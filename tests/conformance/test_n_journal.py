@@ -119,6 +119,28 @@ def test_reasons_and_operators(s):
     assert (newest.cause, newest.member_id, newest.members) == ("removed by an operator", a, 0)
 
 
+def test_members_that_an_operator_removed(s):
+    a, b = s.f2(client_id="etl")
+    c_call = s.join()
+    s.join(a), s.join(b)
+    c = c_call.response.member_id
+    s.sync(a, 3, {}), s.sync(b, 3), s.sync(c, 3)
+    members = [{"member_id": b}, {"member_id": c}]
+    request = admin.RemoveMembersRequest(group_id=GROUP, members=members, reason="it hangs")
+    s.send(request)
+    s.join(a)
+    s.sync(a, 4, {})
+    newest = journal(s)[0]
+    assert (newest.cause, newest.member_id) == ("removed by an operator", b)
+    assert newest.reason == "it hangs"
+    assert {(r.member_id, r.cause) for r in newest.removed} == {
+        (b, "by an operator"),
+        (c, "by an operator"),
+    }
+    assert "an operator removed etl" in newest.explanation[1]
+    assert "said: it hangs" in newest.explanation[1]
+
+
 def test_partitions_that_moved_and_how_long_nobody_had_them(s):
     call = s.join()
     s.advance(50)

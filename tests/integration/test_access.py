@@ -190,6 +190,7 @@ async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
                 (stub.OffsetFetch, pb.OffsetFetchRequest(group_id="x"), "read or commit"),
                 (admin.DeleteGroups, pb2.DeleteGroupsRequest(groups_names=["etl-1"]), "admin"),
                 (admin.DescribeGroups, pb2.DescribeGroupsRequest(groups=["etl-1"]), "read"),
+                (admin.RemoveMembers, pb2.RemoveMembersRequest(group_id="etl-1"), "admin"),
             ):
                 code, details = await code_of(call(request, metadata=shown))
                 assert code is CODE.PERMISSION_DENIED

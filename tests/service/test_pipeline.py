@@ -44,6 +44,7 @@ operations = ["*"]
 groups = "*"
 """
 KINDS = {kind.command: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
+KINDS[c.LeaveGroup] = kinds.LEAVE_GROUP  # RemoveMembers becomes this command too.
 
 
 @dataclass

@@ -1,5 +1,8 @@
 """LeaveGroup: removes members, each with its own result, and starts at most one rebalance.
 
+RemoveMembers is the same for an operator. So is a LeaveGroup that names an instance id alone, which
+is how Kafka's admin client removes static members.
+
 Source: KIP-345, KIP-800; Kafka `GroupMetadataManager.classicGroupLeaveToClassicGroup`.
 """
 
@@ -10,9 +13,9 @@ from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_settled, identify
 from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import remove
+from coordinator.core.classic.membership import evict, remove
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.events import MemberLeft, RebalanceCause
+from coordinator.core.events import EvictionCause, MemberLeft, RebalanceCause
 from coordinator.core.outcome import JoinKey, MemberKey, Outcome
 from coordinator.core.replies import LeaveReply, LeaveResult
 from coordinator.core.requests import LeaveGroup, LeavingMember
@@ -34,11 +37,12 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
     reason, cause = "", RebalanceCause.MEMBER_LEFT
     for leaving in command.members:
         try:
-            member = _leave(group, leaving, out)
+            by_operator = command.by_operator or not leaving.member_id
+            member = _leave(group, leaving, by_operator, out)
             error = ErrorCode.NONE
             if member is not None and first_to_leave is None:
                 first_to_leave, reason = member, leaving.reason
-                if not leaving.member_id:
+                if by_operator:
                     cause = RebalanceCause.ADMIN
         except Refused as refused:
             error = refused.error
@@ -51,13 +55,21 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
 
 
 def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
-    """Answer for a group that does not exist: UNKNOWN_MEMBER_ID for each member."""
+    """Answer for a group that does not exist: UNKNOWN_MEMBER_ID for each member.
+
+    Raises:
+        Refused: GROUP_ID_NOT_FOUND, for an operator.
+    """
+    if command.by_operator:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     error = ErrorCode.UNKNOWN_MEMBER_ID
     results = tuple(LeaveResult(m.member_id, m.instance_id, error) for m in command.members)
     out.reply(command.call_id, LeaveReply(members=results))
 
 
-def _leave(group: ClassicGroup, leaving: LeavingMember, out: Outcome) -> Member | None:
+def _leave(
+    group: ClassicGroup, leaving: LeavingMember, by_operator: bool, out: Outcome
+) -> Member | None:
     """Remove one member and return it; None if it was only a pending id. Raises `Refused`."""
     member_id = leaving.member_id
     if member_id and member_id in group.pending_member_ids:
@@ -65,9 +77,11 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, out: Outcome) -> Member 
         out.check(MemberKey(group.group_id, member_id))
         return None
     if not member_id and leaving.instance_id is not None:
-        # An operator removes a static member by its instance id alone.
         member_id = group.static_members.get(leaving.instance_id, "")
     member = identify(group, member_id, leaving.instance_id)
+    if by_operator:
+        evict(group, member, EvictionCause.ADMIN, out)
+        return member
     remove(group, member, out)
     out.note(
         MemberLeft(

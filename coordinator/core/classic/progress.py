@@ -34,13 +34,15 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | No
     """Return the member that commits; None for a caller that is no member.
 
     Others may commit while the group is Empty, and always by an atomic compare-and-set of every
-    partition: see decision 0008.
+    partition (see decision 0008), unless they say that the group has to be Empty.
 
     Raises:
         Refused: checked in Kafka's order: identity, generation, state.
         MustWait: a restarted process may have taken its place.
     """
     admission.check_alive(group)
+    if command.requires_empty and group.state is not GroupState.EMPTY:
+        raise Refused(ErrorCode.NON_EMPTY_GROUP)
     if command.generation < 0 and group.state is GroupState.EMPTY:
         return None
     if command.generation < 0 and not command.member_id and command.instance_id is None:

@@ -17,7 +17,9 @@ class AdminService(CommandService):
     """Handlers of the GroupAdmin service."""
 
     ListGroups = DescribeGroups = DeleteGroups = CommandService._answer
-    OffsetDelete = ListLogEnds = ListRebalances = DescribePhase = CommandService._answer
+    OffsetDelete = RemoveMembers = ListLogEnds = ListRebalances = DescribePhase = (
+        CommandService._answer
+    )
 
     async def WatchRebalances(
         self, request: pb.WatchRebalancesRequest, call: Call

@@ -114,6 +114,7 @@ METHODS: dict[str, Method] = {
     f"{_V1}GroupAdmin/DescribeGroups": Method(calls.DESCRIBE_GROUPS, lambda it: it.groups),
     f"{_V1}GroupAdmin/DeleteGroups": Method(calls.DELETE_GROUPS, lambda it: it.groups_names),
     f"{_V1}GroupAdmin/OffsetDelete": Method(calls.OFFSET_DELETE, _group),
+    f"{_V1}GroupAdmin/RemoveMembers": Method(calls.REMOVE_MEMBERS, _group),
     f"{_V1}GroupAdmin/ListLogEnds": Method(calls.LIST_LOG_ENDS, _group),
     f"{_V1}GroupAdmin/ListRebalances": Method(calls.LIST_REBALANCES, _group),
     f"{_V1}GroupAdmin/DescribePhase": Method(calls.DESCRIBE_PHASE, _group),

@@ -95,6 +95,9 @@ def seeds():
         admin_pb2.ListGroupsRequest(states_filter=["stable"], types_filter=["classic"]),
         admin_pb2.DescribeGroupsRequest(groups=["g", "h"]),
         admin_pb2.DeleteGroupsRequest(groups_names=["g", "h"]),
+        admin_pb2.RemoveMembersRequest(
+            group_id="g", members=[{"member_id": "m"}, {"group_instance_id": "i"}], reason="r"
+        ),
         admin_pb2.OffsetDeleteRequest(
             group_id="g", topics=[{"name": "t", "partitions": [{"partition_index": 1}]}]
         ),

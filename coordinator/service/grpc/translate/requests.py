@@ -129,14 +129,22 @@ def _heartbeat(request: group_pb2.HeartbeatRequest, call_id: CallId, _: str) -> 
     )
 
 
-def _leave(request: group_pb2.LeaveGroupRequest, call_id: CallId, _: str) -> Work[c.Request]:
+# Any: LeaveGroupRequest or RemoveMembersRequest.
+def _leave(request: Any, call_id: CallId, _: str) -> Work[c.Request]:
+    by_operator = isinstance(request, admin_pb2.RemoveMembersRequest)
     members = []
     for index, member in enumerate(request.members):
         if index % PART == PART - 1:
             yield
         instance_id = _optional(member, "group_instance_id")
-        members.append(c.LeavingMember(member.member_id, instance_id, member.reason))
-    return c.LeaveGroup(call_id=call_id, group_id=request.group_id, members=tuple(members))
+        reason = request.reason if by_operator else member.reason
+        members.append(c.LeavingMember(member.member_id, instance_id, reason))
+    return c.LeaveGroup(
+        call_id=call_id,
+        group_id=request.group_id,
+        members=tuple(members),
+        by_operator=by_operator,
+    )
 
 
 def _commit(request: group_pb2.OffsetCommitRequest, call_id: CallId, _: str) -> Work[c.Request]:
@@ -169,6 +177,7 @@ def _commit(request: group_pb2.OffsetCommitRequest, call_id: CallId, _: str) -> 
         partitions=tuple(partitions),
         atomic=request.atomic,
         manifest=request.manifest,
+        requires_empty=request.requires_empty_group,
     )
 
 
@@ -243,6 +252,7 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
     admin_pb2.ListLogEndsRequest: _list_log_ends,
     admin_pb2.ListGroupsRequest: _list,
     admin_pb2.OffsetDeleteRequest: _delete_offsets,
+    admin_pb2.RemoveMembersRequest: _leave,
     admin_pb2.ListRebalancesRequest: _list_rebalances,
     admin_pb2.DescribePhaseRequest: _describe_phase,
 }

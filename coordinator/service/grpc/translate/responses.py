@@ -94,8 +94,12 @@ def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -
     return response
 
 
-def _leave_response(_: Message, reply: r.LeaveReply) -> Work[Message]:
-    response = group_pb2.LeaveGroupResponse(**_error(reply))
+def _leave_response(request: Message, reply: r.LeaveReply) -> Work[Message]:
+    response = (
+        admin_pb2.RemoveMembersResponse(**_error(reply))
+        if isinstance(request, admin_pb2.RemoveMembersRequest)
+        else group_pb2.LeaveGroupResponse(**_error(reply))
+    )
     yield from _fill(
         response.members,
         reply.members,
@@ -298,6 +302,7 @@ _RESPONSES: _Responses = {
     admin_pb2.ListLogEndsRequest: _list_log_ends_response,
     admin_pb2.ListGroupsRequest: _list_response,
     admin_pb2.OffsetDeleteRequest: _delete_offsets_response,
+    admin_pb2.RemoveMembersRequest: _leave_response,
     admin_pb2.ListRebalancesRequest: _rebalances_response,
     admin_pb2.DescribePhaseRequest: _phase_response,
 }
