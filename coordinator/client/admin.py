@@ -5,6 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import merge
+from operator import attrgetter
 from typing import Any
 
 import grpc
@@ -36,24 +38,52 @@ class GroupAdmin(Nodes):
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[pb.ListGroupsResponse.Group]:
         """Groups of every node, sorted by id; filtered by state and type, if given."""
-        return self._list(pb.ListGroupsRequest(states_filter=states, types_filter=types))[0]
+        request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        return self._list(request, self.addresses().values())[0]
 
     def find_groups(
-        self, contains: str = "", *, limit: int
+        self,
+        contains: str = "",
+        *,
+        limit: int,
+        skip: int = 0,
+        order: pb.ListGroupsRequest.Order.ValueType = pb.ListGroupsRequest.ORDER_GROUP_ID,
+        states: Collection[str] = (),
     ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
-        """The first `limit` groups whose id contains a text, and the number of all such groups."""
-        groups, matching = self._list(pb.ListGroupsRequest(group_id_contains=contains, limit=limit))
-        return groups[:limit], matching
+        """A page of the groups whose id contains a text, with their lag, and the number of all.
 
-    def _list(self, request: pb.ListGroupsRequest) -> tuple[list[pb.ListGroupsResponse.Group], int]:
-        groups: list[pb.ListGroupsResponse.Group] = []
+        Args:
+            limit: the most groups to return, after `skip` of them in `order`.
+            states: only groups in these states; empty: in any.
+        """
+        request = pb.ListGroupsRequest(
+            group_id_contains=contains,
+            limit=limit,
+            skip=skip,
+            order=order,
+            states_filter=states,
+            with_lag=True,
+        )
+        addresses = list(self.addresses().values())
+        if len(addresses) == 1:
+            return self._list(request, addresses)
+        # Each node knows its own groups only, so each is asked for the whole beginning.
+        request.MergeFrom(pb.ListGroupsRequest(limit=skip + limit))
+        request.ClearField("skip")
+        groups, matching = self._list(request, addresses)
+        return groups[skip : skip + limit], matching
+
+    def _list(
+        self, request: pb.ListGroupsRequest, addresses: Iterable[str]
+    ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
+        lists = []
         matching = 0
-        for address in self.addresses().values():
+        for address in addresses:
             stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
             response = stub.ListGroups(request, timeout=TIMEOUT_S)
-            groups += response.groups
+            lists.append(response.groups)
             matching += response.matching
-        return sorted(groups, key=lambda group: group.group_id), matching
+        return list(merge(*lists, key=attrgetter("order_value", "group_id"))), matching
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """Describe one group with its members; its state is Dead if it does not exist."""

@@ -5,6 +5,7 @@ Source: Kafka `GroupMetadataManager.listGroups`, `deleteGroups`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from heapq import nsmallest
 from operator import attrgetter
@@ -13,8 +14,14 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
-from coordinator.core.replies import DeleteReply, DescribeReply, GroupListing, ListReply
-from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups
+from coordinator.core.replies import (
+    UNKNOWN_LAG,
+    DeleteReply,
+    DescribeReply,
+    GroupListing,
+    ListReply,
+)
+from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups, ListOrder
 from coordinator.core.written import AnswerDurable
 
 
@@ -23,6 +30,7 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
     states = {state.lower() for state in command.states}
     types = {type_.lower() for type_ in command.types}
     contains = command.contains.lower()
+    wanted = command.skip + command.limit if command.limit else sys.maxsize
     found = [
         group
         for group in groups
@@ -30,17 +38,49 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
         and (not types or group.kind in types)
         and contains in group.group_id.lower()
     ]
-    listed = tuple(
-        GroupListing(
-            group.group_id,
-            group.protocol_type or "",
-            group.state.value,
-            group.kind,
-            group.member_count,
-        )
-        for group in nsmallest(command.limit or len(found), found, key=attrgetter("group_id"))
+    matching = len(found)
+    if command.order is ListOrder.GROUP_ID:  # Only these become listings.
+        found = nsmallest(wanted, found, key=attrgetter("group_id"))
+    listed = [_listing(group, command) for group in found]
+    rows = nsmallest(wanted, listed, key=attrgetter("order_value", "group_id"))
+    out.reply(command.call_id, ListReply(groups=tuple(rows[command.skip :]), matching=matching))
+
+
+def _listing(group: Group, command: ListGroups) -> GroupListing:
+    with_lag = command.with_lag or command.order is ListOrder.LAG
+    lag = group.lag() if with_lag else UNKNOWN_LAG
+    order_value = 0
+    match command.order:
+        case ListOrder.STATE:
+            order_value = _STATES.index(group.state)
+        case ListOrder.MEMBERS:
+            order_value = -group.member_count
+        case ListOrder.LAG:
+            order_value = -lag
+        case ListOrder.LAST_REBALANCE:
+            order_value = -max(group.rebalancing_since_ms, group.last_rebalance_ms)
+    return GroupListing(
+        group.group_id,
+        group.protocol_type or "",
+        group.state.value,
+        group.kind,
+        group.member_count,
+        group.selected_protocol,
+        lag,
+        group.last_rebalance_ms,
+        group.rebalancing_since_ms,
+        order_value,
     )
-    out.reply(command.call_id, ListReply(groups=listed, matching=len(found)))
+
+
+_STATES = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.AWAITING_SYNC,
+    GroupState.STABLE,
+    GroupState.EMPTY,
+    GroupState.DEAD,
+)
+"""States in `ListOrder.STATE`."""
 
 
 def describe_no_group(command: DescribeGroup, out: Outcome) -> None:

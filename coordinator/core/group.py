@@ -21,7 +21,7 @@ from coordinator.core.records import (
     OffsetDeleted,
     Record,
 )
-from coordinator.core.replies import LogEnd
+from coordinator.core.replies import UNKNOWN_LAG, LogEnd
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -81,6 +81,21 @@ class Group(ABC):
 
     @property
     @abstractmethod
+    def selected_protocol(self) -> str:
+        """The protocol that the members agreed on last; of consumer groups the assignor."""
+
+    @property
+    @abstractmethod
+    def last_rebalance_ms(self) -> int:
+        """End of the last rebalance in the journal; NO_TIME without one."""
+
+    @property
+    @abstractmethod
+    def rebalancing_since_ms(self) -> int:
+        """Start of the running rebalance; NO_TIME without one."""
+
+    @property
+    @abstractmethod
     def is_deserted(self) -> bool:
         """True if there are no members and no pending member ids."""
 
@@ -88,6 +103,13 @@ class Group(ABC):
     def is_vacant(self) -> bool:
         """True if the group has no members, offsets or commits in flight."""
         return self.is_deserted and not self.offsets and not self.pending_offsets
+
+    def lag(self) -> int:
+        """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""
+        if not self.log_ends:
+            return UNKNOWN_LAG
+        found = ((end.offset, self.offsets.get(key)) for key, end in self.log_ends.items())
+        return sum(max(0, end - (0 if stored is None else stored.offset)) for end, stored in found)
 
     def is_subscribed(self, topic: str) -> bool:
         """True if a member reads `topic`; assumed of a consumer group with unreadable metadata."""

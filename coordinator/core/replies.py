@@ -15,6 +15,9 @@ from coordinator.core.records import OffsetCommitted, RebalanceRecord
 NONE = ErrorCode.NONE
 
 
+UNKNOWN_LAG = -1
+
+
 @dataclass(frozen=True, slots=True)
 class _Reply:
     """The fields that most replies begin with."""
@@ -108,12 +111,19 @@ class GroupListing:
     state: str
     group_type: str = "classic"
     member_count: int = 0
+    protocol_name: str = ""
+    lag: int = UNKNOWN_LAG
+    """Rows behind the ends that members have reported; UNKNOWN_LAG also if not asked for."""
+    last_rebalance_ms: int = NO_TIME
+    rebalancing_since_ms: int = NO_TIME
+    order_value: int = 0
+    """Value by which the list is sorted, ascending, then by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListReply(_Reply):
     groups: tuple[GroupListing, ...] = ()
-    """Sorted by group id, up to the requested limit."""
+    """Groups in the requested order, up to the requested limit."""
     matching: int = 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 from coordinator.core.errors import Refused
@@ -144,15 +145,35 @@ class DeleteOffsets(_GroupRequest):
     partitions: tuple[tuple[str, int], ...]
 
 
+class ListOrder(Enum):
+    """Order of listed groups; within equals by id. Values are the contract's numbers."""
+
+    GROUP_ID = 0
+    STATE = 1
+    """Rebalancing groups first, then Stable, then Empty."""
+    MEMBERS = 2
+    """Most members first."""
+    LAG = 3
+    """Largest first, unknown last."""
+    LAST_REBALANCE = 4
+    """Latest first: the start of a running rebalance, or else the end of the last one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """ListGroups. Filters ignore case; an empty one matches all groups. `limit` 0: no limit."""
+    """ListGroups. Filters ignore case; an empty one matches all groups.
+
+    `limit` 0: no limit. `skip`: number of groups that are left out before the first one.
+    """
 
     call_id: CallId
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     contains: str = ""
     limit: int = 0
+    order: ListOrder = ListOrder.GROUP_ID
+    skip: int = 0
+    with_lag: bool = False
 
     def refusal(self, refused: Refused) -> ListReply:
         return ListReply(refused.error, refused.message)

@@ -33,7 +33,9 @@ _KINDS: dict[str, Any] = {
 }
 _KINDS["Revive"] = o.Activate  # Its name in recordings.
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_ENUMS: dict[str, type[Enum]] = {kind.__name__: kind for kind in (ErrorCode, o.AppendFailure)}
+_ENUMS: dict[str, type[Enum]] = {
+    kind.__name__: kind for kind in (ErrorCode, o.AppendFailure, q.ListOrder)
+}
 
 
 def to_json(value: Any) -> Any:

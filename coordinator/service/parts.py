@@ -57,28 +57,28 @@ def merged(replies: list[Reply]) -> list[Reply]:
 
 
 def merged_list(
-    replies: Sequence[Reply], limit: int, is_shown: Callable[[str], bool] | None
+    replies: Sequence[Reply], request: c.ListGroups, is_shown: Callable[[str], bool] | None
 ) -> Work[list[Reply]]:
-    """Merge one reply of each shard, each sorted by group id. A node may lead no shard at all.
+    """Merge one reply of each shard, each sorted as requested. A node may lead no shard at all.
 
     Args:
-        limit: number of groups in a list; 0: all.
         is_shown: True for groups that the caller may see; None: all of them. Hidden groups count
-            neither for the limit nor in `matching`.
+            neither for `skip` and `limit` nor in `matching`.
     """
+    end = request.skip + request.limit if request.limit else None
     parts = [reply for reply in replies if isinstance(reply, ListReply)]
     groups: list[GroupListing] = []
-    found = merge(*(reply.groups for reply in parts), key=attrgetter("group_id"))
+    found = merge(*(reply.groups for reply in parts), key=attrgetter("order_value", "group_id"))
     for number, group in enumerate(found, 1):
         if is_shown is None or is_shown(group.group_id):
             groups.append(group)
-        if is_shown is None and number == limit:
+        if is_shown is None and number == end:
             break
         if number % PART == 0:
             yield
     matching = sum(reply.matching for reply in parts) if is_shown is None else len(groups)
     error, message = first_error(replies)
-    return [ListReply(error, message, tuple(groups[: limit or None]), matching)]
+    return [ListReply(error, message, tuple(groups[request.skip : end]), matching)]
 
 
 def first_error(replies: Sequence[Reply]) -> tuple[ErrorCode, str]:

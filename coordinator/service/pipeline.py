@@ -284,8 +284,10 @@ class Pipeline:
     async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
         first = requests[0] if requests else None
         is_shown = self._filter(call)
-        if isinstance(first, c.ListGroups) and is_shown is not None:
-            requests = [replace(first, limit=0)]  # Hidden groups do not count for the limit.
+        if isinstance(first, c.ListGroups):
+            # Each shard is asked for the whole beginning. Hidden groups do not count for the limit.
+            end = first.skip + first.limit if first.limit and is_shown is None else 0
+            requests = [replace(first, limit=end, skip=0)]
         parts = parts_of(requests, self.node.new_call_id)
         with self.limits.parking(first), self._tracer.call(call) as span:
             try:
@@ -296,7 +298,7 @@ class Pipeline:
             span.answered(first_error(replies)[0].name)
         self._tell_deleted(call, parts, replies)
         if isinstance(first, c.ListGroups):
-            return await in_slices(merged_list(replies, first.limit, is_shown))
+            return await in_slices(merged_list(replies, first, is_shown))
         return merged(replies)
 
     def _filter(self, call: Call) -> Callable[[str], bool] | None:

@@ -8,6 +8,7 @@ from coordinator.v1 import errors_pb2 as _errors_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -23,14 +24,51 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class ListGroupsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Order:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _OrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ListGroupsRequest._Order.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        ORDER_GROUP_ID: ListGroupsRequest._Order.ValueType  # 0
+        ORDER_STATE: ListGroupsRequest._Order.ValueType  # 1
+        """Rebalancing groups first, then Stable, then Empty."""
+        ORDER_MEMBERS: ListGroupsRequest._Order.ValueType  # 2
+        """Most members first."""
+        ORDER_LAG: ListGroupsRequest._Order.ValueType  # 3
+        """Largest lag first, unknown last."""
+        ORDER_LAST_REBALANCE: ListGroupsRequest._Order.ValueType  # 4
+        """Latest first: the start of a rebalance that is running, or else the end of the last one."""
+
+    class Order(_Order, metaclass=_OrderEnumTypeWrapper):
+        """Order of the groups; within equals by id."""
+
+    ORDER_GROUP_ID: ListGroupsRequest.Order.ValueType  # 0
+    ORDER_STATE: ListGroupsRequest.Order.ValueType  # 1
+    """Rebalancing groups first, then Stable, then Empty."""
+    ORDER_MEMBERS: ListGroupsRequest.Order.ValueType  # 2
+    """Most members first."""
+    ORDER_LAG: ListGroupsRequest.Order.ValueType  # 3
+    """Largest lag first, unknown last."""
+    ORDER_LAST_REBALANCE: ListGroupsRequest.Order.ValueType  # 4
+    """Latest first: the start of a rebalance that is running, or else the end of the last one."""
+
     STATES_FILTER_FIELD_NUMBER: _builtins.int
     TYPES_FILTER_FIELD_NUMBER: _builtins.int
     GROUP_ID_CONTAINS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
+    WITH_LAG_FIELD_NUMBER: _builtins.int
     group_id_contains: _builtins.str
     """Text that the group id must contain, ignoring case; empty: all groups."""
     limit: _builtins.int
-    """Largest number of groups to return, in order of id; 0: no limit."""
+    """Largest number of groups to return, the first ones in `order`; 0: no limit."""
+    order: Global___ListGroupsRequest.Order.ValueType
+    skip: _builtins.int
+    """Number of groups to leave out at the beginning of the order: a page is `skip` and `limit`."""
+    with_lag: _builtins.bool
+    """True: compute the lag of the groups that are returned, in time linear in their partitions."""
     @_builtins.property
     def states_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Group states to list, ignoring case; empty: all."""
@@ -46,10 +84,13 @@ class ListGroupsRequest(_message.Message):
         types_filter: _abc.Iterable[_builtins.str] | None = ...,
         group_id_contains: _builtins.str = ...,
         limit: _builtins.int = ...,
+        order: Global___ListGroupsRequest.Order.ValueType = ...,
+        skip: _builtins.int = ...,
+        with_lag: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id_contains", b"group_id_contains", "limit", b"limit", "states_filter", b"states_filter", "types_filter", b"types_filter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id_contains", b"group_id_contains", "limit", b"limit", "order", b"order", "skip", b"skip", "states_filter", b"states_filter", "types_filter", b"types_filter", "with_lag", b"with_lag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -68,11 +109,26 @@ class ListGroupsResponse(_message.Message):
         GROUP_STATE_FIELD_NUMBER: _builtins.int
         GROUP_TYPE_FIELD_NUMBER: _builtins.int
         MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+        PROTOCOL_DATA_FIELD_NUMBER: _builtins.int
+        LAG_FIELD_NUMBER: _builtins.int
+        LAST_REBALANCE_MS_FIELD_NUMBER: _builtins.int
+        REBALANCING_SINCE_MS_FIELD_NUMBER: _builtins.int
+        ORDER_VALUE_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         protocol_type: _builtins.str
         group_state: _builtins.str
         group_type: _builtins.str
         member_count: _builtins.int
+        protocol_data: _builtins.str
+        """The selected protocol, of consumer groups the assignor; empty: none was selected yet."""
+        lag: _builtins.int
+        """Sum over the partitions whose log end members have reported; -1: unknown, or not asked for."""
+        last_rebalance_ms: _builtins.int
+        """End of the last rebalance in the journal, milliseconds since the epoch; -1: none."""
+        rebalancing_since_ms: _builtins.int
+        """Start of the rebalance that is running, milliseconds since the epoch; -1: none is."""
+        order_value: _builtins.int
+        """Value by which `order` sorts, ascending, then by id: lists of several nodes merge by it."""
         def __init__(
             self,
             *,
@@ -81,10 +137,15 @@ class ListGroupsResponse(_message.Message):
             group_state: _builtins.str = ...,
             group_type: _builtins.str = ...,
             member_count: _builtins.int = ...,
+            protocol_data: _builtins.str = ...,
+            lag: _builtins.int = ...,
+            last_rebalance_ms: _builtins.int = ...,
+            rebalancing_since_ms: _builtins.int = ...,
+            order_value: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "group_state", b"group_state", "group_type", b"group_type", "member_count", b"member_count", "protocol_type", b"protocol_type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "group_state", b"group_state", "group_type", b"group_type", "lag", b"lag", "last_rebalance_ms", b"last_rebalance_ms", "member_count", b"member_count", "order_value", b"order_value", "protocol_data", b"protocol_data", "protocol_type", b"protocol_type", "rebalancing_since_ms", b"rebalancing_since_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -95,10 +156,12 @@ class ListGroupsResponse(_message.Message):
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     matching: _builtins.int
-    """Number of groups that match the filters; larger than the length of `groups` if `limit` cut it."""
+    """Number of groups that match the filters; larger than the length of `groups` if `limit` or
+    `skip` cut them.
+    """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListGroupsResponse.Group]:
-        """Sorted by id."""
+        """Sorted by `order`."""
 
     def __init__(
         self,

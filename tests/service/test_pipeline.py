@@ -234,6 +234,9 @@ async def test_operators_ask_of_all_shards_and_of_each_group_once():
         (listed,) = await d.ask(c.ListGroups(call_id=d.new(), limit=4))
         assert [group.group_id for group in listed.groups] == ["g0", "g1", "g2", "g3"]
         assert listed.matching == 9
+        request = c.ListGroups(call_id=d.new(), skip=7, limit=1, order=c.ListOrder.LAG)
+        (rest,) = await d.ask(request)
+        assert ([group.group_id for group in rest.groups], rest.matching) == (["g7"], 9)
         described = await d.ask(
             *(c.DescribeGroup(call_id=d.new(), group_id=g) for g in ("g1", "g2", "g1"))
         )
@@ -295,12 +298,14 @@ async def test_hidden_groups_are_neither_shown_nor_counted_nor_in_the_way_of_a_l
         for group in ("a-1", "a-2", "a-3", *(f"0-{n}" for n in range(20))):
             await d.ask(d.commit(group), token="op-secret")
 
-        async def seen(token: str, limit: int = 0) -> tuple[list[str], int]:
-            (reply,) = await d.ask(c.ListGroups(call_id=d.new(), limit=limit), token=token)
+        async def seen(token: str, limit: int = 0, skip: int = 0) -> tuple[list[str], int]:
+            request = c.ListGroups(call_id=d.new(), limit=limit, skip=skip)
+            (reply,) = await d.ask(request, token=token)
             return [group.group_id for group in reply.groups], reply.matching
 
         assert await seen("etl-secret") == (["a-1", "a-2", "a-3"], 3)
         assert await seen("etl-secret", 2) == (["a-1", "a-2"], 3)
+        assert await seen("etl-secret", 2, 1) == (["a-2", "a-3"], 3)
         assert await seen("op-secret", 2) == (["0-0", "0-1"], 23)
         assert await seen("nobody-secret") == ([], 0)
 

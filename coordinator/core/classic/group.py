@@ -34,7 +34,7 @@ from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
 from coordinator.core.group import Group, GroupState
-from coordinator.core.ids import NO_GENERATION, CallId
+from coordinator.core.ids import NO_GENERATION, NO_TIME, CallId
 from coordinator.core.records import (
     JOURNAL_LENGTH,
     GenerationFloor,
@@ -158,6 +158,18 @@ class ClassicGroup(Group):
         if self.members or self.state is not GroupState.STABLE or self.committed is None:
             return len(self.members)
         return len(self.committed.members)
+
+    @property
+    def selected_protocol(self) -> str:
+        return self.protocol_name or ""
+
+    @property
+    def last_rebalance_ms(self) -> int:
+        return self.journal[-1].ended_at_ms if self.journal else NO_TIME
+
+    @property
+    def rebalancing_since_ms(self) -> int:
+        return NO_TIME if self.trace is None else self.trace.started_at_ms
 
     @property
     def is_deserted(self) -> bool:

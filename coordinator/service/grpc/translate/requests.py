@@ -19,6 +19,7 @@ from coordinator.v1 import admin_pb2, group_pb2
 
 NewCallId = Callable[[], CallId]
 DEFAULTS = LimitsConfig()
+_ORDERS = {order.value: f"ORDER_{order.name}" for order in c.ListOrder}
 
 
 def commands_of(
@@ -213,12 +214,17 @@ def _list_log_ends(request: admin_pb2.ListLogEndsRequest, call_id: CallId, _: st
 
 
 def _list(request: admin_pb2.ListGroupsRequest, call_id: CallId, _: str) -> c.Request:
+    if request.order not in _ORDERS:
+        raise Malformed([Violation("order", f"must be one of {', '.join(_ORDERS.values())}")])
     return c.ListGroups(
         call_id=call_id,
         states=tuple(request.states_filter),
         types=tuple(request.types_filter),
         contains=request.group_id_contains,
         limit=max(0, request.limit),
+        order=c.ListOrder(request.order),
+        skip=max(0, request.skip),
+        with_lag=request.with_lag,
     )
 
 

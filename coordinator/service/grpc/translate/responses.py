@@ -160,6 +160,11 @@ def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
             "group_state": g.state,
             "group_type": g.group_type,
             "member_count": g.member_count,
+            "protocol_data": g.protocol_name,
+            "lag": g.lag,
+            "last_rebalance_ms": g.last_rebalance_ms,
+            "rebalancing_since_ms": g.rebalancing_since_ms,
+            "order_value": g.order_value,
         },
     )
     return response
