@@ -151,6 +151,7 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
         overload=server.overload_stats,
         calls=server.pipeline.answered_calls,
         heartbeats=lambda: server.pipeline.heartbeats,
+        latencies=lambda: server.pipeline.latencies,
         cluster=node.cluster_stats,
         pauses=pauses,
         security=security,

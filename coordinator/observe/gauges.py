@@ -16,9 +16,10 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from coordinator.observe.labels import snake_case
 from coordinator.shard.stats import BOUNDS_MS, ClusterStats, ShardStats, WaitStats
 
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+STATES = ("empty", "preparing_rebalance", "completing_rebalance", "stable", "dead")
 
 
 class Pauses(Protocol):
@@ -49,7 +50,7 @@ def shard_metrics(shards: Sequence[ShardStats], loop_lag_s: float) -> Iterable[M
     """Sums over all shards of the node."""
     groups: Tally[str] = Tally()
     for shard in shards:
-        groups.update(shard.groups)
+        groups.update({snake_case(state): count for state, count in shard.groups.items()})
     yield gauge(
         "coordinator_groups",
         "Groups by state.",
@@ -114,23 +115,6 @@ def shard_metrics(shards: Sequence[ShardStats], loop_lag_s: float) -> Iterable[M
     )
 
 
-def call_metrics(answered: Mapping[tuple[str, str], int], heartbeats: int) -> Iterable[Metric]:
-    """Counters of answered gRPC calls."""
-    calls = CounterMetricFamily(
-        "coordinator_grpc_calls",
-        "Answered calls, by method and status.",
-        labels=["method", "code"],
-    )
-    for labels, count in dict(answered).items():
-        calls.add_metric(list(labels), count)
-    yield calls
-    yield CounterMetricFamily(
-        "coordinator_heartbeats",
-        "Answered heartbeats, alone or in batches.",
-        value=heartbeats,
-    )
-
-
 def cluster_metrics(cluster: ClusterStats) -> Iterable[Metric]:
     """Gauges of this node in its cluster."""
     yield gauge("coordinator_shards", "Shards of this node, by state.", "state", cluster.shards)
@@ -178,11 +162,15 @@ def pause_metrics(pauses: Pauses) -> Iterable[Metric]:
         "Pauses for garbage collection, by generation.",
         labels=["generation"],
     )
-    bounds = [*map(str, pauses.bounds_s), "+Inf"]
     for generation, counts in enumerate(pauses.counts):
-        buckets = list(zip(bounds, accumulate(counts), strict=True))
-        family.add_metric([str(generation)], buckets, pauses.total_s[generation])
+        counted = buckets(pauses.bounds_s, counts)
+        family.add_metric([str(generation)], counted, pauses.total_s[generation])
     yield family
+
+
+def buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Buckets of a histogram family, from one count per bound and one above all."""
+    return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
 
 
 def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
@@ -207,10 +195,10 @@ def _waits(shards: Sequence[Mapping[str, WaitStats]]) -> Iterable[Metric]:
     )
     for name in sorted({name for shard in shards for name in shard}):
         stats = [shard[name] for shard in shards if name in shard]
-        bounds = [str(bound / 1000) for bound in BOUNDS_MS] + ["+Inf"]
-        counts = accumulate(map(sum, zip(*(s.counts for s in stats), strict=True)))
+        counts = list(map(sum, zip(*(s.counts for s in stats), strict=True)))
         total_s = sum(s.total_ms for s in stats) / 1000
-        waits.add_metric([name], list(zip(bounds, counts, strict=True)), total_s)
+        bounds_s = [bound / 1000 for bound in BOUNDS_MS]
+        waits.add_metric([name], buckets(bounds_s, counts), total_s)
         expired.add_metric([name], sum(s.expired for s in stats))
     yield from (waits, expired)
 

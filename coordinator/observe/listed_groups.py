@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.gauges import gauge
+from coordinator.observe.labels import snake_case
 from coordinator.observe.rebalance_metrics import seconds_between
 from coordinator.shard.stats import GroupStats
 
@@ -130,5 +131,5 @@ class _Rebalances:
     seconds: float = 0.0
 
     def add(self, record: RebalanceRecord) -> None:
-        self.by_cause[record.cause] += 1
+        self.by_cause[snake_case(record.cause)] += 1
         self.seconds += seconds_between(record.started_at_ms, record.ended_at_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -20,6 +19,7 @@ from coordinator.core.events import (
     OffsetsCommittedEvent,
     RebalanceFailed,
 )
+from coordinator.observe.labels import snake_case
 from coordinator.printable import printable, printable_lines
 
 VALUE_MAX = 256
@@ -151,8 +151,7 @@ class EventLog:
 
 def event_name(event: Event) -> str:
     """The name of an event in snake case: `RebalanceStarted` is `rebalance_started`."""
-    name = type(event).__name__.removesuffix("Event")
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return snake_case(type(event).__name__.removesuffix("Event"))
 
 
 def event_values(event: Event) -> dict[str, object]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from coordinator import __version__
 from coordinator.core.events import (
@@ -25,15 +34,16 @@ from coordinator.core.events import (
     RebalanceJournaled,
     RebalanceStarted,
 )
+from coordinator.observe.call_metrics import Latency, call_metrics
 from coordinator.observe.gauges import (
     OnScrape,
     Pauses,
-    call_metrics,
     cluster_metrics,
     memory_metrics,
     pause_metrics,
     shard_metrics,
 )
+from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import GroupStatsSource, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
@@ -52,6 +62,7 @@ class Metrics:
         loop_lag_s: lag of the event loop when last measured, in seconds.
         calls: answered calls by (request, gRPC status).
         heartbeats: number of answered heartbeats, alone or in batches.
+        latencies: of calls, by request.
         cluster: this node's shards and controller epoch; None: no such series.
         pauses: pauses of the garbage collector; None: no such series.
         overload: queues and dropped calls; None: no such series.
@@ -67,6 +78,7 @@ class Metrics:
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
         heartbeats: Callable[[], int] = lambda: 0,
+        latencies: Callable[[], Mapping[str, Latency]] = dict,
         cluster: Callable[[], ClusterStats] | None = None,
         pauses: Pauses | None = None,
         overload: Callable[[], OverloadStats] | None = None,
@@ -74,7 +86,13 @@ class Metrics:
         groups: Sequence[str] = (),
         group_stats: GroupStatsSource = lambda _: (),
     ) -> None:
+        # A switch of the whole process. The series would be a fifth of the page, and say when this
+        # process started, which process_start_time_seconds says.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
         counter = partial(Counter, registry=self.registry)
         self._listed_groups = ListedGroups(Listed(groups), group_stats) if groups else None
         self._rebalances = counter(
@@ -105,9 +123,9 @@ class Metrics:
         )
         # A series that appears with its first event hides that event from rate().
         for cause in RebalanceCause:
-            self._rebalances.labels(cause.value)
+            self._rebalances.labels(snake_case(cause.value))
         for eviction in EvictionCause:
-            self._evictions.labels(eviction.value)
+            self._evictions.labels(snake_case(eviction.value))
         for outcome in ("completed", "failed"):
             self._completed.labels(outcome)
         Info("coordinator_build", "The running version.", registry=self.registry).info(
@@ -116,7 +134,7 @@ class Metrics:
         on_scrape = [
             lambda: shard_metrics(list(stats()), loop_lag_s()),
             memory_metrics,
-            lambda: call_metrics(calls(), heartbeats()),
+            lambda: call_metrics(calls(), heartbeats(), latencies()),
         ]
         if cluster is not None:
             on_scrape.append(lambda: cluster_metrics(cluster()))
@@ -136,13 +154,13 @@ class Metrics:
         for event in events:
             match event:
                 case RebalanceStarted():
-                    self._rebalances.labels(event.cause.value).inc()
+                    self._rebalances.labels(snake_case(event.cause.value)).inc()
                 case RebalanceCompleted():
                     self._completed.labels("completed").inc()
                 case RebalanceFailed():
                     self._completed.labels("failed").inc()
                 case MemberEvicted():
-                    self._evictions.labels(event.cause.value).inc()
+                    self._evictions.labels(snake_case(event.cause.value)).inc()
                 case RebalanceJournaled():
                     self._rebalance_metrics.observe(event.record)
                     if self._listed_groups is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from coordinator.observe.gauges import gauge
+from coordinator.observe.gauges import buckets, gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,13 @@ def overload_metrics(stats: OverloadStats) -> Iterable[Metric]:
     )
     yield gauge(
         "coordinator_queued_calls",
-        "Queued calls, by kind; 'not taken up' (queued in gRPC) is an estimate.",
+        "Queued calls, by kind; not_taken_up (queued in gRPC) is an estimate.",
         "kind",
         stats.waiting,
     )
     dropped = CounterMetricFamily(
         "coordinator_dropped_calls",
-        "Dropped calls, by reason; 'not taken up' (dropped by gRPC) is a lower bound.",
+        "Dropped calls, by reason; not_taken_up (dropped by gRPC) is a lower bound.",
         labels=["reason"],
     )
     for reason, count in stats.dropped.items():
@@ -50,10 +49,7 @@ def overload_metrics(stats: OverloadStats) -> Iterable[Metric]:
         "coordinator_event_loop_delay_seconds",
         "Delay of the event loop, measured four times a second.",
     )
-    bounds = [*map(str, stats.lags_s), "+Inf"]
-    delays.add_metric(
-        [], list(zip(bounds, accumulate(stats.lag_counts), strict=True)), stats.lag_total_s
-    )
+    delays.add_metric([], buckets(stats.lags_s, stats.lag_counts), stats.lag_total_s)
     yield delays
     yield CounterMetricFamily(
         "coordinator_paused_seconds",

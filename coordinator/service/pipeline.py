@@ -34,7 +34,8 @@ from coordinator.security.guard import Guard
 from coordinator.service.access import Access
 from coordinator.service.admission_queue import Drop
 from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbeat
-from coordinator.service.calls import HEARTBEAT, Call
+from coordinator.service.calls import HEARTBEAT, Call, Kind
+from coordinator.service.latency import Latency
 from coordinator.service.limits import Limits
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import first_error, merged, merged_list, parts_of
@@ -90,6 +91,8 @@ class Pipeline:
         self.node = node
         self.calls: Counter[tuple[str, str]] = Counter()
         """Ended calls by kind and outcome, without lone heartbeats that were answered."""
+        self.latencies: dict[str, Latency] = {}
+        """Latencies of calls by kind: of those that have been called."""
         self.heartbeats = 0
         """Answered heartbeats, alone or in batches."""
         self.batched = 0
@@ -112,6 +115,10 @@ class Pipeline:
     def answered_calls(self) -> dict[tuple[str, str], int]:
         """Ended calls by kind and outcome. Any thread may ask."""
         return {**self.calls, (HEARTBEAT.name, OK): self.heartbeats - self.batched}
+
+    def latency(self, kind: Kind) -> Latency:
+        """Return the histogram to which a transport reports how long calls of a kind took."""
+        return self.latencies.setdefault(kind.name, Latency())
 
     def refused(self, call: Call, error: CallRefused) -> None:
         """Count a refused call, once; report a malformed one."""
@@ -328,7 +335,9 @@ class Pipeline:
         reply = ALIVE
         if not self.node.beat(group_id, member_id, instance_id, generation):
             reply = self._beat_in_a_step(group_id, member_id, instance_id, generation)
-        self._on_heartbeat(time.perf_counter() - began_s)
+        seconds = time.perf_counter() - began_s
+        self._on_heartbeat(seconds)
+        self.latency(HEARTBEAT).observe(seconds)
         return reply
 
     def _beat_in_a_step(

@@ -54,11 +54,11 @@ FLEET = (
         "Now",
         (
             Panel("Nodes", {"up": 'count(up{job="coordinator"} == 1)'}, kind="stat", width=6),
-            Panel("Groups", {"": 'sum(coordinator_groups{state!="Dead"})'}, kind="stat", width=6),
+            Panel("Groups", {"": 'sum(coordinator_groups{state!="dead"})'}, kind="stat", width=6),
             Panel("Members", {"": "sum(coordinator_members)"}, kind="stat", width=6),
             Panel(
                 "Groups in a rebalance",
-                {"": 'sum(coordinator_groups{state=~".*Rebalance"})'},
+                {"": 'sum(coordinator_groups{state=~".*_rebalance"})'},
                 kind="stat",
                 width=6,
             ),

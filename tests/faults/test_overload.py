@@ -90,7 +90,7 @@ async def slowly(node: Process) -> None:
         await asyncio.sleep(SLICE_S)
 
 
-EXPIRED = 'coordinator_member_evictions_total{cause="session expired"}'
+EXPIRED = 'coordinator_member_evictions_total{cause="session_expired"}'
 
 
 async def test_nobody_who_beats_is_thrown_out_by_a_node_that_stands_still_and_is_slow():

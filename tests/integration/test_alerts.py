@@ -53,7 +53,7 @@ FIRES = {
     "CoordinatorRebalancesOften": (
         [
             (f'coordinator_rebalances_total{{cause="member left",{ON}}}', "0+20x60"),
-            (f'coordinator_groups{{state="Stable",{ON}}}', "10x60"),
+            (f'coordinator_groups{{state="stable",{ON}}}', "10x60"),
         ],
         "40m",
     ),
@@ -70,7 +70,7 @@ FIRES = {
     ),
     "CoordinatorMembersLost": (
         [
-            (f'coordinator_member_evictions_total{{cause="session expired",{ON}}}', "0 0 30 30"),
+            (f'coordinator_member_evictions_total{{cause="session_expired",{ON}}}', "0 0 30 30"),
             (f"coordinator_members{{{ON}}}", "100 100 70 70"),
         ],
         "3m",

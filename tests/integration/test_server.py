@@ -242,7 +242,7 @@ def test_a_process_drains_on_sigterm_and_answers_parked_calls():
             assert "coordinator_heartbeat_seconds_count 1.0" in text
             assert 'coordinator_grpc_calls_total{code="OK",method="HeartbeatBatch"} 1.0' in text
             assert 'coordinator_grpc_calls_total{code="OK",method="Heartbeat"} 0.0' in text
-            assert 'coordinator_groups{state="PreparingRebalance"} 1.0' in text
+            assert 'coordinator_groups{state="preparing_rebalance"} 1.0' in text
             assert 'coordinator_parked_calls{kind="join"} 1.0' in text
             server.signal(signal.SIGTERM)
             assert parked.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 
 from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_page
 
-from coordinator.core.events import RebalanceJournaled
+from coordinator.core.events import EvictionCause, RebalanceCause, RebalanceJournaled
+from coordinator.core.group import GroupState
 from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
 from coordinator.observe.metrics import Metrics
+from coordinator.service.latency import Latency
 from coordinator.shard.stats import GroupStats, ShardStats, WaitStats
 
 GROUPS = [
@@ -125,7 +131,7 @@ def test_rebalances_are_counted_for_listed_groups_only():
     for group in ("orders-1", "secret"):
         metrics([RebalanceJournaled(replace(RECORD, group_id=group))], 3_300)
     assert {line for line in lines_of(metrics) if line.startswith("coordinator_group_reb")} == {
-        'coordinator_group_rebalances_total{cause="member joined",group="orders-1"} 1.0',
+        'coordinator_group_rebalances_total{cause="member_joined",group="orders-1"} 1.0',
         'coordinator_group_rebalance_seconds_total{group="orders-1"} 2.3',
     }
 
@@ -151,3 +157,51 @@ def test_groups_that_are_gone_are_dropped_though_nobody_scrapes():
 
 def test_a_pattern_is_for_the_whole_id():
     assert series("order", "bill", "*ing") == {'coordinator_group_members{group="billing"} 1.0'}
+
+
+def test_calls_are_measured_by_method():
+    latency = Latency()
+    for seconds in (0.000_4, 0.04, 400.0):
+        latency.observe(seconds)
+    metrics = Metrics(
+        stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict, latencies=lambda: {"J": latency}
+    )
+    assert lines_of(metrics) >= {
+        'coordinator_grpc_call_seconds_bucket{le="0.0005",method="J"} 1.0',
+        'coordinator_grpc_call_seconds_bucket{le="0.05",method="J"} 2.0',
+        'coordinator_grpc_call_seconds_bucket{le="300.0",method="J"} 2.0',
+        'coordinator_grpc_call_seconds_bucket{le="+Inf",method="J"} 3.0',
+        'coordinator_grpc_call_seconds_count{method="J"} 3.0',
+        'coordinator_grpc_call_seconds_sum{method="J"} 400.0404',
+    }
+
+
+def test_a_page_has_the_process_and_no_series_of_creation():
+    metrics = Metrics(stats=lambda: (), loop_lag_s=lambda: 0.0, calls=dict)
+    metrics([RebalanceJournaled(RECORD)], 3_300)
+    names = {line.split("{")[0].split(" ")[0] for line in lines_of(metrics) if line[0] != "#"}
+    assert names >= {"python_info", "python_gc_collections_total"}
+    if sys.platform == "linux":
+        assert names >= {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+    assert not [name for name in names if name.endswith("_created")]
+    openmetrics = openmetrics_page(metrics.registry).decode()
+    assert "_created" not in openmetrics
+
+
+def test_label_values_that_are_ours_are_in_snake_case():
+    ours = [*RebalanceCause, *EvictionCause, *GroupState]
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", snake_case(each.value)) for each in ours)
+    assert snake_case("leader re-joined") == "leader_rejoined"
+    assert snake_case("PreparingRebalance") == "preparing_rebalance"
+    metrics = Metrics(
+        stats=lambda: [ShardStats(groups={state.value: 2 for state in GroupState})],
+        loop_lag_s=lambda: 0.0,
+        calls=dict,
+    )
+    assert lines_of(metrics) >= {
+        *(f'coordinator_groups{{state="{snake_case(state.value)}"}} 2.0' for state in GroupState),
+        *(
+            f'coordinator_rebalances_total{{cause="{snake_case(cause.value)}"}} 0.0'
+            for cause in RebalanceCause
+        ),
+    }

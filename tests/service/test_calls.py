@@ -1,5 +1,7 @@
 """Every RPC has a line that says which call it is, and the line reads the request right."""
 
+import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import grpc
@@ -11,6 +13,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 from coordinator.security.rules import Operation
 from coordinator.service.grpc.calls import METHODS, client_host, method_of
 from coordinator.service.grpc.checked_server import CheckedServer
+from coordinator.service.latency import Latency
+from coordinator.service.refusals import GaveUp
 from coordinator.settings import Settings
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
 from coordinator.v1 import group_pb2 as pb
@@ -110,8 +114,65 @@ def test_too_much_metadata_is_counted_only_for_methods_that_exist(name, is_refus
     handlers: list[grpc.GenericRpcHandler] = []
     plain = SimpleNamespace(add_generic_rpc_handlers=handlers.extend)
     settings = Settings.of(max_metadata_bytes=1_024)
-    pipeline = SimpleNamespace(node=SimpleNamespace(settings=settings), admits_all=True)
+    pipeline = SimpleNamespace(
+        node=SimpleNamespace(settings=settings), admits_all=True, latency=lambda kind: Latency()
+    )
     CheckedServer(plain, pipeline).add_generic_rpc_handlers([Reflecting()])
     details = SimpleNamespace(method=f"/x/{name}", invocation_metadata=[("a", "x" * 2_000)])
     handler = handlers[0].service(details)
     assert (handler is not None) == is_refused
+
+
+class Answering(grpc.GenericRpcHandler):
+    """A handler of every method, which ends as it is told."""
+
+    def __init__(self, end: BaseException | None) -> None:
+        self._end = end
+
+    def service(self, details):
+        async def answer(request, call):
+            if self._end is not None:
+                raise self._end
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, pb.HeartbeatRequest.FromString, pb.HeartbeatResponse.SerializeToString
+        )
+
+
+class Aborting:
+    """gRPC's context, of which nothing but the end is needed."""
+
+    async def abort(self, *_) -> None:
+        raise grpc.aio.AbortError
+
+
+@pytest.mark.parametrize("end", [None, GaveUp("x"), asyncio.CancelledError()])
+def test_a_call_is_measured_once_however_it_ends(end):
+    latencies = measured("JoinGroup", end)
+    assert [sum(latency.counts) for latency in latencies] == [1]
+
+
+def test_the_transport_measures_no_heartbeat():
+    assert measured("Heartbeat", None) == []
+
+
+def measured(name: str, end: BaseException | None) -> list[Latency]:
+    latencies: dict[str, Latency] = {}
+    pipeline = SimpleNamespace(
+        node=SimpleNamespace(settings=Settings.of()),
+        admits_all=True,
+        latency=lambda kind: latencies.setdefault(kind.name, Latency()),
+        refused=lambda call, error: None,
+    )
+    handlers: list[grpc.GenericRpcHandler] = []
+    plain = SimpleNamespace(add_generic_rpc_handlers=handlers.extend)
+    CheckedServer(plain, pipeline).add_generic_rpc_handlers([Answering(end)])
+    method = f"/coordinator.v1.GroupCoordinator/{name}"
+    handler = handlers[0].service(SimpleNamespace(method=method, invocation_metadata=[]))
+
+    async def call() -> None:
+        with contextlib.suppress(grpc.aio.AbortError, asyncio.CancelledError):
+            await handler.unary_unary(pb.HeartbeatRequest(), Aborting())
+
+    asyncio.run(call())
+    return list(latencies.values())

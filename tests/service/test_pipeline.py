@@ -20,7 +20,7 @@ from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
 from coordinator.service.bounds import REASON, Bounds
 from coordinator.service.calls import Call, Caller, Credential
-from coordinator.service.pipeline import ALIVE, Pipeline
+from coordinator.service.pipeline import ALIVE, TIMED_HEARTBEATS, Pipeline
 from coordinator.service.refusals import (
     Denied,
     Exhausted,
@@ -190,6 +190,15 @@ async def desk(*args, **settings):
     yield it
     await it.node.stop()
     assert it.failures == []
+
+
+async def test_one_heartbeat_in_64_is_measured():
+    async with desk() as d:
+        member_id = await d.member()
+        for _ in range(2 * TIMED_HEARTBEATS + 1):
+            d.pipeline.beat("a", member_id, None, 1)
+        latency = d.pipeline.latencies["Heartbeat"]
+        assert (sum(latency.counts), d.pipeline.heartbeats) == (2, 2 * TIMED_HEARTBEATS + 1)
 
 
 async def test_a_member_s_life():

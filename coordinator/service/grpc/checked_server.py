@@ -22,6 +22,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import grpc
@@ -30,7 +31,7 @@ from structlog.contextvars import bind_contextvars
 
 from coordinator.service.grpc import statuses, wire_counts
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
-from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
+from coordinator.service.grpc.calls import HEARTBEAT, Context, GrpcCall, Method, method_of
 from coordinator.service.grpc.message_limits import MessageLimits, Plan
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
@@ -149,6 +150,8 @@ class _Checked(grpc.GenericRpcHandler):
             behaviour = rpc.answering(inner.unary_unary)
             if at_once is not None:
                 behaviour = rpc.answering_at_once(at_once, otherwise=behaviour)
+            if name != HEARTBEAT:  # The pipeline measures one in 64: the path is too short.
+                behaviour = rpc.measuring(behaviour)
             return grpc.unary_unary_rpc_method_handler(behaviour, parse, write)
         # Streams are written by generators: a coroutine would need gRPC's context to write.
         if inner.unary_stream:
@@ -207,6 +210,19 @@ class _Rpc:
                 await self._end(call, error)
 
         return behaviour
+
+    def measuring(self, behaviour: Any) -> Any:
+        """Measure calls until they are answered or refused, or their clients give up."""
+        latency = self._pipeline.latency(self._method.kind)
+
+        async def measured(request: Any, context: Context) -> Any:
+            began_s = perf_counter()
+            try:
+                return await behaviour(request, context)
+            finally:
+                latency.observe(perf_counter() - began_s)
+
+        return measured
 
     def answering_at_once(self, at_once: Callable[[Any], Any], *, otherwise: Any) -> Any:
         """Wrap the hot path: it makes no `GrpcCall` and awaits nothing."""

@@ -143,8 +143,8 @@ class CoordinatorServer:
         backlog = self.accept_queue.backlog
         return OverloadStats(
             queue_age_s=probe.queue_age_s,
-            waiting={"not taken up": backlog.waiting, **turns.waiting},
-            dropped={"not taken up": backlog.dropped, **turns.dropped},
+            waiting={"not_taken_up": backlog.waiting, **turns.waiting},
+            dropped={"not_taken_up": backlog.dropped, **turns.dropped},
             lags_s=LAGS_S,
             lag_counts=tuple(probe.lag_counts),
             lag_total_s=probe.lag_total_s,
