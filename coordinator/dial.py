@@ -13,8 +13,7 @@ from typing import Any
 
 import grpc
 
-CLIENT_PREFIX = "COORDINATOR_CLIENT_"
-"""Prefix of environment variables that configure clients, not servers."""
+from coordinator.environment import CLIENT_PREFIX
 
 Options = Sequence[tuple[str, Any]]  # Any: gRPC's own settings are of several types.
 Metadata = tuple[tuple[str, str], ...]

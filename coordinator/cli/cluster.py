@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from coordinator.cli.output import Row, add_common_flags, credentials_of, show
+from coordinator.cli.connection import add_common_flags, credentials_of
+from coordinator.cli.output import Row, show
 from coordinator.client.cluster import ClusterAdmin
 
 ABSENT = "-"

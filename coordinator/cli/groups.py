@@ -11,7 +11,8 @@ from typing import Any
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.cli import log_offsets, reset
-from coordinator.cli.output import Row, add_common_flags, credentials_of, show
+from coordinator.cli.connection import add_common_flags, credentials_of
+from coordinator.cli.output import Row, show
 from coordinator.client.admin import GroupAdmin
 
 ABSENT = "-"

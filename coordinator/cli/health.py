@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from coordinator.cli.output import FAILED, Row, add_common_flags, credentials_of, show
+from coordinator.cli.connection import add_common_flags, credentials_of
+from coordinator.cli.output import FAILED, Row, show
 from coordinator.client.health import SERVING, Health
 
 TIMEOUT_S = 2.0

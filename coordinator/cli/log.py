@@ -14,7 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.output import FAILED, as_json, complain
+from coordinator.cli.formats import as_json
+from coordinator.cli.output import FAILED, complain
 from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
 from coordinator.runtime import codec

@@ -1,104 +1,97 @@
-"""Rows on standard output: a table to read, JSON or YAML to work on."""
+"""Output of commands, and their exit status.
+
+An action returns an `Output`: typed rows of a declared kind (`rows.py`). `show` prints it in the
+format asked for, or says in one sentence why there is none (`refusals.py`). Rows go to standard
+output; sentences beside them go to standard error, so that programs read rows alone.
+
+Exit status: `DONE`; `REFUSED`: refused, failed, or some of several changes failed; `WRONG_USAGE`:
+the command line or a setting is wrong.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import grpc
+from coordinator.cli.flags import WrongUsage
+from coordinator.cli.formats import as_json, as_table, as_yaml
+from coordinator.cli.rows import TONES, cell, columns_of, headings_of, plain
+from coordinator.printable import printable, printable_lines
 
-from coordinator.dial import CLIENT_PREFIX, Credentials
-from coordinator.handshake import tls_trouble
-from coordinator.printable import printable
+DONE, REFUSED, WRONG_USAGE = 0, 1, 2
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
 
 Row = dict[str, str]
-FAILED = 1
-REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+"""Rows by heading, of commands that declare none yet."""
+FAILED = REFUSED
 
 
-def _table(rows: list[Row]) -> str:
-    if not rows:
-        return ""
-    columns = list(rows[0])
-    rows = [{c: printable(row[c]) for c in columns} for row in rows]
-    widths = {c: max(len(c), *(len(row[c]) for row in rows)) for c in columns}
-    lines = [{c: c for c in columns}, *rows]
-    return "\n".join("  ".join(f"{row[c]:{widths[c]}}" for c in columns).rstrip() for row in lines)
+def _headed(rows: list[Row]) -> str:
+    return as_table(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
 
 
-def as_json(content: object, indent: int | None = None) -> str:
-    """JSON in ASCII with DEL escaped, which `json` leaves as it is though it is invisible."""
-    return json.dumps(content, indent=indent).replace("\x7f", "\\u007f")
-
-
-def _yaml(rows: list[Row]) -> str:
-    """A list of flat mappings. A JSON string is a YAML string up to U+FFFF."""
-    if not rows:
-        return "[]"
-    lines = []
-    for row in rows:
-        for number, (key, value) in enumerate(row.items()):
-            lines.append(f'{"  " if number else "- "}"{_quoted(key)}": "{_quoted(value)}"')
-    return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    return "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else as_json(c)[1:-1] for c in text)
-
-
-FORMATS: dict[str, Callable[[list[Row]], str]] = {
-    "table": _table,
+RENDERERS: dict[str, Callable[[list[Row]], str]] = {
+    "table": _headed,
     "json": lambda rows: as_json(rows, indent=2),
-    "yaml": _yaml,
+    "yaml": as_yaml,
 }
-"""Renderers by the name that `--output` has for them."""
+"""Renderers by the name of the format."""
 
 
-def add_common_flags(command: argparse.ArgumentParser) -> None:
-    """Add `--bootstrap`, the credentials' flags and `--output`."""
-    command.add_argument(
-        "--bootstrap",
-        default="127.0.0.1:7400",
-        metavar="HOST:PORT[,…]",
-        help="addresses of one or more nodes (default: 127.0.0.1:7400)",
-    )
-    for flag, meaning in (
-        ("--tls-ca", "PEM file of the certificate authorities that signed the nodes' certificates"),
-        ("--tls-cert", "PEM file of your client certificate"),
-        ("--tls-key", "PEM file of the key to --tls-cert"),
-        ("--token-file", "file with your bearer token"),
-    ):
-        variable = CLIENT_PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        command.add_argument(flag, metavar="FILE", help=f"{meaning} (default: ${variable})")
-    command.add_argument(
-        "--tls", action="store_true", help="use TLS, and trust the system's certificate authorities"
-    )
-    command.add_argument("--insecure", action="store_true", help="send the token even without TLS")
-    add_output_flag(command)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Result of a command: rows, and sentences beside them.
+
+    Args:
+        kind: dataclass of the rows, declared with `column`; the headings if there are no rows.
+        empty: a sentence for people if there are no rows.
+        notes: sentences for people, after the rows.
+        text: what people read instead of a table; programs get the rows.
+        has_failed: exit status 1 though no row has an `error`.
+    """
+
+    kind: type
+    rows: Sequence[Any]  # Any: instances of `kind`.
+    empty: str = ""
+    notes: Sequence[str] = ()
+    text: str | None = None
+    has_failed: bool = False
+
+    @property
+    def status(self) -> int:
+        """Exit status: 1 if any row has an error."""
+        failed = any(getattr(row, "error", None) is not None for row in self.rows)
+        return REFUSED if failed or self.has_failed else DONE
 
 
-def add_output_flag(command: argparse.ArgumentParser) -> None:
-    """Add `--output`."""
-    command.add_argument(
-        "-o", "--output", choices=tuple(FORMATS), default="table", help="format (default: table)"
-    )
+def show(options: argparse.Namespace, action: Callable[[], Output | list[Row]]) -> int:
+    """Print what an action returns, or its refusal; the exit status.
+
+    With `--watch` it is repeated until Ctrl-C. Refusals do not end that, unless the first one is.
+    """
+    every_s = getattr(options, "watch", None)
+    status = _show_once(options, action, clear=every_s is not None)
+    if every_s is None or status == WRONG_USAGE:
+        return status
+    try:
+        while True:
+            time.sleep(every_s)
+            _show_once(options, action, clear=True)
+    except KeyboardInterrupt:
+        return DONE
 
 
-def credentials_of(options: argparse.Namespace) -> Credentials:
-    """Credentials from the flags; from the environment where a flag is missing."""
-    told = Credentials.from_environment()
-    return replace(
-        told,
-        tls=options.tls or told.tls,
-        ca_file=options.tls_ca or told.ca_file,
-        cert_file=options.tls_cert or told.cert_file,
-        key_file=options.tls_key or told.key_file,
-        token_file=options.token_file or told.token_file,
-        insecure=options.insecure or told.insecure,
-    )
+def show_each(options: argparse.Namespace, rows: Iterable[Any]) -> None:  # Any: dataclasses.
+    """Print rows as they come: a line of JSON each, or an item of a YAML list."""
+    for row in rows:
+        told = plain(row)
+        print(as_json(told) if options.output == "json" else as_yaml([told]), flush=True)
 
 
 def complain(words: object) -> None:
@@ -106,29 +99,54 @@ def complain(words: object) -> None:
     print(f"coordinator: {printable(str(words), None)}", file=sys.stderr)
 
 
-def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
-    """The error message for a call that failed."""
-    if error.code() in REFUSALS:
-        return f"{options.bootstrap} refuses: {error.details()}"
-    told = f"no answer from {options.bootstrap}: {error.details()}"
-    if error.code() is grpc.StatusCode.UNAVAILABLE:
-        if why := tls_trouble(options.bootstrap.split(",")[0], credentials_of(options)):
-            return f"{told}: {why}"
-    return told
+def has_colour(options: argparse.Namespace) -> bool:
+    """True if tables on standard output are coloured: `--color`, NO_COLOR, then the terminal."""
+    wanted = getattr(options, "color", "auto")
+    if wanted != "auto":
+        return bool(wanted == "always")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not is_plain and sys.stdout.isatty()
 
 
-def show(options: argparse.Namespace, action: Callable[[], list[Row]]) -> int:
-    """Print the rows of an action, or its error; the exit status."""
+def rendered(output: Output, form: str, *, colour: bool = False) -> str:
+    """The rows in a format: `table`, `json` or `yaml`."""
+    if form != "table":
+        content = [plain(row) for row in output.rows]
+        return as_json(content, indent=2) if form == "json" else as_yaml(content)
+    if output.text is not None:
+        return printable_lines(output.text)
+    headings, columns = headings_of(output.kind), columns_of(output.kind)
+    cells = [
+        [(columns[key].text or cell)(getattr(row, key)) for key in headings] for row in output.rows
+    ]
+    tones = {number: TONES for number, key in enumerate(headings) if columns[key].is_state}
+    return as_table(list(headings.values()), cells, tones if colour else None)
+
+
+# --- Inside -------------------------------------------------------------------------------------
+
+
+def _show_once(
+    options: argparse.Namespace, action: Callable[[], Output | list[Row]], *, clear: bool
+) -> int:
     try:
-        rows = action()
-    except grpc.RpcError as error:
-        complain(complaint(options, error))
-        return FAILED
-    except BrokenPipeError:
-        raise  # `main` handles it.
-    except (LookupError, ValueError, OSError) as error:
-        complain(error.args[-1])
-        return FAILED
-    if text := FORMATS[options.output](rows):
-        print(text, flush=True)
-    return 0
+        output = action()
+    except Exception as error:
+        from coordinator.cli.refusals import refusal  # It imports gRPC.
+
+        if (told := refusal(error, options)) is None:
+            raise
+        complain(told)
+        return WRONG_USAGE if isinstance(error, WrongUsage) else REFUSED
+    if clear and sys.stdout.isatty():
+        print(CLEAR, end="")
+    if isinstance(output, list):
+        if text := RENDERERS[options.output](output):
+            print(text, flush=True)
+        return DONE
+    print(rendered(output, options.output, colour=has_colour(options)), flush=True)
+    if options.output == "table":
+        for words in (*([] if output.rows else [output.empty]), *output.notes):
+            if words:
+                print(printable_lines(words), file=sys.stderr)
+    return output.status

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.output import FORMATS, Row, add_output_flag, complain
+from coordinator.cli.flags import add_output_flag
+from coordinator.cli.output import RENDERERS, Row, complain
 from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.observe.explain import explain
 from coordinator.printable import printable
@@ -52,7 +53,7 @@ def _replay(options: argparse.Namespace) -> int:
         )
     verdict = "the same state" if not found.differences else "; ".join(found.differences)
     if options.output != "table":
-        print(FORMATS[options.output](rows))
+        print(RENDERERS[options.output](rows))
     else:
         print("\n\n".join(printable(row["EXPLANATION"], None) for row in rows))
     checked = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"

@@ -11,14 +11,9 @@ from typing import Any
 
 import grpc
 
-from coordinator.cli.output import (
-    Row,
-    add_common_flags,
-    complain,
-    complaint,
-    credentials_of,
-    show,
-)
+from coordinator.cli.connection import add_common_flags, credentials_of
+from coordinator.cli.output import Row, complain, show
+from coordinator.cli.refusals import complaint
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.wire import code_name
 from coordinator.dial import CannotDial

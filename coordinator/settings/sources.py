@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.core.setting import InvalidSetting
-from coordinator.dial import CLIENT_PREFIX
+from coordinator.environment import is_of_clients
 from coordinator.settings.composed import SETTINGS, Settings, setting_named
 
 ENVIRONMENT_PREFIX = "COORDINATOR_"
@@ -58,7 +58,7 @@ class Sources:
             for name, value in table.items():
                 yield Given(name, value, str(self.file))
         for variable, text in self.environment.items():
-            if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(CLIENT_PREFIX):
+            if variable.startswith(ENVIRONMENT_PREFIX) and not is_of_clients(variable):
                 name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
                 yield Given(name, text, variable)
         for name, text in self.flags.items():

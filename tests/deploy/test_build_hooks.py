@@ -47,7 +47,17 @@ def test_the_server_leaves_out_what_the_member_holds(hooks):
 def test_the_member_holds_the_client_and_the_layers_that_it_may_import(hooks):
     held = {pattern.split("/")[2].removesuffix(".py") for pattern in hooks.files_of_member(ROOT)}
     assert held == {
-        *("__init__", "py.typed", "assignors", "client", "dial", "handshake", "sources", "v1")
+        *(
+            "__init__",
+            "py.typed",
+            "assignors",
+            "client",
+            "dial",
+            "environment",
+            "handshake",
+            "sources",
+            "v1",
+        )
     }
 
 

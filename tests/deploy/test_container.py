@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from coordinator import __version__
-from coordinator.cli.output import add_common_flags
+from coordinator.cli.connection import add_common_flags
 from coordinator.settings import Settings
 from coordinator.settings.sources import Sources, load
 from tests.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages

@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cli.output import FORMATS, as_json, complain
+from coordinator.cli.formats import as_json
+from coordinator.cli.output import RENDERERS, complain
 from coordinator.printable import LENGTH_MAX, printable, printable_lines
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=400)
@@ -59,17 +60,17 @@ def test_lines_that_are_meant_stay():
 @given(st.lists(st.fixed_dictionaries({"GROUP": st.text(max_size=40)}), min_size=1, max_size=3))
 def test_programs_read_what_it_was(rows):
     for name, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        written = FORMATS[name](rows)
+        written = RENDERERS[name](rows)
         assert read(written) == rows
         assert all(char.isprintable() or char == "\n" for char in written)
-    assert len(FORMATS["table"](rows).split("\n")) == len(rows) + 1
+    assert len(RENDERERS["table"](rows).split("\n")) == len(rows) + 1
 
 
 HARM = "a\x1b]0;b\x07\n\x9b\u202e\x7f"
 
 
 def test_a_table_has_a_line_a_row_whatever_is_in_it():
-    lines = FORMATS["table"]([{"GROUP": HARM, "STATE": "Empty"}]).split("\n")
+    lines = RENDERERS["table"]([{"GROUP": HARM, "STATE": "Empty"}]).split("\n")
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
 

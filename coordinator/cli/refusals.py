@@ -1,0 +1,88 @@
+"""Refusals and failures as sentences: the one place that turns errors into words for people.
+
+No name of an error code, no type and no traceback of Python is in a sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import grpc
+
+from coordinator.cli.connection import credentials_of
+from coordinator.client.nodes import TIMEOUT_S
+from coordinator.handshake import tls_trouble
+
+_REFUSED = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+_TRANSPORT = (
+    (re.compile("DNS resolution failed|Name or service not known"), "the name has no address"),
+    (re.compile("Connection refused"), "nothing listens there (connection refused)"),
+    (re.compile("Socket closed|Connection reset"), "the connection was closed"),
+    (re.compile("[Nn]o route to host|unreachable"), "there is no route to it"),
+    (re.compile("[Tt]imed? ?out|Deadline"), "it did not answer in time"),
+)
+"""Causes in the words of gRPC, and in ours."""
+
+
+def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
+    """The sentence for an error that users cause or can do something about; None for our bugs."""
+    if isinstance(error, grpc.RpcError):
+        return complaint(options, error)
+    if isinstance(error, BrokenPipeError):
+        return None  # `main` handles it.
+    if isinstance(error, UnicodeError):
+        return "the file is not text in UTF-8"
+    if isinstance(error, OSError):
+        return of_system(error)
+    if isinstance(error, KeyError | IndexError):
+        return None  # A LookupError, but none of those that we raise.
+    if isinstance(error, LookupError | ValueError) and error.args:
+        return str(error.args[-1])
+    return None
+
+
+def of_system(error: OSError) -> str:
+    """An error of the operating system: the file, and what is the matter with it."""
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}" if error.filename is not None else what
+
+
+def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
+    """The sentence for a call that failed."""
+    nodes, code, details = options.bootstrap, error.code(), error.details() or ""
+    if code in _REFUSED:
+        return f"{nodes} refuses: {details}"
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return f"{nodes} does not know this request: it is another program, or an older version"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"no answer from {nodes} within {TIMEOUT_S:g} s"
+    if code is grpc.StatusCode.UNAVAILABLE:
+        told = f"no answer from {nodes}: {_of_transport(details)}"
+        why = tls_trouble(nodes.split(",")[0], credentials_of(options))
+        return f"{told}: {why}" if why else told
+    return f"no answer from {nodes}: {details}"
+
+
+def _of_transport(details: str) -> str:
+    return next((words for known, words in _TRANSPORT if known.search(details)), details)
+
+
+def not_there(what: str, name: object, known: list[str], *, plural: str = "") -> str:
+    """A sentence for what does not exist that says what does, the nearest first."""
+    import difflib
+
+    some = [str(each) for each in known]
+    plural = plural or f"{what}s"
+    if not some:
+        return f"There is no {what} {name}: there are no {plural}."
+    near = difflib.get_close_matches(str(name), some, n=3, cutoff=0.5)
+    order = [*near, *(each for each in some if each not in near)]
+    shown = ", ".join(order[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")
+    return f"There is no {what} {name}; the {plural} are {shown}."
