@@ -293,10 +293,15 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write one line to the log of the member's process; it names member and group."""
+    """Write one line to the log of the member's process; its text names member and group.
+
+    `group_id` and `member_id` are fields of its log record, `group` and `member`.
+    """
 
     level: Level
     text: str
+    group_id: str
+    member_id: str
 
 
 Action = Call | Cancel | HangUp | Log

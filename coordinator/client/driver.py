@@ -134,8 +134,9 @@ class Driver:
             case Cancel(call):
                 if call in self._calls:
                     self._calls[call].cancel()
-            case Log(level, text):
-                LOGGER.log(level, "%s", text)
+            case Log(level, text, group_id, member_id):
+                fields = {"group": group_id, "member": member_id}
+                LOGGER.log(level, "%s", text, extra=fields)
             case HangUp():
                 task = self._create_task(self._connection.close(), self._context)
                 self._hanging_up.add(task)

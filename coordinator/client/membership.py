@@ -107,12 +107,12 @@ class Membership:
     def name(self) -> str:
         """The member and its group, for messages."""
         config = self.config
-        who = self.member_id or config.instance_id or config.client_id or "without an id yet"
-        return f"member {who} of group {config.group_id}"
+        return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
 
     def log(self, level: Level, text: str) -> None:
         """Have the driver write a line, which names member and group."""
-        self.logs.append(calls.Log(level, " ".join(f"{self.name}: {text}".split())))
+        line = " ".join(f"{self.name}: {text}".split())
+        self.logs.append(calls.Log(level, line, self.config.group_id, self.member_id))
 
     def log_if(self, level: Level, text: str) -> None:
         """Do the same, unless the text is empty."""
@@ -469,3 +469,9 @@ class Membership:
         self._reason = reason
         if self.phase is not Phase.STOPPED:
             self.phase = Phase.JOINING
+
+
+def member_name(group_id: str, *ids: str | None) -> str:
+    """A member and its group as log lines begin with them, by the first id that there is."""
+    who = next(filter(None, ids), "without an id yet")
+    return f"member {who} of group {group_id}"

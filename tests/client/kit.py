@@ -248,7 +248,7 @@ class Player:
                 self.hang_ups += 1
                 for letter in list(self.letters):
                     letter.fail(Unreachable("hung up"))
-            case Log(level, text):
+            case Log(level, text, _, _):
                 self.logged.append((level, text))
                 if "next poll: " in text:
                     self.left_because.append(text.partition("next poll: ")[2])

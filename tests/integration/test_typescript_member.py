@@ -352,7 +352,7 @@ async def test_a_coordinator_that_is_down_is_said_and_found_when_it_comes(built)
     async with typescript(built, f"127.0.0.1:{port}") as worker:
         await until(lambda: len(worker.logs("coordinator unreachable")) > 1)
         first, *_ = worker.logs("coordinator unreachable")
-        assert re.search(r"WARN .*group g, member .*unreachable for 1\.\d s \(127", first)
+        assert re.search(r"WARN .*member .* of group g: .*unreachable for 1\.\d s \(127", first)
         assert worker.printed == []
         async with running(listen=f"127.0.0.1:{port}"):
             await until(lambda: worker.partitions == EVERYTHING)

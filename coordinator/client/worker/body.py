@@ -21,6 +21,7 @@ from coordinator.client.errors import StaleMember
 from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
 from coordinator.client.log_ends import LogEnds
+from coordinator.client.membership import member_name
 from coordinator.client.offsets import Commit, OffsetAndMetadata
 from coordinator.client.surroundings import copy_outcome
 from coordinator.client.worker.actions import (
@@ -241,11 +242,11 @@ class Body:
                 self._log(level, text + stack, error)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
+        group_id = self.plan.group_id
         member_id = self.member.member_id if self.member is not None else ""
-        LOGGER.log(
-            level, "group %s, member %s: %s", self.plan.group_id, member_id or "-", text,
-            exc_info=error,
-        )  # fmt: skip
+        name = member_name(group_id, member_id)
+        fields = {"group": group_id, "member": member_id}
+        LOGGER.log(level, "%s: %s", name, text, exc_info=error, extra=fields)
 
     def _loop_blocked(self) -> None:
         self.core.counts["blocked loops"] += 1

@@ -30,6 +30,28 @@ def texts(caplog, level: int) -> str:
 # --- Handlers that raise ---
 
 
+async def test_lines_of_the_worker_and_of_its_member_have_one_form_and_the_same_fields(caplog):
+    caplog.set_level(logging.DEBUG, "coordinator.client")
+    town = Town(1)
+    worker = town.worker()
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        raise ValueError("poison")
+
+    serving = town.serve(worker)
+    await town.until(lambda: "poison" in caplog.text)
+    worker.stop()
+    await serving
+    records = [r for r in caplog.records if r.levelno >= logging.INFO]
+    assert {r.module for r in records} >= {"body", "driver"}
+    for record in records:
+        name, _, _ = record.getMessage().partition(": ")
+        assert name == f"member {record.member or name.split()[1]} of group g"
+        assert record.group == "g"
+    assert records[-1].member
+
+
 async def test_a_handler_that_raises_is_called_again_from_the_committed_offset(caplog):
     town = Town(1)
     worker = town.worker()

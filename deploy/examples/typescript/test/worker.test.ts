@@ -165,7 +165,7 @@ test("a failing handler is called again with growing pauses; a commit begins the
   assert.deepEqual(calls, [0, 1_000, 3_000, 7_000, 8_000]);
   assert.equal(coordinator.stored.get("t[0]"), 1n);
   const [line] = logger.of("attempt 3");
-  assert.match(line!, /^WARN group g, member m: .*t\[0\].*poison \| in two lines; again in 4 s$/);
+  assert.match(line!, /^WARN member m of group g: .*t\[0\].*poison \| in two lines; again in 4 s$/);
   await clock.advance(600_000);
   const pauses = calls.slice(1).map((at, index) => at - calls[index]!);
   assert.equal(Math.max(...pauses), 60_000);
@@ -355,7 +355,7 @@ test("a coordinator that is down is said within two seconds, and then ever more 
   const [line] = logger.of("unreachable");
   assert.match(
     line!,
-    /^WARN group g, member c: coordinator unreachable for 1\.\d s \(127\.0\.0\.1:7400: ECONNREFUSED\)/,
+    /^WARN member c of group g: coordinator unreachable for 1\.\d s \(127\.0\.0\.1:7400: ECONNREFUSED\)/,
   );
   await clock.advance(58_000);
   assert.equal(logger.of("unreachable").length, 5, "after 1, 3, 7, 15 and 31 seconds");
@@ -438,6 +438,6 @@ test("what happens to the member is one line each", async () => {
   await clock.advance(1_000);
   for (const text of ["assigned t[0-1], generation 1", "revoking t[1]", "joined generation 2"]) {
     const [line] = logger.of(text);
-    assert.match(line ?? "", /^INFO group g, member m: /, text);
+    assert.match(line ?? "", /^INFO member m of group g: /, text);
   }
 });

@@ -99,7 +99,7 @@ export class Worker {
     this.random = replacements.random ?? Math.random;
     this.logger = prefixed(this.settings.logger, () => {
       const { memberId } = this.machine?.membership ?? {};
-      return `group ${groupId}, member ${memberId || this.settings.clientId}`;
+      return `member ${memberId || this.settings.clientId} of group ${groupId}`;
     });
   }
 
