@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
 from enum import Enum
+from itertools import islice, pairwise
 from typing import Any
 
 import structlog
@@ -18,7 +20,9 @@ from coordinator.core.events import (
     MemberSynced,
     OffsetsCommittedEvent,
     RebalanceFailed,
+    RebalanceJournaled,
 )
+from coordinator.core.records import RebalanceRecord
 from coordinator.observe.labels import snake_case
 from coordinator.printable import printable, printable_lines
 
@@ -26,6 +30,8 @@ VALUE_MAX = 256
 """Longest value in characters: clients choose group ids, reasons and names."""
 SENTENCE_MAX = 2_048
 """Longest text under `what`, which the node itself writes."""
+ITEMS_MAX = 20
+"""Most items of a list or mapping in a line."""
 TRACEBACK_MAX = 16_384
 """Longest traceback; its end, which holds the error, is kept."""
 
@@ -49,7 +55,7 @@ def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        shorten,
+        plain,
     ]
     _adopt_libraries(common, renderer, log_level)
     structlog.configure(
@@ -78,19 +84,37 @@ def _adopt_libraries(
     logging.basicConfig(handlers=[handler], level=level, force=True)
 
 
-def shorten(
+def plain(
     logger: object, method: str, line: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Truncate long values of a line. A structlog processor."""
+    """Make JSON's types of the values of a line, and cut long ones. A structlog processor."""
     for name, value in line.items():
         if name == "exception":
             line[name] = str(value)[-TRACEBACK_MAX:]
-        elif isinstance(value, str):
-            line[name] = _cut(value, SENTENCE_MAX if name == "what" else VALUE_MAX)
-        elif isinstance(value, list | tuple | set | frozenset | dict | Exception):
-            text = str(value)
-            line[name] = value if len(text) <= VALUE_MAX else _cut(text, VALUE_MAX)
+        else:
+            line[name] = _plain(value, SENTENCE_MAX if name == "what" else VALUE_MAX)
     return line
+
+
+def _plain(value: object, length_max: int) -> object:
+    match value:
+        case Enum():
+            return _plain(value.value, length_max)
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)  # JSON has no other numbers.
+        case bytes():
+            return _cut(value.decode(errors="backslashreplace"), length_max)
+        case Mapping():
+            pairs = islice(value.items(), ITEMS_MAX)
+            return {str(_plain(key, VALUE_MAX)): _plain(each, VALUE_MAX) for key, each in pairs}
+        case list() | tuple() | Set():
+            items = [_plain(each, VALUE_MAX) for each in islice(value, ITEMS_MAX)]
+            more = len(value) - len(items)
+            return [*items, f"… ({more} more)"] if more else items
+        case _:
+            return _cut(str(value), length_max)
 
 
 def _cut(text: str, length_max: int) -> str:
@@ -156,11 +180,35 @@ def event_name(event: Event) -> str:
 
 def event_values(event: Event) -> dict[str, object]:
     """Non-empty fields of an event for a log line; `group_id` becomes `group`."""
+    if isinstance(event, RebalanceJournaled):
+        return _rebalance_values(event.record)
     values: dict[str, object] = {}
     for field in fields(event):
         value = getattr(event, field.name)
         if value == "":
             continue
         name = {"group_id": "group", "member_id": "member"}.get(field.name, field.name)
-        values[name] = value.value if isinstance(value, Enum) else value
+        values[name] = value
     return values
+
+
+def _rebalance_values(record: RebalanceRecord) -> dict[str, object]:
+    """What a line says of a rebalance; `coordinator explain` tells the rest."""
+    points = (record.started_at_ms, record.joined_at_ms, record.synced_at_ms, record.ended_at_ms)
+    phases = zip(("join_ms", "sync_ms", "durable_ms"), pairwise(points), strict=True)
+    values = {
+        "group": record.group_id,
+        "cause": record.cause,
+        "member": record.member_id,
+        "reason": record.reason,
+        "outcome": record.outcome,
+        "generation": record.generation_after,
+        "members": record.member_count,
+        "removed": len(record.removed),
+        **{name: max(0, end - start) for name, (start, end) in phases if min(start, end) >= 0},
+        "took_ms": max(0, record.ended_at_ms - record.started_at_ms),
+        "moved": record.partitions_moved if record.partitions_moved >= 0 else None,
+        "unowned": record.unowned_partitions,
+        "unowned_ms": record.unowned_ms_max,
+    }
+    return {name: value for name, value in values.items() if value not in ("", None)}
