@@ -193,7 +193,7 @@ def event_values(event: Event) -> dict[str, object]:
 
 
 def _rebalance_values(record: RebalanceRecord) -> dict[str, object]:
-    """What a line says of a rebalance; `coordinator explain` tells the rest."""
+    """Fields of the log line of a rebalance; `coordinator explain` tells the rest."""
     points = (record.started_at_ms, record.joined_at_ms, record.synced_at_ms, record.ended_at_ms)
     phases = zip(("join_ms", "sync_ms", "durable_ms"), pairwise(points), strict=True)
     values = {
