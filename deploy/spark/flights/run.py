@@ -23,7 +23,7 @@ from flights import dataset, picture
 from flights.counting import Counting, merge
 from flights.processes import start_coordinator, start_program
 from flights.screen import Screen
-from flights.sessions import start_spark
+from flights.sessions import start_spark, stop_spark
 from flights.verdict import tell
 from flights.watching import Watcher
 
@@ -88,8 +88,10 @@ class _SparkJob:
         self.failure: BaseException | None = None
         self._arguments = (address, source, str(results))
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._spark = _make_spark(results.parent)
-        stack.callback(self._spark.stop)
+        folder = results.parent
+        self._log = folder / "spark.log"
+        self._spark = _make_spark(folder, self._log)
+        stack.callback(stop_spark, self._spark, folder / "executors")
         self._thread.start()
 
     @property
@@ -99,7 +101,7 @@ class _SparkJob:
     def join(self) -> None:
         self._thread.join(DEADLINE_S)
         if self.failure is not None:
-            raise SystemExit(f"the Spark job failed: {self.failure}")
+            raise SystemExit(f"the Spark job failed: {self.failure}\nSpark's log: {self._log}")
 
     def _run(self) -> None:
         address, source, results = self._arguments
@@ -123,14 +125,14 @@ class _SparkJob:
             self.failure = error
 
 
-def _make_spark(folder: Path):
+def _make_spark(folder: Path, log: Path):
     settings = {
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parent.parent),
         "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
-        "spark.worker.dir": str(folder / "spark-work"),
     }
     master = f"local-cluster[{EXECUTORS},1,1024]"
-    return start_spark(master, "flights", folder / "spark", settings)
+    print(f"Spark starts; its warnings go to {log}", flush=True)
+    return start_spark(master, "flights", folder / "spark", settings, log)
 
 
 def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> str | None:
