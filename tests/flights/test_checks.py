@@ -12,7 +12,7 @@ from flights.delays.statistics import SUMMARY
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly
 from flights.verdict import tell
-from flights.watching import Happening, View
+from flights.watching import Happening, Member, View
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_one_number_that_is_off_is_found_and_named():
 
 
 def test_the_one_that_was_killed_must_have_been_removed_and_own_partitions_afterwards():
-    removed = Happening(5.0, "spark-2 removed: session expired", "evicted")
+    removed = Happening(5.0, "spark-2 removed: session expired", "evicted", "spark-2")
 
     def views(*owned):
-        return [View(at_s, "Stable", 1, [], {0: owner}, {}) for at_s, owner in owned]
+        return [View(at_s, "Stable", 1, {}, {0: Member(owner, owner)}, {}) for at_s, owner in owned]
 
     back = views((1.0, "spark-2"), (9.0, "spark-2"))
     assert check_kill("spark-2", 0.2, back, [removed])[1]

@@ -10,12 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flights.notes import TAKES, WORKS, Notebook
+
 
 class Counting:
     """`coordinator.client.consume.Work` with one JSON file for each partition and offset.
 
     A result is written, synced and then renamed, so that a file of that name is always complete.
-    The process writes its pid to a file named by its client id.
+    The process writes its pid to a file named by its client id, and notes when it works on which
+    partition.
     """
 
     def __init__(self, directory: str, client_id: str) -> None:
@@ -24,8 +27,10 @@ class Counting:
         pids = self._directory / "pids"
         pids.mkdir(parents=True, exist_ok=True)
         (pids / client_id).write_text(str(os.getpid()))
+        self._notebook = Notebook(notes_folder(self._directory), client_id)
 
     def resume(self, partition: int, offset: int) -> None:
+        self._notebook.note(TAKES, [partition])
         self._counts[partition] = load(self._directory, partition, offset)
 
     def add(self, partition: int, batch: pa.RecordBatch) -> None:
@@ -50,6 +55,12 @@ class Counting:
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
+        self._notebook.note(WORKS, [partition])
+
+
+def notes_folder(results: Path) -> Path:
+    """Folder of the workers' notes, in that of their results."""
+    return results / "notes"
 
 
 def result_path(directory: Path, partition: int, offset: int) -> Path:

@@ -1,86 +1,251 @@
-"""SVG of partition owners over time: one lane for each partition, one colour for each member."""
+"""SVG of a history: a lane for each partition, a colour for each owner, hatched where one died."""
 
 from __future__ import annotations
 
+import textwrap
 from html import escape
-from pathlib import Path
 
-from flights.watching import Happening, View
+from coordinator.observe.explain import spell
+from coordinator.observe.timeline import FONTS
+from flights.history import History, Kill, Rest
 
-COLOURS = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"]
-LEFT, TOP, WIDTH, LANE, GAP = 110, 70, 900, 20, 4
+PALETTE = (
+    ("#0072B2", "white"),
+    ("#E69F00", "black"),
+    ("#009E73", "black"),
+    ("#CC79A7", "black"),
+    ("#56B4E9", "black"),
+    ("#F0E442", "black"),
+    ("#999999", "black"),
+)
+"""Colours of owners and of text on them: Okabe and Ito's, for colour-blind readers."""
+ALARM = "#A83200"
+"""Their vermilion, darker, so that text in it can be read on white."""
+DASHED = 'stroke="#767676" stroke-dasharray="3,3"'
+
+LEFT, WIDTH, RIGHT, LANE, GAP, LETTER = 100, 880, 30, 20, 4, 6.6
+LEGEND_TOP, LEGEND_ROW = 40, 22
+STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600)
+TICKS_MAX = 12
 
 
-def draw(path: Path, views: list[View], happenings: list[Happening], partitions: int) -> None:
-    """Write the SVG. Gaps in a lane are rebalances, when the partition had no owner."""
-    end_s = max(views[-1].at_s, 0.001)
-    members = list(dict.fromkeys(owner for view in views for owner in view.owners.values()))
-    colour = {member: COLOURS[i % len(COLOURS)] for i, member in enumerate(members)}
-    height = TOP + partitions * (LANE + GAP)
+def tick_step(length_s: float) -> int:
+    """The smallest round step, in seconds, with at most `TICKS_MAX` ticks."""
+    return next((step for step in STEPS_S if length_s / step <= TICKS_MAX), STEPS_S[-1])
 
-    def x(at_s: float) -> float:
-        return LEFT + WIDTH * at_s / end_s
 
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 30}" '
-            f'height="{height + 120}" font-family="sans-serif" font-size="12" role="img" '
-            'aria-label="Owners of partitions over time">'
-        ),
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{LEFT}" y="24" font-size="16">Who owned which partition</text>',
-    ]
-    for i, member in enumerate(members):
-        parts.append(
-            f'<rect x="{LEFT + i * 190}" y="38" width="12" height="12" fill="{colour[member]}"/>'
-            f'<text x="{LEFT + 18 + i * 190}" y="49">{escape(member)}</text>'
+def span(history: History) -> tuple[int, float]:
+    """Begin and end of the axis: a round tick before the first event, and the end of the run."""
+    first = min([stint.begin_s for stint in history.stints] + [*history.rebalances, history.end_s])
+    step = tick_step(history.end_s - first)
+    return int(max(first, 0) // step * step), max(history.end_s, 0.001)
+
+
+def ticks(begin_s: int, end_s: float) -> list[int]:
+    """Times of the ticks, multiples of one round step."""
+    step = tick_step(end_s - begin_s)
+    return list(range(begin_s, int(end_s) + 1, step))
+
+
+def account(history: History) -> list[str]:
+    """Sentences about each kill and how long its partitions rested."""
+    return [_sentence(history, kill) for kill in history.kills]
+
+
+def draw(history: History, title: str, partitions: int) -> str:
+    """The picture. Bars carry their owner's name, so no colour is needed to read it."""
+    return _Picture(history, title, partitions).svg()
+
+
+class _Picture:
+    def __init__(self, history: History, title: str, partitions: int) -> None:
+        self._history = history
+        self._title = title
+        self._partitions = partitions
+        self._begin_s, self._end_s = span(history)
+        self._colours = {
+            owner: PALETTE[number % len(PALETTE)] for number, owner in enumerate(history.owners)
+        }
+        self._legend, rows = self._draw_legend()
+        self._top = LEGEND_TOP + rows * LEGEND_ROW + 30
+        self._bottom = self._top + partitions * (LANE + GAP)
+
+    def svg(self) -> str:
+        told = [line for text in account(self._history) for line in textwrap.wrap(text, WIDTH // 6)]
+        width, height = LEFT + WIDTH + RIGHT, self._bottom + 40 + 18 * len(told)
+        words = escape(" ".join([f"{self._title}.", *account(self._history)]))
+        caption = [
+            f'<text x="{LEFT}" y="{self._bottom + 44 + 18 * number}">{escape(line)}</text>'
+            for number, line in enumerate(told)
+        ]
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"',
+                f'width="{width}" height="{height}" font-family="{FONTS}" font-size="12"',
+                f'role="img" aria-label="{words}">',
+                *self._patterns(),
+                '<rect width="100%" height="100%" fill="white"/>',
+                f'<text x="{LEFT}" y="26" font-size="16">{escape(self._title)}</text>',
+                *self._legend,
+                *self._axis(),
+                *self._lanes(),
+                *self._moments(),
+                *caption,
+                "</svg>\n",
+            ]
         )
-    for partition in range(partitions):
-        y = TOP + partition * (LANE + GAP)
-        parts.append(
-            f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">partition {partition}</text>'
-        )
-        for first_s, last_s, owner in _stretches(views, partition):
-            width = max(x(last_s) - x(first_s), 1)
-            parts.append(
-                f'<rect x="{x(first_s):.1f}" y="{y}" width="{width:.1f}" height="{LANE}" '
-                f'fill="{colour[owner]}"><title>{escape(owner)}</title></rect>'
+
+    def _x(self, at_s: float) -> float:
+        return LEFT + WIDTH * (at_s - self._begin_s) / (self._end_s - self._begin_s)
+
+    def _patterns(self) -> list[str]:
+        """A hatch in the colour of each owner that was killed."""
+        return [
+            f'<pattern id="{self._hatch(kill.owner)}" width="7" height="7" '
+            'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+            '<rect width="7" height="7" fill="white"/>'
+            f'<rect width="2.5" height="7" fill="{self._colours[kill.owner][0]}"/></pattern>'
+            for kill in self._killed()
+        ]
+
+    def _killed(self) -> list[Kill]:
+        return [kill for kill in self._history.kills if kill.owner in self._colours]
+
+    def _hatch(self, owner: str) -> str:
+        return f"hatch-{self._history.owners.index(owner)}"
+
+    def _draw_legend(self) -> tuple[list[str], int]:
+        """Swatches with their meaning, and the number of rows that they take."""
+        items = [(owner, f'fill="{fill}"') for owner, (fill, _) in self._colours.items()]
+        items += [
+            (f"{kill.owner} is dead, nobody works", f'fill="url(#{self._hatch(kill.owner)})"')
+            for kill in self._killed()
+        ]
+        items += [("nobody works", 'fill="white" stroke="#767676"')]
+        items += [("a rebalance begins", DASHED)]
+        x, row, parts = LEFT, 0, []
+        for text, paint in items:
+            length = round(20 + LETTER * len(text) + 18)
+            if x + length > LEFT + WIDTH:
+                x, row = LEFT, row + 1
+            y = LEGEND_TOP + row * LEGEND_ROW
+            sign = (
+                f'<line x1="{x + 7}" x2="{x + 7}" y1="{y - 3}" y2="{y + 15}" {paint}/>'
+                if paint is DASHED
+                else f'<rect x="{x}" y="{y}" width="14" height="12" {paint}/>'
             )
-    for happening in happenings:
-        if happening.kind in ("rebalance", "kill"):
-            at, ink = x(happening.at_s), "#cc0000" if happening.kind == "kill" else "#555555"
-            dash = "" if happening.kind == "kill" else ' stroke-dasharray="3,3"'
+            parts.append(f'{sign}<text x="{x + 20}" y="{y + 10}">{escape(text)}</text>')
+            x += length
+        return parts, row + 1
+
+    def _axis(self) -> list[str]:
+        parts = []
+        for at_s in ticks(self._begin_s, self._end_s):
+            x = self._x(at_s)
             parts.append(
-                f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{TOP - 6}" y2="{height + 4}" '
-                f'stroke="{ink}"{dash}><title>{escape(happening.text)}</title></line>'
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{self._top}" y2="{self._bottom + 2}" '
+                'stroke="#dddddd"/>'
+                f'<text x="{x:.1f}" y="{self._bottom + 18}" text-anchor="middle">{at_s} s</text>'
             )
-            if happening.kind == "kill":
+        return parts
+
+    def _lanes(self) -> list[str]:
+        parts = [
+            f'<text x="{LEFT - 10}" y="{self._y(partition) + 14}" text-anchor="end">'
+            f"partition {partition}</text>"
+            for partition in range(self._partitions)
+        ]
+        for stint in self._history.stints:
+            fill, ink = self._colours[stint.owner]
+            what = f"{stint.owner}, {stint.begin_s:.1f} to {stint.end_s:.1f} s"
+            box = (stint.partition, stint.begin_s, stint.end_s)
+            parts.append(self._bar(*box, f'fill="{fill}"', what))
+            if self._x(stint.end_s) - self._x(stint.begin_s) > LETTER * len(stint.owner) + 12:
                 parts.append(
-                    f'<text x="{at:.1f}" y="{height + 34}" fill="{ink}" '
-                    f'text-anchor="middle">{escape(happening.text)}</text>'
+                    f'<text x="{self._x(stint.begin_s) + 6:.1f}" '
+                    f'y="{self._y(stint.partition) + 14}" fill="{ink}">{escape(stint.owner)}</text>'
                 )
-    for tick in range(6):
-        at_s = end_s * tick / 5
-        parts.append(
-            f'<text x="{x(at_s):.1f}" y="{height + 18}" text-anchor="middle">{at_s:.0f} s</text>'
+        for kill in self._killed():
+            paint = (
+                f'fill="url(#{self._hatch(kill.owner)})" stroke="{self._colours[kill.owner][0]}"'
+            )
+            for rest in self._history.rests(kill):
+                what = f"nobody for {_spell(rest)}: {rest.owner} was killed"
+                parts.append(self._bar(rest.partition, rest.begin_s, rest.end_s, paint, what))
+        return parts
+
+    def _y(self, partition: int) -> int:
+        return self._top + partition * (LANE + GAP)
+
+    def _bar(self, partition: int, begin_s: float, end_s: float, paint: str, what: str) -> str:
+        width = max(self._x(end_s) - self._x(begin_s), 1)
+        return (
+            f'<rect x="{self._x(begin_s):.1f}" y="{self._y(partition)}" width="{width:.1f}" '
+            f'height="{LANE}" {paint}><title>{escape(what)}</title></rect>'
         )
-    parts.append(
-        f'<text x="{LEFT}" y="{height + 60}" fill="#555555">dashed: a rebalance begins; '
-        "white: no assignment is in force; cooperative members go on with what they hold"
-        "</text></svg>"
+
+    def _moments(self) -> list[str]:
+        """Vertical lines: rebalances, kills, and sessions that expired."""
+        parts = [
+            self._line(at_s, "a rebalance begins", DASHED)
+            for at_s in self._history.rebalances
+            if at_s >= self._begin_s
+        ]
+        for kill in self._history.kills:
+            text = f"SIGKILL at {kill.at_s:.1f} s"
+            parts.append(self._line(kill.at_s, text, f'stroke="{ALARM}" stroke-width="2"'))
+            parts.append(self._label(kill.at_s - self._per_pixel(4), text, "end", bold=True))
+            if kill.expired_s is not None:
+                text = f"session expired at {kill.expired_s:.1f} s"
+                parts.append(
+                    self._line(kill.expired_s, text, f'stroke="{ALARM}" stroke-dasharray="6,3"')
+                )
+                parts.append(self._label(kill.expired_s + self._per_pixel(4), text, "start"))
+        return parts
+
+    def _per_pixel(self, pixels: float) -> float:
+        return pixels * (self._end_s - self._begin_s) / WIDTH
+
+    def _line(self, at_s: float, what: str, paint: str) -> str:
+        x = self._x(at_s)
+        return (
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{self._top - 8}" y2="{self._bottom + 4}" '
+            f"{paint}><title>{escape(what)}</title></line>"
+        )
+
+    def _label(self, at_s: float, text: str, anchor: str, *, bold: bool = False) -> str:
+        weight = ' font-weight="bold"' if bold else ""
+        return (
+            f'<text x="{self._x(at_s):.1f}" y="{self._top - 10}" text-anchor="{anchor}" '
+            f'fill="{ALARM}"{weight}>{escape(text)}</text>'
+        )
+
+
+def _sentence(history: History, kill: Kill) -> str:
+    rests = history.rests(kill)
+    if not rests:
+        return f"{kill.owner} was killed at {kill.at_s:.1f} s; it had no partitions."
+    lengths = sorted(rest.end_s - rest.begin_s for rest in rests)
+    shortest, longest = _seconds(lengths[0]), _seconds(lengths[-1])
+    how_long = longest if shortest == longest else f"{shortest} to {longest}"
+    takers = [t for t in history.owners if any(rest.taker == t for rest in rests)]
+    left = sum(rest.taker is None for rest in rests)
+    what, them = ("partition", "it") if len(rests) == 1 else (f"{len(rests)} partitions", "them")
+    until = f"until {_list(takers)} went on with {them}" if takers else "until the end"
+    if takers and left:
+        until += f"; {left} of {them} until the end"
+    return (
+        f"{kill.owner} was killed at {kill.at_s:.1f} s: its {what} rested for {how_long}, {until}."
     )
-    path.write_text("\n".join(parts))
 
 
-def _stretches(views: list[View], partition: int) -> list[tuple[float, float, str]]:
-    """Intervals in which one member owned the partition, as (from, to, owner)."""
-    stretches: list[tuple[float, float, str]] = []
-    for view, following in zip(views, [*views[1:], views[-1]], strict=True):
-        owner = view.owners.get(partition)
-        if owner is None:
-            continue
-        if stretches and stretches[-1][2] == owner and stretches[-1][1] >= view.at_s:
-            stretches[-1] = (stretches[-1][0], following.at_s, owner)
-        else:
-            stretches.append((view.at_s, following.at_s, owner))
-    return stretches
+def _spell(rest: Rest) -> str:
+    return _seconds(rest.end_s - rest.begin_s)
+
+
+def _seconds(length_s: float) -> str:
+    return spell(round(1_000 * length_s))
+
+
+def _list(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

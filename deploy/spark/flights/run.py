@@ -19,15 +19,17 @@ from pathlib import Path
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import FileLog
 from coordinator.spark import run_members
-from flights import dataset, picture
-from flights.counting import Counting, merge
+from flights import dataset
+from flights.counting import Counting, merge, notes_folder
 from flights.processes import start_coordinator, start_program
+from flights.report import report
 from flights.screen import Screen
 from flights.sessions import start_spark, stop_spark
 from flights.verdict import tell
-from flights.watching import Watcher
+from flights.watching import STABLE, View, Watcher
 
 GROUP = "flights"
+TITLE = "Who worked on which partition"
 EXECUTORS = 2
 SESSION_TIMEOUT_MS = 3_000
 ROWS_PER_COMMIT = 500
@@ -54,11 +56,12 @@ def main() -> int:
         admin = stack.enter_context(GroupAdmin(address))
         watcher = Watcher(admin, GROUP, dataset.TOPIC, folder / "coordinator.log")
         killed = _watch(watcher, source, job, results)
+        end_s = watcher.now()
         job.join()
         watcher.look()
         committed = watcher.offsets()
-    picture.draw(folder / "owners.svg", watcher.views, watcher.happenings, dataset.PARTITIONS)
-    print(f"Who owned which partition: {folder / 'owners.svg'}")
+        journal = admin.journal(GROUP).rebalances
+    report(watcher.history(notes_folder(results), end_s), TITLE, journal, folder)
     return _verdict(merge(results, committed), killed, watcher)
 
 
@@ -144,21 +147,22 @@ def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> 
             view = watcher.look()
             screen.show(view, watcher.happenings)
             progress = screen.progress(view)
-            if killed is None and progress >= KILL_AT and view.state == "Stable":
-                killed = _kill_one(view.members, results, watcher)
+            if killed is None and progress >= KILL_AT and view.state == STABLE:
+                killed = _kill_one(view, results, watcher)
             if progress >= 1.0 or view.at_s > DEADLINE_S:
                 return killed
             time.sleep(0.2)
     return killed
 
 
-def _kill_one(members: list[str], results: Path, watcher: Watcher) -> str | None:
-    for member in members:
-        if member.startswith("spark-"):
-            pid = int((results / "pids" / member).read_text())
+def _kill_one(view: View, results: Path, watcher: Watcher) -> str | None:
+    for client_id in sorted(view.owning_clients()):
+        if client_id.startswith("spark-"):
+            pid = int((results / "pids" / client_id).read_text())
+            at_s = watcher.now()
             os.kill(pid, signal.SIGKILL)
-            watcher.note(f"{member} killed", "kill")
-            return member
+            watcher.note_kill(client_id, at_s)
+            return client_id
     return None
 
 

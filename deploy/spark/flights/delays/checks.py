@@ -44,9 +44,9 @@ def check_kill(
     victim: str, killed_at: float, views: Sequence[View], happenings: Sequence[Happening]
 ) -> Check:
     """Check that the killed member was removed, and owned partitions again later."""
-    removed = [h.at_s for h in happenings if h.kind == "evicted" and victim in h.text]
+    removed = [h.at_s for h in happenings if (h.kind, h.client_id) == ("evicted", victim)]
     came_back = bool(removed) and any(
-        view.at_s > removed[0] and victim in view.owners.values() for view in views
+        view.at_s > removed[0] and victim in view.owning_clients() for view in views
     )
     text = f"{victim} was killed when {killed_at:.0%} was done, was removed, and came back"
     return text, killed_at < 1 and came_back

@@ -1,7 +1,7 @@
 """A driver: one streaming query that enriches flights, as a member of the group, exactly once.
 
     python -m flights.delays.query --coordinator ADDRESS --group GROUP --log FOLDER \
-        --results FOLDER --checkpoint FOLDER --name NAME --batches FILE
+        --results FOLDER --checkpoint FOLDER --notes FOLDER --name NAME --batches FILE
 
 Any number of them share the partitions. SIGTERM ends one; one that was killed is started
 again with the same arguments and goes on.
@@ -13,14 +13,17 @@ import argparse
 import json
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from coordinator.spark.exactly_once import ExactlyOnceSink
+from coordinator.spark.ranges import ranges_of_batch
 from coordinator.spark.stream import ConsumerGroupSource
 from flights.dataset import TOPIC
 from flights.delays.enrich import Lookups, enrich
 from flights.delays.tables import FLIGHTS_SCHEMA, read_tables
+from flights.notes import WORKS, Notebook
 from flights.sessions import start_spark
 
 MEMORY = "768m"
@@ -31,7 +34,7 @@ SESSION_TIMEOUT_MS = 5_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("coordinator", "group", "log", "results", "checkpoint", "name"):
+    for name in ("coordinator", "group", "log", "results", "checkpoint", "notes", "name"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--batches", type=Path, required=True)
     options = parser.parse_args()
@@ -71,10 +74,17 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
         options.results, options.checkpoint, options.coordinator, options.group, TOPIC
     )
 
+    notebook = Notebook(Path(options.notes), f"spark-{options.name}")
+
     def write(rows: Any, batch_id: int) -> None:
-        refused = sink.refused
+        refused, began_s = sink.refused, time.monotonic()
         sink(rows.coalesce(1), batch_id)  # A file a batch, not one for each partition.
-        note_batch(options.batches, batch_id, counts=sink.refused == refused)
+        counts = sink.refused == refused
+        note_batch(options.batches, batch_id, counts=counts)
+        if counts:
+            worked_on = ranges_of_batch(Path(options.checkpoint), batch_id).ranges
+            notebook.note(WORKS, worked_on, began_s)
+            notebook.note(WORKS, worked_on)
 
     return (
         enriched.writeStream.foreachBatch(write)

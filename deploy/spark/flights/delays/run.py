@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from coordinator.client.admin import GroupAdmin
-from flights import dataset, picture
+from flights import dataset
 from flights.delays import charts
 from flights.delays.checks import check_flights, check_kill, check_statistics
 from flights.delays.feed import make_log
@@ -27,9 +27,10 @@ from flights.delays.groupings import GROUPINGS
 from flights.delays.query import noted_batches
 from flights.delays.tables import read_flights
 from flights.processes import check, kill, start_coordinator, start_program, stop
+from flights.report import report
 from flights.screen import Screen
 from flights.verdict import tell
-from flights.watching import View, Watcher
+from flights.watching import STABLE, View, Watcher
 
 GROUP = "delays"
 PAUSE_S = 0.08
@@ -40,6 +41,8 @@ INITIAL_DELAY_MS = 1_000
 """Initial rebalance delay of the group, so that both drivers join its first generation."""
 DEADLINE_S = 400
 DIFFERENCES_SHOWN = 10
+NOTES = "notes"
+TITLE = "Which query worked on which partition"
 
 
 def main() -> int:
@@ -56,6 +59,7 @@ def main() -> int:
         watcher = Watcher(admin, GROUP, dataset.TOPIC, folder / "coordinator.log")
         drivers = [Driver(f"driver-{n}", address, folder, stack) for n in (1, 2)]
         killed_at = stream_all(flights, drivers, watcher, folder, stack)
+        end_s, journal = watcher.now(), admin.journal(GROUP).rebalances
         print("All flights are committed. Statistics …", flush=True)
         for driver in drivers:
             driver.process.terminate()
@@ -63,7 +67,7 @@ def main() -> int:
         for driver in drivers:
             stop(driver.process)
             check(driver.process, driver.log)
-    picture.draw(folder / "owners.svg", watcher.views, watcher.happenings, dataset.PARTITIONS)
+    report(watcher.history(folder / NOTES, end_s), TITLE, journal, folder)
     tables = {name: pd.read_parquet(folder / "statistics" / name) for name in GROUPINGS}
     print()
     for name, title in charts.draw(tables, folder / "charts").items():
@@ -96,6 +100,7 @@ class Driver:
             "log": folder / "log",
             "results": folder / "results",
             "checkpoint": folder / f"checkpoint-{name}",
+            "notes": folder / NOTES,
             "name": name,
             "batches": self._batches,
         }
@@ -140,19 +145,26 @@ def stream_all(
                 time.sleep(0.2)
             screen.show(view, watcher.happenings)
 
-        watch_until(lambda view: len(set(view.owners.values())) == len(drivers))
+        watch_until(lambda view: len(view.owning_clients()) == len(drivers))
         settings = {"log": folder / "log", "pause": PAUSE_S}
         log = folder / "feed.log"
         running[log] = start_program("flights.delays.feed", [], settings, log, stack)
         watcher.note("the feed starts", "start")
-        watch_until(lambda view: screen.progress(view) >= KILL_AT and victim.batches()[0] > 0)
+        watch_until(
+            lambda view: (
+                view.state == STABLE
+                and screen.progress(view) >= KILL_AT
+                and victim.batches()[0] > 0
+            )
+        )
+        at_s = watcher.now()
         kill(victim.process)
+        watcher.note_kill(victim.client_id, at_s)
         killed_at = screen.progress(watcher.views[-1])
-        watcher.note(f"{victim.client_id} killed", "kill")
-        watch_until(lambda view: victim.client_id not in view.members)
+        watch_until(lambda view: victim.client_id not in view.clients())
         running[victim.log] = victim.start()
         watcher.note(f"{victim.client_id} started again on its checkpoint", "start")
-        watch_until(lambda view: victim.client_id in view.owners.values())
+        watch_until(lambda view: victim.client_id in view.owning_clients())
         watch_until(lambda view: screen.progress(view) >= 1.0)
     return killed_at
 

@@ -1,0 +1,106 @@
+"""The live view: owners by colour and name, the dead marked, plain lines without a terminal."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from flights.picture import PALETTE
+from flights.screen import Screen
+from flights.watching import Happening, Member, View
+
+ENDS = {0: 100, 1: 100, 2: 100}
+LIVING = Member("worker-1", "worker-1")
+DEAD = Member("worker-2", "worker-2", killed_at_s=3.0)
+
+
+def view(owners, at_s=5.0, members=(LIVING, DEAD), offsets=None):
+    of = {f"{member.label}-id": member for member in members}
+    return View(at_s, "Stable", 4, of, owners, offsets or {0: 50, 1: 50, 2: 50})
+
+
+def shown(a_view, happenings=(), *, terminal=True, **options):
+    """Output on a terminal, with its escape sequences."""
+    written = io.StringIO()
+    console = Console(
+        file=written, force_terminal=terminal, color_system="truecolor", width=100, **options
+    )
+    with Screen(ENDS, "counted", console) as screen:
+        screen.show(a_view, list(happenings))
+    return written.getvalue()
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def row(text, partition):
+    """The last row of a partition: with its escape sequences, and without."""
+    rows = [it for it in text.splitlines() if re.match(rf"│ +{partition} ", plain(it))]
+    return rows[-1], plain(rows[-1])
+
+
+def code(colour):
+    """The escape sequence of a colour: `#0072B2` is `38;2;0;114;178`."""
+    return "38;2;" + ";".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+
+
+def test_each_owner_has_a_colour_and_its_partitions_bars_have_it_too():
+    text = shown(view({0: LIVING, 1: Member("worker-3", "worker-3"), 2: LIVING}))
+    for partition, number in ((0, 0), (1, 1), (2, 0)):
+        coloured, _ = row(text, partition)
+        assert coloured.count(code(PALETTE[number][0])) == 2, "name and bar"
+
+
+def test_the_colour_of_an_owner_stays_when_others_come_and_go():
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, color_system="truecolor", width=100)
+    with Screen(ENDS, "counted", console) as screen:
+        screen.show(view({0: LIVING, 1: DEAD}), [])
+        screen.show(view({1: Member("worker-3", "worker-3"), 2: LIVING}), [])
+    text = written.getvalue()
+    assert code(PALETTE[2][0]) in row(text, 1)[0]
+    assert code(PALETTE[0][0]) in row(text, 2)[0]
+
+
+def test_a_member_that_was_killed_is_marked_as_long_as_the_group_has_it():
+    text = shown(view({0: LIVING, 1: DEAD}))
+    _, without_colour = row(text, 1)
+    assert "worker-2 † killed 2 s ago" in without_colour
+    assert "▒" in without_colour
+    assert "█" not in without_colour
+    assert "members: worker-1, worker-2 † killed 2 s ago" in plain(text)
+
+
+def test_a_partition_without_owner_says_so():
+    _, without_colour = row(shown(view({0: LIVING})), 2)
+    assert "nobody" in without_colour
+    assert "█" not in without_colour
+
+
+def test_no_color_is_respected_and_names_and_signs_remain(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = shown(view({0: LIVING, 1: DEAD}), [Happening(3.0, "worker-2 killed", "kill")])
+    assert "38;2" not in text
+    assert "31m" not in text
+    assert "worker-2 † killed 2 s ago" in text
+
+
+@pytest.mark.parametrize("members", [(), (LIVING,)])
+def test_a_group_is_shown_before_anybody_owns_anything(members):
+    assert row(shown(view({}, members=members, offsets={0: 0})), 0)[1].count("·") == 30
+
+
+def test_without_a_terminal_each_event_and_each_tenth_is_a_plain_line_once(capsys):
+    console = Console(file=io.StringIO())
+    happenings = [Happening(3.0, "worker-2 killed by SIGKILL", "kill")]
+    with Screen(ENDS, "counted", console) as screen:
+        screen.show(view({0: LIVING}, at_s=4.0, offsets={0: 30}), happenings)
+        happenings.append(Happening(5.1, "worker-2 removed: session expired", "evicted"))
+        screen.show(view({0: LIVING}, at_s=6.0, offsets={0: 33}), happenings)
+    assert capsys.readouterr().out.splitlines() == [
+        "   3.0 s  worker-2 killed by SIGKILL",
+        "   4.0 s  10 % of the flights counted",
+        "   5.1 s  worker-2 removed: session expired",
+    ]
