@@ -1,4 +1,4 @@
-"""Who worked on what, from workers' notes: stints, kills and the rests behind them."""
+"""History of a run, from workers' notes: stints, kills and the rests behind them."""
 
 import pytest
 

@@ -79,6 +79,12 @@ def test_a_partition_without_owner_says_so():
     assert "█" not in without_colour
 
 
+def test_a_partition_that_is_done_needs_no_owner():
+    coloured, without_colour = row(shown(view({}, offsets={2: 100})), 2)
+    assert "nobody" not in without_colour
+    assert "31m" not in coloured
+
+
 def test_no_color_is_respected_and_names_and_signs_remain(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     text = shown(view({0: LIVING, 1: DEAD}), [Happening(3.0, "worker-2 killed", "kill")])

@@ -1,4 +1,4 @@
-"""Who worked on which partition, from the workers' own notes, and who was killed when.
+"""History of a run: stints, kills and rests, from the workers' own notes and the kills.
 
 A stint lasts from the first to the last note of one owner about one partition. A partition rests
 from the moment its owner is killed until the first note of the next owner. All times are seconds
@@ -45,7 +45,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is drawn. `owners`: in the order of their colours."""
+    """All that is drawn. `owners`: in the order of their colours."""
 
     owners: tuple[str, ...]
     stints: tuple[Stint, ...]

@@ -79,8 +79,10 @@ class Screen:
         for partition, end in self._ends.items():
             done = view.offsets.get(partition, 0)
             owner = view.owners.get(partition)
+            needs_owner = bool(view.generation) and done < end
+            name = self._name(owner, view) if owner else _nobody(needs_owner)
             bar = self._bar(owner, round(BAR * done / end) if end else BAR)
-            table.add_row(str(partition), self._name(owner, view), bar, f"{done:,} / {end:,}")
+            table.add_row(str(partition), name, bar, f"{done:,} / {end:,}")
         members = Text("members: ").append(
             Text(", ").join(self._name(member, view) for member in view.members.values())
             if view.members
@@ -92,9 +94,7 @@ class Screen:
         ]
         return Group(members, table, *lines)
 
-    def _name(self, member: Member | None, view: View) -> Text:
-        if member is None:
-            return Text("nobody", style=ALARM if view.generation else "dim")
+    def _name(self, member: Member, view: View) -> Text:
         if member.killed_at_s is not None:
             since = view.at_s - member.killed_at_s
             return Text(f"{member.label} † killed {since:.0f} s ago", style=ALARM)
@@ -107,3 +107,7 @@ class Screen:
             sign = DONE if owner.killed_at_s is None else DEAD
             style = self._colours[owner.label]
         return Text.assemble((sign * filled, style), ("·" * (BAR - filled), "dim"))
+
+
+def _nobody(is_needed: bool) -> Text:
+    return Text("nobody", style=ALARM) if is_needed else Text("–", style="dim")
