@@ -1,12 +1,14 @@
 """The pictures of the pages: `poe pictures` makes them again.
 
-`deploy/explain.svg` shows what `coordinator explain` says of an incident that is played on virtual
-time, so it is the same on every machine, and a test compares it. The pictures of the console
-(`tests/browser/pictures.py`) are photographs of a real one.
+`deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
+an incident that is played on virtual time, so they are the same on every machine.
+`deploy/owners.svg` is drawn from a recorded run of `deploy/demo counts`. A test compares all three.
+The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import textwrap
@@ -14,19 +16,28 @@ from collections.abc import Sequence
 from html import escape
 
 from coordinator.client.calls import Join, Sync
+from coordinator.observe.timeline import as_svg
 from coordinator.v1 import admin_pb2
+from flights.history import load
+from flights.picture import draw
 from tests.client.kit import Player, World
 from tests.documents import ROOT
 
 EXPLAIN = ROOT / "deploy/explain.svg"
+TIMELINE = ROOT / "deploy/timeline.svg"
+OWNERS = ROOT / "deploy/owners.svg"
+RECORDED = ROOT / "deploy/spark/flights/owners.json"
+"""`.demo/counts/owners.json` of a run of `deploy/demo counts`."""
+PARTITIONS = 12
 GROUP = "orders"
 COLUMNS = 96
 CHARACTER, LINE, MARGIN, BAR = 8.4, 21, 20, 40
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
-def explanation() -> list[str]:
-    """Sentences about a rebalance of three members: one had died, and another was slow."""
+@functools.cache
+def incident() -> admin_pb2.Rebalance:
+    """A rebalance of three members: one had died, and another was slow."""
     world = World("cooperative-sticky")
     members = [_member(world, number) for number in (1, 2, 3)]
     for member in members:
@@ -48,9 +59,12 @@ def explanation() -> list[str]:
     world.coordinator.release_appends()
     world.until(lambda: sum(len(it.assignment) for it in left) == 12, polling=left)
     answer = world.coordinator.send(admin_pb2.ListRebalancesRequest(group_id=GROUP)).response
-    told = next(it for it in answer.rebalances if it.cause == "session expired")
-    # The virtual clock begins with the epoch.
-    return [re.sub("1970-01-01 00", "2026-03-02 14", line) for line in told.explanation]
+    return next(it for it in answer.rebalances if it.cause == "session expired")
+
+
+def explanation() -> list[str]:
+    """Sentences about the incident. The virtual clock begins with the epoch."""
+    return [re.sub("1970-01-01 00", "2026-03-02 14", line) for line in incident().explanation]
 
 
 def _member(world: World, number: int) -> Player:
@@ -101,8 +115,22 @@ def draw_explain() -> str:
     return terminal(f"coordinator explain {GROUP}", explanation())
 
 
+def draw_timeline() -> str:
+    """The picture of `coordinator timeline`."""
+    return as_svg(incident()) + "\n"
+
+
+def draw_owners() -> str:
+    """The picture of the demo."""
+    return draw(load(RECORDED), "Who worked on which partition", PARTITIONS)
+
+
+DRAWN = {EXPLAIN: draw_explain, TIMELINE: draw_timeline, OWNERS: draw_owners}
+
+
 def main() -> None:
-    EXPLAIN.write_text(draw_explain())
+    for path, drawing in DRAWN.items():
+        path.write_text(drawing())
     from tests.browser import pictures  # Only here: it needs a browser.
 
     pictures.main()

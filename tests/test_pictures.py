@@ -1,12 +1,32 @@
-"""The picture of `coordinator explain` says what the command says today."""
+"""The pictures of the pages are what the commands and the demo draw today."""
 
 from xml.etree import ElementTree as ET
 
-from tests.pictures import EXPLAIN, draw_explain, terminal
+import pytest
+
+from flights.history import load
+from tests.documents import ROOT
+from tests.pictures import DRAWN, RECORDED, terminal
 
 
-def test_the_picture_is_up_to_date():
-    assert EXPLAIN.read_text() == draw_explain(), "make it again: poe pictures"
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)
+def test_a_picture_is_up_to_date(path):
+    assert path.read_text() == DRAWN[path](), "make it again: poe pictures"
+
+
+def test_the_recorded_run_of_the_demo_shows_a_kill_and_who_went_on():
+    recorded = load(RECORDED)
+    (kill,) = recorded.kills
+    rests = recorded.rests(kill)
+    assert rests
+    assert all(rest.taker is not None for rest in rests)
+    assert kill.expired_s is not None
+    assert all(rest.end_s > kill.expired_s for rest in rests), "nobody can go on before"
+
+
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)
+def test_readers_see_the_pictures_on_the_first_page(path):
+    assert f"]({path.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
 
 
 def test_a_terminal_wraps_lines_and_escapes_text():
