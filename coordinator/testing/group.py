@@ -79,6 +79,12 @@ class VirtualGroup:
         """HOST:PORT of the coordinator. Members in this group reach it under any address."""
         return ADDRESS
 
+    def __repr__(self) -> str:
+        processes = {process.name: "running" if process.is_running else "ended"
+                     for process in self.processes}  # fmt: skip
+        told = "".join(f" {name}={state}" for name, state in processes.items())
+        return f"<VirtualGroup now_s={self.now_s:g}{told}>"
+
     # --- Processes ---
 
     def start(

@@ -39,6 +39,13 @@ def stuck(group, before):
     return {group.owners()[p] for p, offset in group.committed().items() if offset == before[p]}
 
 
+async def test_a_group_is_shown_with_its_time_and_processes(two):
+    group, _, b = two
+    await group.advance(1.5)
+    b.kill()
+    assert repr(group) == "<VirtualGroup now_s=1.5 a=running b=ended>"
+
+
 async def test_both_own_partitions_and_commit(two, virtual_group):
     group, _, _ = two
     await group.advance(45)

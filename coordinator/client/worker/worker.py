@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
+from coordinator.client.events import spelled
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.log_ends import ends_of
 from coordinator.client.loop_thread import check_process
@@ -177,6 +178,12 @@ class Worker:
         self._body: Body | None = None
         self._early_stop: tuple[str, int | None] | None = None
         """Arguments of a `stop` that came before the start."""
+
+    def __repr__(self) -> str:
+        state = self.state
+        held = f" partitions={spelled(state.partitions)}" if state.partitions else ""
+        why = f" because={state.stopping_because!r}" if state.stopping_because else ""
+        return f"<Worker group={self._plan.group_id!r} state={state.phase}{held}{why}>"
 
     # --- Registration ---
 

@@ -45,6 +45,21 @@ async def test_stop_lets_each_handler_reach_its_next_commit_and_leaves():
     assert worker.state.stopping_because == "stopped"
 
 
+async def test_a_worker_is_shown_with_its_group_state_and_partitions():
+    town = Town(3)
+    worker = town.worker()
+    committing(worker, [])
+    assert repr(worker) == "<Worker group='g' state=new>"
+    serving = town.serve(worker)
+    await town.until(lambda: town.stored(0) == 1)
+    assert repr(worker) == "<Worker group='g' state=stable partitions=t[0-2]>"
+    worker.stop("enough")
+    await asyncio.sleep(0)
+    assert repr(worker).startswith("<Worker group='g' state=draining partitions=t[0-2] ")
+    await serving
+    assert repr(worker) == "<Worker group='g' state=stopped because='enough'>"
+
+
 async def test_a_worker_may_be_started_again():
     town, ended = Town(1), []
     worker = town.worker()
