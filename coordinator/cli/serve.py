@@ -13,6 +13,7 @@ from typing import Any
 from coordinator.cli.event_sinks import EventSinks
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
+from coordinator.cli.ports import addresses, troubles
 from coordinator.cli.security_log import log_security
 from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
@@ -57,6 +58,10 @@ async def _serve(
 ) -> int:
     pauses.attach()
     log_security(security, settings, logger)
+    if taken := troubles(addresses(settings.serving)):
+        for what in taken:
+            logger.error("cannot_start", what=what)
+        return CANNOT_START
     sinks = EventSinks(logger)
     if settings.storage.shared_store is not None and settings.cluster.node_id == 0:
         settings = settings.changed(node_id=1 + secrets.randbelow(2**31 - 1))

@@ -13,9 +13,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from coordinator.cli.config import USAGE_ERROR
+from coordinator.cli.ports import ListenAddress, addresses, troubles
 from coordinator.observe.logs import configure
 from coordinator.settings import InvalidSetting, Settings
 from coordinator.settings.sections import NODE_PORTS
@@ -23,6 +25,7 @@ from coordinator.storage.log import CannotOpen, Damaged
 from coordinator.storage.shares import check_folder, share_folder
 
 CANNOT_START = 1
+LAST_PORT = 65_535
 BACK_OFF_S, MOST_BACK_OFF_S = 0.2, 5.0
 LONG_ENOUGH_S = 10.0
 """A node that ran for at least this long is restarted with the shortest back-off."""
@@ -32,7 +35,8 @@ def flags_of(settings: Settings, number: int) -> list[str]:
     """Flags that differ between the nodes, of node `number` (from 1).
 
     Raises:
-        InvalidSetting: a port is 0, so the ports of the other nodes cannot be derived.
+        InvalidSetting: a port is 0, so the ports of the other nodes cannot be derived, or
+            theirs would be too high.
     """
     serving, storage, cluster = settings.serving, settings.storage, settings.cluster
     shift = (number - 1) * NODE_PORTS
@@ -42,6 +46,11 @@ def flags_of(settings: Settings, number: int) -> list[str]:
         if port == "0":
             raise InvalidSetting(
                 f"{name} has port 0; with several nodes give the port of the first node"
+            )
+        if port and int(port) + shift > LAST_PORT:
+            raise InvalidSetting(
+                f"{name} of node {number} would have port {int(port) + shift}: ports of each "
+                f"further node are {NODE_PORTS} higher, and end at {LAST_PORT}"
             )
         if port:
             flags[name] = f"{host}:{int(port) + shift}"
@@ -86,11 +95,20 @@ class _Supervisor:
         except (CannotOpen, Damaged, InvalidSetting) as error:
             self._logger.error("cannot_start", what=str(error))
             return CANNOT_START
+        if taken := troubles(self._addresses()):
+            for what in taken:
+                self._logger.error("cannot_start", what=what)
+            return CANNOT_START
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         await asyncio.gather(*itertools.starmap(self._keep, enumerate(commands, 1)))
         return self._status
+
+    def _addresses(self) -> Iterator[ListenAddress]:
+        for number in range(1, self._settings.cluster.nodes + 1):
+            shift = (number - 1) * NODE_PORTS
+            yield from addresses(self._settings.serving, node=number, shift=shift)
 
     def _command(self, number: int) -> list[str]:
         flags = flags_of(self._settings, number)
@@ -117,7 +135,7 @@ class _Supervisor:
             status = await child.wait()
             if self._stopping.is_set():
                 return
-            if status == CANNOT_START and start == 1:
+            if status in (CANNOT_START, USAGE_ERROR) and start == 1:
                 self._status = CANNOT_START
                 self._stop()
                 return

@@ -38,6 +38,8 @@ _LEVELS = {
     "F": logging.CRITICAL,
 }
 _HANDSHAKE = re.compile(r"Handshake failed|handshake_failed|SSL_ERROR|handshaker", re.IGNORECASE)
+_BIND = "add_port.cc:"
+"""Failures to bind a port, which the node says itself, by the name of the setting."""
 _NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 Log = Callable[[int, str, Mapping[str, object]], None]
@@ -55,6 +57,8 @@ def structured(line: str) -> tuple[int, str, Mapping[str, object]]:
         return logging.WARNING, "tls_handshake_failed", {"what": told, "where": where}
     if _HANDSHAKE.search(what):
         return logging.WARNING, "tls_handshake_failed", {"what": what, "where": where}
+    if where.startswith(_BIND):
+        return logging.DEBUG, "grpc", {"what": what, "where": where}
     return _LEVELS[letter], "grpc", {"what": what, "where": where}
 
 

@@ -15,6 +15,8 @@ def address(value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise ValueError("give HOST:PORT")
+    if ":" in host and not re.fullmatch(r"\[[^\[\]]+\]", host):
+        raise ValueError("give HOST:PORT, and an IPv6 address in brackets: [::1]:7400")
     return host, int(port)
 
 

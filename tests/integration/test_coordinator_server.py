@@ -44,7 +44,7 @@ def test_settings_are_passed_and_checked(coordinator_server):
 
 def test_a_node_that_cannot_start_shows_its_log(coordinator_server):
     first = coordinator_server()
-    with pytest.raises(CannotStart, match="cannot listen on"):
+    with pytest.raises(CannotStart, match="cannot listen at"):
         coordinator_server(listen=first.address)
 
 

@@ -108,4 +108,4 @@ def test_a_port_that_is_taken_is_told_in_log_lines_alone():
         second = Process("--listen", first.address, wait=False)
         assert second.wait() == 1
         assert second.other == ""
-        assert {line["event"] for line in second.lines} == {"grpc", "cannot_start"}
+        assert {line["event"] for line in second.lines} == {"cannot_start"}

@@ -18,7 +18,7 @@ from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
 from tests.patience import HANG_S
-from tests.serving import NODES_APART, free_port
+from tests.serving import NODES_APART, Process, free_port
 
 GROUPS = 8
 MEMBERS = {"heartbeat_interval_ms": 300}
@@ -144,10 +144,11 @@ async def test_what_would_hide_groups_or_nodes_is_refused(tmp_path, flags, words
 
 
 async def test_a_node_that_cannot_start_ends_them_all(tmp_path):
-    async with machine(tmp_path / "first") as first:
-        second = Machine(tmp_path / "second", port=first.port)
-        assert await second.wait() == 1
-        assert any("cannot listen" in line.get("what", "") for line in second.lines)
+    share = ("--share", "2/2", "--data-dir", str(tmp_path / "share-2-of-2"))
+    with Process(*share):
+        it = Machine(tmp_path)
+        assert await it.wait() == 1
+        assert any("is in use by process" in line.get("what", "") for line in it.lines)
 
 
 async def test_with_a_shared_store_they_are_nodes_like_any_other(tmp_path):

@@ -273,7 +273,7 @@ def test_a_port_that_is_taken_is_a_clear_error():
             check=False,
         )
         assert done.returncode == 1
-        assert "cannot listen on" in done.stderr
+        assert "cannot listen at" in done.stderr
 
 
 async def each_answer(s) -> dict[str, str]:

@@ -14,7 +14,7 @@ HEAD = "E0000 00:00:1763765654.066   12345 "
     [
         (
             HEAD + "add_port.cc:83] Failed to add port to server",
-            logging.WARNING, "grpc", "Failed to add port to server",
+            logging.DEBUG, "grpc", "Failed to add port to server",
         ),
         ("W" + HEAD[1:] + "a/b.cc:1] slow", logging.WARNING, "grpc", "slow"),
         ("F" + HEAD[1:] + "b.cc:1] Check failed", logging.CRITICAL, "grpc", "Check failed"),

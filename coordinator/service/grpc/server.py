@@ -122,7 +122,8 @@ class CoordinatorServer:
         try:
             self.port = self._bind(server, f"{host}:{port}")
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {settings.serving.listen}: {error}") from error
+            # gRPC has written the reason to standard error.
+            raise OSError(f"cannot listen at listen, {settings.serving.listen}") from error
         self._advertised = (
             settings.serving.advertised_host or host,
             settings.serving.advertised_port or self.port,
