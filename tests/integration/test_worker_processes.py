@@ -27,6 +27,7 @@ import asyncio, os, signal, sys, threading, time
 from coordinator.client import BlockingPartition, Partition, Worker
 
 worker = Worker(sys.argv[1], sys.argv[2], topics={"t": 2}, grace_ms=500)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # These tests may run with it ignored.
 
 def ready():
     print("ready", flush=True)
@@ -238,7 +239,6 @@ def test_signals_are_left_to_others_if_the_worker_is_told_so(node, request):
 def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
     text = WORKING + textwrap.dedent(
         """
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # It may be ignored here.
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:

@@ -32,7 +32,8 @@ class EndNow(KeyboardInterrupt):
 def signals_handled(stop: Callable[[str, int | None], None]) -> Iterator[None]:
     """Have SIGINT and SIGTERM stop a worker, in the main thread only; the second ends it at once.
 
-    The former handlers are put back at the end.
+    A signal that is ignored stays so: a shell without job control starts background jobs with
+    SIGINT ignored, so that Ctrl-C does not reach them. The former handlers are put back at the end.
 
     Args:
         stop: given the reason, and the time to finish in milliseconds; None: the usual one.
@@ -52,7 +53,11 @@ def signals_handled(stop: Callable[[str, int | None], None]) -> Iterator[None]:
         stop(f"stopped by a second {name}", 0)
         raise EndNow
 
-    before = {number: signal.signal(number, handle) for number in _numbers()}
+    before = {
+        number: signal.signal(number, handle)
+        for number in _numbers()
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

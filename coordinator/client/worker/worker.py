@@ -313,7 +313,8 @@ class Worker:
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop` or a signal; then the handlers finish, and the group is left.
 
-        In the main thread SIGTERM and SIGINT stop it, and the second one ends it at once.
+        In the main thread SIGTERM and SIGINT stop it, and the second one ends it at once. One that
+        the process ignores stays ignored, such as SIGINT in background jobs of `sh`.
 
         Args:
             handle_signals: False: signals are left to others.
