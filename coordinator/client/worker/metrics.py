@@ -1,10 +1,6 @@
 """Metrics of workers, if prometheus-client is installed; imported when a worker starts.
 
-| metric | label | counts |
-|---|---|---|
-| `coordinator_worker_events_total` | `event` | runs, failures, retry, release, stop, stalls, ... |
-| `coordinator_worker_partitions` | `stage` | partitions held, by what their handlers do |
-| `coordinator_worker_left_over` | | runs that were told to end and have not |
+`deploy/metrics.md` lists them, and the values of their labels.
 """
 
 from __future__ import annotations
@@ -58,7 +54,15 @@ def _registered() -> tuple[Any, Any, Any] | None:  # Any: prometheus-client may 
     except ImportError:
         return None
     return (
-        Total("coordinator_worker_events", "Events of handlers.", ["group", "event"]),
-        Gauge("coordinator_worker_partitions", "Partitions held.", ["group", "stage"]),
-        Gauge("coordinator_worker_left_over", "Runs that do not end.", ["group"]),
+        Total("coordinator_worker_events", "Events of handlers, by kind.", ["group", "event"]),
+        Gauge(
+            "coordinator_worker_partitions",
+            "Partitions that the worker holds, by what their handlers do or wait for.",
+            ["group", "stage"],
+        ),
+        Gauge(
+            "coordinator_worker_left_over",
+            "Calls of handlers and hooks that have outlived their holding of the partition.",
+            ["group"],
+        ),
     )
