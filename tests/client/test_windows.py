@@ -1,0 +1,93 @@
+"""The member library uses nothing that only Unix has, unless it asks first.
+
+These tests do not run on Windows: they read the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+
+import pytest
+
+from coordinator.sources import open_source
+from tests.documents import ROOT
+from tests.tidy import Source, imported_modules
+
+MODULES = {"crypt", "fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+NAMES = {
+    "os": {
+        "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "WNOHANG", "chown", "fchmod", "fork", "forkpty",
+        "getegid", "geteuid", "getgid", "getloadavg", "getpgid", "getuid", "killpg", "mkfifo",
+        "nice", "register_at_fork", "sched_getaffinity", "setpgid", "setsid", "statvfs", "uname",
+        "wait", "waitid",
+    },
+    "signal": {
+        "SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGSTOP", "SIGUSR1",
+        "SIGUSR2", "alarm", "pause", "pthread_kill", "pthread_sigmask", "setitimer", "sigwait",
+    },
+    "socket": {"AF_UNIX", "socketpair"},
+    "time": {"CLOCK_MONOTONIC", "clock_gettime", "tzset"},
+}  # fmt: skip
+METHODS = {
+    "add_signal_handler",
+    "remove_signal_handler",
+    "create_unix_connection",
+    "open_unix_connection",
+}
+
+
+def member_library():
+    """Python files of the distribution `consumer-group-member`, without generated ones."""
+    settings = tomllib.loads((ROOT / "deploy/member/pyproject.toml").read_text())
+    included = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values()
+    for path in included:
+        found = ROOT / path
+        for file in [found] if found.is_file() else found.rglob("*.py"):
+            if file.suffix == ".py" and "v1" not in file.parts:
+                yield Source(str(file.relative_to(ROOT)), file.read_text())
+
+
+def unix_only(source):
+    """Uses of what only Unix has, as offences; those that `hasattr` asks for are allowed."""
+    for line, module in imported_modules(source):
+        top, _, name = module.partition(".")
+        if top in MODULES or name in NAMES.get(top, ()):
+            yield source.at(line, module)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            is_asked_for = f'hasattr({owner}, "{node.attr}")' in source.text
+            if node.attr in METHODS or (node.attr in NAMES.get(owner, ()) and not is_asked_for):
+                yield source.at(node.lineno, f"{owner}.{node.attr}")
+
+
+def test_the_member_library_needs_no_unix():
+    sources = list(member_library())
+    assert len(sources) > 50
+    assert [offence for source in sources for offence in unix_only(source)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import fcntl",
+        "from os import fork",
+        "import signal\nsignal.SIGKILL",
+        "loop.add_signal_handler(2, stop)",
+    ],
+)
+def test_the_search_finds_what_only_unix_has(text):
+    assert len(list(unix_only(Source("coordinator/client/x.py", text)))) == 1
+
+
+def test_what_is_asked_for_first_is_allowed():
+    text = 'import os\nif hasattr(os, "O_DIRECTORY"):\n    os.O_DIRECTORY\n'
+    assert list(unix_only(Source("coordinator/client/x.py", text))) == []
+
+
+def test_a_drives_letter_stands_behind_a_format():
+    with pytest.raises(ValueError, match="begins with 'C'"):
+        open_source("C:/logs/flights")
+    pytest.importorskip("pyarrow", reason="logs of files need it")
+    assert open_source("arrow:C:/logs/flights").topic == "C:/logs/flights"
