@@ -29,7 +29,7 @@ _OTHERWISE = {
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Address at which a node listens. `node`: its number among several of one machine; else 0."""
+    """Address at which a node is to listen. `node`: its number on this machine; 0: it is alone."""
 
     setting: str
     host: str

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import time
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.client import BlockingMember
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.integration.prometheus import MISSING, Prometheus
+from tests.serving import Process
 
 ALERTS = Path(__file__).parents[2] / "deploy/alerts"
-GRAFANA = Path(__file__).parents[2] / "deploy/grafana"
-DASHBOARDS = [GRAFANA / f"{name}.json" for name in ("fleet", "group", "internals")]
 RULES = ALERTS / "coordinator.rules.yml"
 KAFKA = ALERTS / "kafka-names.rules.yml"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("promtool") is None or shutil.which("prometheus") is None,
-    reason="no Prometheus found (on Debian: apt-get install prometheus)",
-)
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 ON = 'instance="a:1",job="coordinator"'
 FIRES = {
@@ -118,18 +105,6 @@ def alerts() -> list[str]:
     return re.findall(r"- alert: (\w+)", RULES.read_text())
 
 
-def expressions() -> list[str]:
-    """Expressions of the dashboards, as Grafana would send them."""
-    found = []
-    for path in DASHBOARDS:
-        content = json.loads(path.read_text())
-        for panel in content["panels"]:
-            found += [target["expr"] for target in panel.get("targets", ())]
-        found += [annotation["expr"] for annotation in content["annotations"]["list"]]
-    assert len(found) > 30
-    return [e.replace("$__rate_interval", "1m").replace("$group", "g") for e in found]
-
-
 def promtool(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
 
@@ -202,111 +177,13 @@ def test_nobody_is_called_while_somebody_decides(case, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_dashboards_are_what_the_code_makes_and_have_room_for_all_panels():
-    command = [sys.executable, str(GRAFANA / "generate.py"), "--check"]
-    assert subprocess.run(command, check=False).returncode == 0
-    for path in DASHBOARDS:
-        content = json.loads(path.read_text())
-        taken: set[tuple[int, int]] = set()
-        for panel in content["panels"]:
-            place = panel["gridPos"]
-            cells = {
-                (place["x"] + x, place["y"] + y)
-                for x in range(place["w"])
-                for y in range(place["h"])
-            }
-            assert not cells & taken, panel["title"]
-            assert max(x for x, _ in cells) < 24
-            taken |= cells
-        assert len({panel["id"] for panel in content["panels"]}) == len(content["panels"])
-
-
 def test_all_alerts_are_tried():
     assert list(FIRES) == alerts()
 
 
-def test_a_real_prometheus_finds_every_metric_and_sees_the_coordinator_die(tmp_path):
-    with Process("--metrics-groups", "*") as server:
-        target = server.metrics.removeprefix("http://").split("/")[0]
-        with Prometheus(tmp_path, target) as prometheus, working_member(server):
-            for name in ("grpc_calls_total", "group_lag", "group_rebalances_total"):
-                prometheus.wait_for(f"coordinator_{name} > 0")
-            scraped = set(prometheus.ask("label/__name__/values"))
-            texts = [path.read_text() for path in (RULES, KAFKA, *DASHBOARDS)]
-            used = set(re.findall(r"\bcoordinator_\w+", "".join(texts)))
-            assert used <= scraped
-            for expression in expressions():
-                prometheus.ask("query", query=expression)  # It is refused if it makes no sense.
-            prometheus.wait_for("kafka_coordinator_group_groupmetadatamanager_numgroups == 1")
+def test_a_real_prometheus_sees_the_coordinator_die(tmp_path):
+    with Process() as server:
+        with Prometheus(tmp_path, [server.metrics], rules=[RULES, KAFKA]) as prometheus:
+            prometheus.wait_for("kafka_coordinator_group_groupmetadatamanager_numgroups == 0")
             server.signal(signal.SIGKILL)
             prometheus.wait_for('ALERTS{alertname="CoordinatorDown",alertstate="firing"}')
-
-
-@contextlib.contextmanager
-def working_member(server):
-    """Run a group's member that has committed an offset, and lags behind the end of its log."""
-    key = TopicPartition("t", 0)
-    told = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.2}
-    with BlockingMember(server.address, "orders", {"t": 1}, **told) as member:
-        while not member.assignment:
-            member.poll(timeout=1.0)
-        member.commit({key: 40})
-        yield
-
-
-class Prometheus:
-    """Debian's Prometheus with our rules, without the minutes for which they have to hold."""
-
-    def __init__(self, folder: Path, target: str) -> None:
-        for path in (RULES, KAFKA):
-            impatient = re.sub(r"^(\s+for:) \d+\w$", r"\1 1s", path.read_text(), flags=re.MULTILINE)
-            (folder / path.name).write_text(impatient)
-        config = {
-            "global": {
-                "scrape_interval": "1s",
-                "scrape_timeout": "1s",
-                "evaluation_interval": "1s",
-            },
-            "rule_files": [RULES.name, KAFKA.name],
-            "scrape_configs": [
-                {"job_name": "coordinator", "static_configs": [{"targets": [target]}]}
-            ],
-        }
-        (folder / "prometheus.yml").write_text(json.dumps(config))
-        self._folder = folder
-        self._address = f"127.0.0.1:{free_port()}"
-
-    def __enter__(self) -> Prometheus:
-        with (self._folder / "log").open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={self._folder / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={self._folder / 'data'}",
-                    f"--web.listen-address={self._address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
-
-    def ask(self, path: str, **parameters: str):
-        query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}?{query}") as page:
-            return json.load(page)["data"]
-
-    def wait_for(self, expression: str) -> None:
-        """Until it has a result."""
-        deadline = time.monotonic() + HANG_S
-        while True:
-            try:
-                if self.ask("query", query=expression)["result"]:
-                    return
-            except OSError:
-                pass  # It is starting.
-            assert time.monotonic() < deadline, (self._folder / "log").read_text()[-2_000:]
-            time.sleep(0.2)
