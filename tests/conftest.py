@@ -24,6 +24,8 @@ settings.register_profile(
     "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("unhurried")
+# Commands in tests connect to what the tests say, whatever profile the developer uses.
+os.environ["COORDINATOR_PROFILE"] = "none"
 settings.register_profile("long", settings.get_profile("unhurried"), print_blob=True)
 
 TESTS = Path(__file__).parent

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from coordinator.cli.output import complain
-from coordinator.settings import SETTINGS, InvalidSetting, Settings
-from coordinator.settings.sources import Sources, load, problems
+from coordinator.cli.flags import WrongUsage, add_output_flag
+from coordinator.cli.formats import as_json
+from coordinator.cli.output import WRONG_USAGE, Output, show
+from coordinator.cli.rows import column
+from coordinator.cli.settings_flags import add_settings, sources_of
 
-USAGE_ERROR = 2
+if TYPE_CHECKING:
+    from coordinator.settings import Settings
+    from coordinator.settings.sources import Sources
 
 
-def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """A setting that is in force."""
+
+    setting: str = column("Name of the setting.")
+    value: int | str | bool = column("Its value.", text=as_json)
+    source: str = column("`default`, a flag, a variable of the environment, or the file.")
+    default: int | str | bool = column("Its default.", None)
+    unit: str | None = column("Unit of a number; null: it has none.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemRow:
+    """A finding about the settings."""
+
+    level: Literal["error", "warning"] = column("An error keeps a node from starting.")
+    message: str = column("The finding, with its source.")
+
+
+def add_parsers(commands: Any) -> None:  # Any: argparse's own has no public type.
     """`coordinator config [show|check]`."""
     text = "show the effective settings and the source of each, or check them"
     command = commands.add_parser("config", help=text, description=text)
@@ -26,69 +48,66 @@ def add_parser(commands: Any) -> None:  # Any: argparse's own has no public type
         help="show (default) or check; check also loads the certificates, tokens and rules",
     )
     command.set_defaults(run=run)
+    add_output_flag(command, SettingRow, ProblemRow)
     add_settings(command)
-
-
-def add_settings(command: argparse.ArgumentParser) -> None:
-    """Add a flag for every setting, and `--config` for a file of settings."""
-    command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
-    for name, setting in SETTINGS.items():
-        is_switch = setting.default is False  # Its flag needs no value.
-        command.add_argument(
-            "--" + name.replace("_", "-"),
-            dest=f"setting_{name}",
-            metavar="VALUE",
-            help=setting.description().replace("%", "%%"),
-            nargs="?" if is_switch else None,
-            const="true" if is_switch else None,
-        )
-
-
-def sources_of(options: argparse.Namespace) -> Sources:
-    """The flags of this command, the environment, and the file if one was given."""
-    flags = {
-        name.removeprefix("setting_"): value
-        for name, value in vars(options).items()
-        if name.startswith("setting_") and value is not None
-    }
-    return Sources(flags=flags, environment=os.environ, file=options.config)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show or check; the exit status is 2 if a setting is not valid."""
-    sources = sources_of(options)
+    action = _check if options.action == "check" else _show
+    return show(options, lambda: action(sources_of(options))) and WRONG_USAGE
+
+
+def _show(sources: Sources) -> Output:
+    from coordinator.settings import SETTINGS, InvalidSetting
+    from coordinator.settings.sources import load
+
     try:
-        if options.action == "check":
-            return _check(sources)
         settings, origins = load(sources)
-    except (InvalidSetting, OSError) as error:
-        complain(error)
-        return USAGE_ERROR
-    width = max(map(len, origins))
+    except InvalidSetting as error:
+        raise WrongUsage(str(error)) from error
+    rows = []
     for name, value in settings.values().items():
-        print(f"{name:{width}}  {value!r:20}  {origins[name]}")
-    return 0
+        told = SETTINGS[name]
+        unit = told.bounds.unit if told.bounds is not None else ""
+        rows.append(
+            SettingRow(
+                setting=name,
+                value=value,
+                source=origins[name],
+                default=told.default,
+                unit=unit or None,
+            )
+        )
+    return Output(SettingRow, rows)
 
 
-def _check(sources: Sources) -> int:
+def _check(sources: Sources) -> Output:
     from coordinator.security.errors import CannotSecure
     from coordinator.security.loading import load as load_security
+    from coordinator.settings.sources import load, problems
 
-    if found := problems(sources):
-        for problem in found:
-            complain(problem)
-        return USAGE_ERROR
-    settings, origins = load(sources)
-    try:
-        load_security(settings.security, settings.serving)
-    except CannotSecure as error:
-        complain(error)
-        return USAGE_ERROR
-    given = sum(origin != "default" for origin in origins.values())
-    print(f"{given} settings are given, {len(origins) - given} have their defaults: all are valid")
-    for warning in _warnings(settings):
-        print(f"warning: {warning}")
-    return 0
+    errors = problems(sources)
+    warnings: list[str] = []
+    told = ""
+    if not errors:
+        settings, origins = load(sources)
+        warnings = _warnings(settings)
+        given = sum(origin != "default" for origin in origins.values())
+        told = f"{given} settings are given, {len(origins) - given} have their defaults: "
+        try:
+            load_security(settings.security, settings.serving)
+        except CannotSecure as error:
+            errors = [str(error)]
+    rows = [
+        *(ProblemRow(level="error", message=message) for message in errors),
+        *(ProblemRow(level="warning", message=message) for message in warnings),
+    ]
+    if errors:
+        lines = [f"coordinator: {error}" for error in errors]
+        return Output(ProblemRow, rows, text="", notes=lines, has_failed=True)
+    lines = [f"{told}all are valid", *(f"warning: {warning}" for warning in warnings)]
+    return Output(ProblemRow, rows, text="\n".join(lines))
 
 
 def _warnings(settings: Settings) -> list[str]:

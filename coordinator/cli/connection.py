@@ -1,19 +1,35 @@
-"""Flags of commands that connect to nodes: addresses, TLS and token."""
+"""Flags of commands that connect to nodes: addresses, TLS and token, and where else they come from.
+
+A value is taken from its flag, else from its variable, else from the profile, else its default.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
+import re
 from typing import TYPE_CHECKING
 
-from coordinator.cli.flags import add_output_flag, add_watch_flag
-from coordinator.environment import BOOTSTRAP, CLIENT_PREFIX
+from coordinator.cli.flags import WrongUsage, add_output_flag, add_watch_flag
+from coordinator.environment import BOOTSTRAP, CLIENT_PREFIX, PROFILE
 
 if TYPE_CHECKING:
     from coordinator.dial import Credentials
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:7400"
+_FILES = {
+    "--tls-ca": "PEM file of the certificate authorities that signed the nodes' certificates",
+    "--tls-cert": "PEM file of your client certificate",
+    "--tls-key": "PEM file of the key to --tls-cert",
+    "--token-file": "file with your bearer token",
+}
+_SWITCHES = {
+    "--tls": "use TLS, and trust the system's certificate authorities",
+    "--insecure": "send the token even without TLS",
+}
+_ADDRESS = re.compile(
+    r"(?:[^\s/:]+|\[[0-9A-Fa-f:.%\w]+\]):(\d{1,5})|(?:unix|dns|ipv4|ipv6|xds):\S+"
+)
 
 
 def add_common_flags(
@@ -23,44 +39,108 @@ def add_common_flags(
     add_output_flag(command, *kinds)
     if can_watch:
         add_watch_flag(command)
+    add_connection_flags(command)
+    command.set_defaults(connects=True)
+
+
+def add_connection_flags(command: argparse.ArgumentParser, *, prefix: str = "") -> None:
+    """Add the flags of addresses and credentials; `prefix`: of their names among the options."""
     flags = command.add_argument_group("connection")
     flags.add_argument(
         "--bootstrap",
-        default=os.environ.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP,
+        dest=f"{prefix}bootstrap",
         metavar="HOST:PORT[,…]",
         help=f"addresses of one or more nodes (default: {DEFAULT_BOOTSTRAP}) [{BOOTSTRAP}]",
     )
-    for flag, meaning in (
-        ("--tls-ca", "PEM file of the certificate authorities that signed the nodes' certificates"),
-        ("--tls-cert", "PEM file of your client certificate"),
-        ("--tls-key", "PEM file of the key to --tls-cert"),
-        ("--token-file", "file with your bearer token"),
-    ):
-        variable = CLIENT_PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        flags.add_argument(flag, metavar="FILE", help=f"{meaning} [{variable}]")
-    flags.add_argument(
-        "--tls",
-        action="store_true",
-        help=f"use TLS, and trust the system's certificate authorities [{CLIENT_PREFIX}TLS]",
+    if not prefix:
+        profile = flags.add_argument(
+            "--profile", metavar="NAME", help=f"profile to use; none: none [{PROFILE}]"
+        )
+        profile.completer = _names_of_profiles  # type: ignore[attr-defined]  # Of argcomplete.
+    for flag, meaning in _FILES.items():
+        flags.add_argument(
+            flag,
+            dest=prefix + _key(flag),
+            metavar="FILE",
+            help=f"{meaning} [{_variable(flag)}]",
+        )
+    for flag, meaning in _SWITCHES.items():
+        flags.add_argument(
+            flag,
+            dest=prefix + _key(flag),
+            action=argparse.BooleanOptionalAction if prefix else "store_true",
+            default=None,
+            help=f"{meaning} [{_variable(flag)}]",
+        )
+
+
+def resolve(options: argparse.Namespace) -> None:
+    """Give every option of the connection its value, wherever it comes from.
+
+    Raises:
+        WrongUsage: an address is none, or the profile cannot be used.
+    """
+    from coordinator.cli.profiles import chosen
+    from coordinator.dial import Credentials
+
+    environment = os.environ
+    profile = chosen(options.profile or environment.get(PROFILE))
+    options.bootstrap = (
+        options.bootstrap or environment.get(BOOTSTRAP) or profile.bootstrap or DEFAULT_BOOTSTRAP
     )
-    flags.add_argument(
-        "--insecure",
-        action="store_true",
-        help=f"send the token even without TLS [{CLIENT_PREFIX}INSECURE]",
+    for flag in _FILES:
+        key = _key(flag)
+        told = getattr(options, key) or environment.get(_variable(flag)) or getattr(profile, key)
+        setattr(options, key, told)
+    for flag in _SWITCHES:
+        key = _key(flag)
+        told = environment.get(_variable(flag), "").lower() in ("true", "1", "yes")
+        setattr(options, key, bool(getattr(options, key) or told or getattr(profile, key)))
+    check_addresses(options.bootstrap)
+    options.credentials = Credentials(
+        tls=options.tls,
+        ca_file=options.tls_ca,
+        cert_file=options.tls_cert,
+        key_file=options.tls_key,
+        token_file=options.token_file,
+        insecure=options.insecure,
     )
+
+
+def check_addresses(bootstrap: str) -> None:
+    """Refuse what is not addresses of nodes, separated by commas.
+
+    Raises:
+        WrongUsage: with the first that is none.
+    """
+    for address in bootstrap.split(","):
+        found = _ADDRESS.fullmatch(address)
+        if found is None or (found[1] is not None and not 0 < int(found[1]) < 65_536):
+            raise WrongUsage(f"{address or 'an empty text'} is no address: give HOST:PORT")
 
 
 def credentials_of(options: argparse.Namespace) -> Credentials:
-    """Credentials from the flags; from the environment where a flag is missing."""
-    from coordinator.dial import Credentials
+    """Credentials of options that are resolved."""
+    credentials: Credentials = options.credentials
+    return credentials
 
-    told = Credentials.from_environment()
-    return replace(
-        told,
-        tls=options.tls or told.tls,
-        ca_file=options.tls_ca or told.ca_file,
-        cert_file=options.tls_cert or told.cert_file,
-        key_file=options.tls_key or told.key_file,
-        token_file=options.token_file or told.token_file,
-        insecure=options.insecure or told.insecure,
-    )
+
+# --- Inside -------------------------------------------------------------------------------------
+
+
+def _key(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _variable(flag: str) -> str:
+    return CLIENT_PREFIX + _key(flag).upper()
+
+
+def _names_of_profiles(**_: object) -> list[str]:
+    """Candidates for completion; without any if the file cannot be read."""
+    from coordinator.cli.profiles import read
+
+    try:
+        return sorted(read().profiles)
+    except (OSError, WrongUsage):
+        return []

@@ -34,7 +34,7 @@ def add_watch_flag(command: argparse.ArgumentParser) -> None:
     """Add `--watch` to a command that only reads and ends in `show`."""
     command.add_argument(
         "--watch",
-        type=_seconds,
+        type=seconds,
         nargs="?",
         const=WATCH_S,
         metavar="SECONDS",
@@ -42,11 +42,12 @@ def add_watch_flag(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The number of seconds in an argument. Raises `ArgumentTypeError`."""
     try:
-        seconds = float(text)
+        found = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 86_400:
+        found = 0.0
+    if not 0.1 <= found <= 86_400:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 86400")
-    return seconds
+    return found

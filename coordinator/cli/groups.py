@@ -13,6 +13,7 @@ from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.cli import log_offsets, reset
 from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.output import Row, show
+from coordinator.cli.parser import add_actions
 from coordinator.client.admin import GroupAdmin
 
 ABSENT = "-"
@@ -21,9 +22,10 @@ _TOPIC_HELP = "partitions; repeatable (default: every partition with a committed
 Action = Callable[[GroupAdmin, argparse.Namespace], list[Row]]
 
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The actions and their flags."""
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    text = "list, describe and change groups and their offsets"
+    actions = add_actions(commands.add_parser("groups", help=text, description=text))
     for name, text, action in (
         ("list", "list all groups", _list),
         ("state", "show a group's state", _state),

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.cli.connection import add_common_flags, credentials_of
-from coordinator.cli.output import FAILED, Row, show
-from coordinator.client.health import SERVING, Health
+from coordinator.cli.flags import seconds
+from coordinator.cli.output import Output, show
+from coordinator.cli.rows import column
 
 TIMEOUT_S = 2.0
 
 
-def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRow:
+    """The health of a node."""
+
+    node: str = column("HOST:PORT of the node, as --bootstrap has it.")
+    status: str = column(
+        "`SERVING`; `NOT_SERVING`: it loads or drains; `UNREACHABLE`: no answer in time, or "
+        "another program.",
+        is_state=True,
+    )
+
+
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The command and its flags."""
     command = commands.add_parser(
         "health",
@@ -22,22 +36,22 @@ def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
     command.set_defaults(run=run)
     command.add_argument(
         "--timeout",
-        type=float,
+        type=seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="time limit per node (default: 2)",
+        help=f"time limit per node (default: {TIMEOUT_S:g})",
     )
-    add_common_flags(command)
+    add_common_flags(command, HealthRow, can_watch=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each node; the exit status."""
-    statuses: dict[str, str] = {}
+    from coordinator.client.health import SERVING, Health
 
-    def rows() -> list[Row]:
-        with Health(options.bootstrap, credentials=credentials_of(options)) as health:
-            statuses.update(health.statuses(options.timeout))
-        return [{"NODE": node, "STATUS": status} for node, status in statuses.items()]
+    def health() -> Output:
+        with Health(options.bootstrap, credentials=credentials_of(options)) as nodes:
+            statuses = nodes.statuses(options.timeout)
+        rows = [HealthRow(node=node, status=status) for node, status in statuses.items()]
+        return Output(HealthRow, rows, has_failed=set(statuses.values()) != {SERVING})
 
-    failed = show(options, rows)
-    return failed or (0 if set(statuses.values()) == {SERVING} else FAILED)
+    return show(options, health)

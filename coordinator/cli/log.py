@@ -1,4 +1,4 @@
-"""`coordinator log`: dump a data folder as lines of JSON, verify it, or back it up.
+"""`coordinator log`: dump the records of a data folder, verify it, or back it up.
 
 Read-only; works whether a coordinator is running on the folder or not.
 """
@@ -6,40 +6,81 @@ Read-only; works whether a coordinator is running on the folder or not.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import base64
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.formats import as_json
-from coordinator.cli.output import FAILED, complain
-from coordinator.core.ids import ShardId
-from coordinator.core.records import Record
-from coordinator.runtime import codec
-from coordinator.runtime.stores import open_to_read
-from coordinator.settings import InvalidSetting
-from coordinator.settings.sources import Sources, load
-from coordinator.storage import inspection
-from coordinator.storage.inspection import ShardReport
-from coordinator.storage.log import CannotOpen, Damaged, Loaded, LogError
-from coordinator.storage.soundness import ADVICE
-from coordinator.storage.sqlite import read_shard
+from coordinator.cli.flags import WrongUsage, add_output_flag
+from coordinator.cli.formats import as_json, as_yaml
+from coordinator.cli.output import DONE, Output, complain, show
+from coordinator.cli.parser import add_actions
+from coordinator.cli.rows import column
+from coordinator.printable import printable
+
+if TYPE_CHECKING:
+    from coordinator.core.ids import ShardId
+    from coordinator.core.records import Record
+    from coordinator.storage.inspection import ShardReport
+    from coordinator.storage.log import Loaded
 
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedShard:
+    """A shard of a data folder, as `verify` found it."""
+
+    shard: int = column("Number of the shard.")
+    epoch: int = column("Fence epoch: that of its last leader.")
+    sequence: int = column("Sequence number of the last entry.")
+    entries: int = column("Number of entries after the snapshot.")
+    snapshot_sequence: int = column("Sequence number of the snapshot; 0: there is none.")
+    records: int = column("Number of records that were read.")
+    ok: bool = column("True if every checksum, number and place is right.", is_state=True)
+    problem: str | None = column("The damage; null: there is none.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A copy of a data folder."""
+
+    backup: str = column("Folder of the copy.")
+    bytes: int = column("Size of the copy.")
+    shards: int = column("Number of shards in it.")
+    records: int = column("Number of records in it.")
+    ok: bool = column("True if the copy was verified.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedRecord:
+    """A record of a log. Its own fields are further keys, different ones for each kind."""
+
+    shard: int = column("Number of the shard.")
+    sequence: int | None = column("Sequence number of the entry; not there: of a snapshot.")
+    record: str = column("Kind of the record.")
+    group_id: str = column("Group id.", "GROUP")
+
+
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The actions and their flags."""
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    for name, text, action in (
-        ("dump", "print every record as a line of JSON", _dump),
-        ("verify", "read and check every entry; exit status 1 if something is wrong", _verify),
-        ("backup", "make a consistent copy, also while the coordinator runs", _backup),
+    text = "dump, verify or back up a data folder"
+    actions = add_actions(commands.add_parser("log", help=text, description=text))
+    for name, text, action, kind in (
+        ("dump", "print every record, by default as a line of JSON", _dump, DumpedRecord),
+        (
+            "verify",
+            "read and check every entry; exit status 1 if something is wrong",
+            _verify,
+            VerifiedShard,
+        ),
+        ("backup", "make a consistent copy, also while the coordinator runs", _backup, Backup),
     ):
         command = actions.add_parser(name, help=text, description=text)
         command.set_defaults(run=_run, action=action)
+        add_output_flag(command, kind)
         if name == "dump":
+            command.set_defaults(output="json")
             command.add_argument(
                 "store",
                 help="data folder, or URL of the shared store (etcd://…, zookeeper://…; its "
@@ -54,20 +95,30 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from coordinator.core.setting import InvalidSetting
+
     try:
         status: int = options.action(options)
-    except (CannotOpen, Damaged, InvalidSetting, LogError) as error:
-        complain(error)
-        return FAILED
+    except InvalidSetting as error:
+        raise WrongUsage(str(error)) from error
     return status
 
 
 def _dump(options: argparse.Namespace) -> int:
+    from coordinator.storage import inspection
+    from coordinator.storage.log import Damaged
+    from coordinator.storage.soundness import ADVICE
+    from coordinator.storage.sqlite import read_shard
+
     if "://" in options.store:
+        import asyncio
+
         return asyncio.run(_dump_shared(options))
     damage = None
     with inspection.reading(Path(options.store)) as connection:
-        for shard in inspection.shards(connection):
+        known = inspection.shards(connection)
+        _check_shard(options.shard, known)
+        for shard in known:
             if options.shard in (None, shard):
                 try:
                     _print(shard, read_shard(connection, shard), options)
@@ -75,25 +126,55 @@ def _dump(options: argparse.Namespace) -> int:
                     damage = damage or error  # Other shards may be readable.
     if damage is not None:
         raise Damaged(f"{options.store}: {damage}; {ADVICE}") from damage
-    return 0
+    return DONE
 
 
 async def _dump_shared(options: argparse.Namespace) -> int:
+    from coordinator.core.ids import ShardId
+    from coordinator.runtime.stores import open_to_read
+    from coordinator.settings.sources import Sources, load
+
     settings, _ = load(Sources(flags={"store": options.store}, environment=os.environ, file=None))
     log, shards = await open_to_read(settings.storage)
     try:
+        _check_shard(options.shard, range(shards))
         for shard in map(ShardId, range(shards)):
             if options.shard in (None, shard):
                 _print(shard, await log.read(shard), options)
     finally:
         await log.close()
-    return 0
+    return DONE
+
+
+def _check_shard(wanted: int | None, known: Sequence[int]) -> None:
+    if wanted is not None and wanted not in known:
+        from coordinator.cli.refusals import not_there
+
+        raise LookupError(not_there("shard", wanted, known))
 
 
 def _print(shard: ShardId, found: Loaded, options: argparse.Namespace) -> None:
+    from coordinator.runtime import codec
+
+    render = RENDERERS[options.output]
     for where, record in codec.located(shard, found):
         if options.group in (None, record.group_id):
-            print(as_json({**where, **_fields(record)}))
+            print(render({**where, **_fields(record)}))
+
+
+def _line(fields: dict[str, Any]) -> str:
+    """A record for people: shard, position, kind and group, then its other fields."""
+    shard, record, group = (fields.pop(key) for key in ("shard", "record", "group_id"))
+    told = " ".join(f"{key}={as_json(value)}" for key, value in fields.items())
+    return printable(f"{shard}  {record}  {group}  {told}", None)
+
+
+RENDERERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "table": _line,
+    "json": as_json,
+    "yaml": lambda fields: as_yaml([fields]),
+}
+"""One record at a time: a store may hold more of them than memory does."""
 
 
 def _fields(record: Record) -> dict[str, Any]:
@@ -112,42 +193,63 @@ def _plain(value: Any) -> Any:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    reports = []
-    try:
-        for report in inspection.verify(options.data_dir, codec.decode):
-            reports.append(report)
-            print(as_json({**asdict(report), "ok": not report.problem}))
-    except (CannotOpen, Damaged):
-        print(as_json({"ok": False}))
-        raise
-    print(as_json({"ok": _is_sound(reports)}))
-    return _status(options.data_dir, reports)
+    from coordinator.runtime import codec
+    from coordinator.storage import inspection
+
+    found: list[ShardReport] = []
+
+    def verified() -> Output:
+        found.extend(inspection.verify(options.data_dir, codec.decode))
+        rows = [
+            VerifiedShard(
+                **{**asdict(report), "problem": report.problem or None}, ok=not report.problem
+            )
+            for report in found
+        ]
+        told = f"{len(rows)} shards, {sum(report.records for report in found)} records"
+        sound = f"{options.data_dir} is sound: {told}."
+        return Output(
+            VerifiedShard,
+            rows,
+            empty=f"{options.data_dir} is sound, and nothing was ever written to it.",
+            notes=[sound] if rows and _is_sound(found) else [],
+            has_failed=not _is_sound(found),
+        )
+
+    status = show(options, verified)
+    _name_problems(options.data_dir, found)
+    return status
 
 
 def _is_sound(reports: Sequence[ShardReport]) -> bool:
     return not any(report.problem for report in reports)
 
 
-def _status(folder: Path, reports: Sequence[ShardReport]) -> int:
-    """Exit status 0 if all shards are sound; else raises `Damaged`, which names all problems."""
-    if _is_sound(reports):
-        return 0
-    problems = "; ".join(report.problem for report in reports if report.problem)
-    raise Damaged(f"{folder}: {problems}; {ADVICE}")
+def _name_problems(folder: Path, reports: Sequence[ShardReport]) -> None:
+    from coordinator.storage.soundness import ADVICE
+
+    if problems := "; ".join(report.problem for report in reports if report.problem):
+        complain(f"{folder}: {problems}; {ADVICE}")
 
 
 def _backup(options: argparse.Namespace) -> int:
-    size = inspection.backup(options.data_dir, options.target)
-    reports = list(inspection.verify(options.target, codec.decode))
-    print(
-        as_json(
-            {
-                "backup": str(options.target),
-                "bytes": size,
-                "shards": len(reports),
-                "records": sum(report.records for report in reports),
-                "ok": _is_sound(reports),
-            }
+    from coordinator.runtime import codec
+    from coordinator.storage import inspection
+
+    reports: list[ShardReport] = []
+
+    def backed_up() -> Output:
+        size = inspection.backup(options.data_dir, options.target)
+        reports.extend(inspection.verify(options.target, codec.decode))
+        row = Backup(
+            backup=str(options.target),
+            bytes=size,
+            shards=len(reports),
+            records=sum(report.records for report in reports),
+            ok=_is_sound(reports),
         )
-    )
-    return _status(options.target, reports)
+        return Output(Backup, [row], has_failed=not row.ok)
+
+    status = show(options, backed_up)
+    _name_problems(options.target, reports)
+    return status

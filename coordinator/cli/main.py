@@ -1,60 +1,174 @@
-"""The `coordinator` command: its subcommands and their flags.
+"""The `coordinator` command: its subcommands, and what happens to their errors.
 
-Exit status: 0 done; 1 it failed; 2 the command line or a setting is wrong.
+Exit status: 0 done; 1 refused, failed, or partly so; 2 the command line or a setting is wrong.
+
+Only the module of the command that was asked for is imported, and those modules import gRPC and
+the server when they run: help, completion and `--version` cost little more than `argparse`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import select
+import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from itertools import zip_longest
 
 from coordinator import __version__
-from coordinator.cli.cluster import add_parsers as add_cluster_parsers
-from coordinator.cli.config import USAGE_ERROR, add_settings, sources_of
-from coordinator.cli.config import add_parser as add_config_parser
-from coordinator.cli.groups import add_parsers as add_group_parsers
-from coordinator.cli.health import add_parser as add_health_parser
-from coordinator.cli.log import add_parsers as add_log_parsers
-from coordinator.cli.output import FAILED, complain
-from coordinator.cli.replay import add_parser as add_replay_parser
-from coordinator.cli.token import add_parser as add_token_parser
-from coordinator.cli.why import add_parsers as add_why_parsers
-from coordinator.settings import InvalidSetting
-from coordinator.settings.sources import load
+from coordinator.cli.flags import WATCH_S
+from coordinator.cli.parser import Parser
+
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+COMPLETING = "_ARGCOMPLETE"
+"""Set by the shell scripts of `coordinator completion`."""
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Groups": {
+        "groups": ("groups", "list, describe and change groups and their offsets"),
+        "explain": ("why", "explain why a group rebalanced, in plain sentences"),
+        "timeline": ("why", "draw a rebalance as a timeline, one lane per member"),
+        "watch": ("why", "print and explain each rebalance when it ends"),
+        "who-blocks": ("why", "list the members that a group is waiting for"),
+        "replay": ("replay", "run a recording again, and explain its rebalances"),
+    },
+    "Nodes": {
+        "serve": ("start", "run a node"),
+        "config": ("config", "show the effective settings and their sources, or check them"),
+        "health": ("health", "check whether nodes serve"),
+        "cluster": ("cluster", "list nodes and shards, and move shards between nodes"),
+        "log": ("log", "dump, verify or back up a data folder"),
+    },
+    "Command line": {
+        "token": ("token", "create bearer tokens"),
+        "profile": ("profile", "keep addresses and credentials of clusters under names"),
+        "completion": ("completion", "print the completion script of a shell"),
+    },
+}
+"""Every command: the module that adds it, and its line in the help."""
+COMMANDS = {name: about for section in SECTIONS.values() for name, about in section.items()}
+
+HEAD = """usage: coordinator [--help] [--version] COMMAND …
+
+A consumer-group coordinator as a gRPC service.
+
+"""
+EPILOG = """
+`coordinator COMMAND --help` lists the flags of a command.
+Addresses and credentials come from flags, then from COORDINATOR_BOOTSTRAP and
+COORDINATOR_CLIENT_…, then from the profile (--profile, COORDINATOR_PROFILE, or the one in use).
+Exit status: 0 done; 1 refused, failed, or partly so; 2 wrong usage or a wrong setting.
+"""
+_NUMBER = re.compile(r"-?\d*\.?\d")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. A closed pipe (`| head`) ends it without an error."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    status = 0
+    status = DONE
     try:
         try:
             status = _run(given)
-        except ImportError as error:
-            if error.name != "timer":
-                raise
-            complain(error)  # A file of the user's is in the way.
-            status = FAILED
+        except KeyboardInterrupt:
+            status = INTERRUPTED
         finally:
             sys.stdout.flush()  # `--help` ends by SystemExit.
-    except BrokenPipeError:
+    except BrokenPipeError as error:
         if not _stdout_is_closed():
-            raise
+            return _report(error)
     return status
+
+
+def parser_for(words: Sequence[str] | None) -> Parser:
+    """The parser with the flags of the command among the words; None: those of every command."""
+    parser = _TopParser(prog="coordinator")
+    parser.add_argument("--version", action="version", version=f"coordinator {__version__}")
+    parser.set_defaults(run=lambda _: parser.print_help())
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    wanted = next((word for word in words or () if not word.startswith("-")), None)
+    modules = dict.fromkeys(
+        module for name, (module, _) in COMMANDS.items() if words is None or name == wanted
+    )
+    for name, (module, text) in COMMANDS.items():
+        if module not in modules:
+            commands.add_parser(name, help=text)  # Its name alone, for help and completion.
+    for module in modules:
+        import_module(f"coordinator.cli.{module}").add_parsers(commands)
+    parser.announce()
+    return parser
+
+
+class _TopParser(Parser):
+    """Its help lists the commands in sections."""
+
+    def format_help(self) -> str:
+        sections = [
+            f"{title}:\n" + "".join(f"  {name:<12} {text}\n" for name, (_, text) in them.items())
+            for title, them in SECTIONS.items()
+        ]
+        return HEAD + "\n".join(sections) + EPILOG
 
 
 def _run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    if COMPLETING in os.environ:
+        from coordinator.cli.completion import complete
+
+        complete(parser_for)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    options = parser_for(arguments).parse_args(_with_intervals(arguments))
     options.arguments = arguments
-    status: int = options.run(options)
-    return status
+    from coordinator.cli.output import refused_in_words
+
+    try:
+        return refused_in_words(options, lambda: _resolve_and_run(options))
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) or getattr(options, "is_server", False):
+            raise  # Logs of a server have the traceback.
+        return _report(error)
+
+
+def _resolve_and_run(options: argparse.Namespace) -> int:
+    if hasattr(options, "connects"):
+        from coordinator.cli.connection import resolve
+
+        resolve(options)
+    status: int | None = options.run(options)
+    return status or DONE
+
+
+def _with_intervals(arguments: Sequence[str]) -> list[str]:
+    """`--watch` without a number gets its default, so that it takes no group's name for one."""
+    return [
+        f"--watch={WATCH_S:g}" if word == "--watch" and not _NUMBER.match(following) else word
+        for word, following in zip_longest(arguments, arguments[1:], fillvalue="")
+    ]
+
+
+def _report(error: BaseException) -> int:
+    """Put the traceback of a bug into a file, and say where it is."""
+    import tempfile
+    import traceback
+
+    if isinstance(error, ImportError) and error.name == "timer":
+        print(f"coordinator: {error}", file=sys.stderr)  # A file of the user's is in the way.
+        return FAILED
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="coordinator-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    print(
+        f"coordinator: this is a bug of the command, please report it; details: {file.name}",
+        file=sys.stderr,
+    )
+    return FAILED
 
 
 def _stdout_is_closed() -> bool:
     """True if nobody reads standard output any more; the rest of its buffer is discarded."""
+    import select
+
     stdout = sys.stdout.fileno()
     poll = select.poll()
     poll.register(stdout, select.POLLOUT)
@@ -63,44 +177,3 @@ def _stdout_is_closed() -> bool:
     # Python flushes standard output once more at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
     return True
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="coordinator", description="A consumer-group coordinator as a gRPC service."
-    )
-    parser.add_argument("--version", action="version", version=f"coordinator {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("serve", help="run a node", description="Run a node.")
-    command.set_defaults(run=_serve)
-    command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-    add_settings(command)
-    add_config_parser(commands)
-    groups = commands.add_parser("groups", help="inspect and change groups")
-    add_group_parsers(groups)
-    add_health_parser(commands)
-    add_why_parsers(commands)
-    add_replay_parser(commands)
-    cluster = commands.add_parser("cluster", help="inspect nodes, and move shards between them")
-    add_cluster_parsers(cluster)
-    add_token_parser(commands)
-    log = commands.add_parser("log", help="dump, verify or back up a data folder")
-    add_log_parsers(log)
-    return parser
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from coordinator.cli.serve import serve
-    from coordinator.cli.supervisor import supervise
-    from coordinator.security.errors import CannotSecure
-    from coordinator.security.loading import load as load_security
-
-    try:
-        settings, _ = load(sources_of(options))
-        security = load_security(settings.security, settings.serving)
-    except (InvalidSetting, CannotSecure, OSError) as error:
-        complain(error)
-        return USAGE_ERROR
-    if settings.cluster.nodes > 1:
-        return supervise(settings, options.arguments)
-    return serve(settings, security, supervised=options.supervised)

@@ -76,15 +76,36 @@ def show(options: argparse.Namespace, action: Callable[[], Output | list[Row]]) 
     With `--watch` it is repeated until Ctrl-C. Refusals do not end that, unless the first one is.
     """
     every_s = getattr(options, "watch", None)
-    status = _show_once(options, action, clear=every_s is not None)
+    clear = every_s is not None and sys.stdout.isatty()
+
+    def once() -> int:
+        output = action()
+        if clear:
+            print(CLEAR, end="")
+        return _print(options, output)
+
+    status = refused_in_words(options, once)
     if every_s is None or status == WRONG_USAGE:
         return status
     try:
         while True:
             time.sleep(every_s)
-            _show_once(options, action, clear=True)
+            refused_in_words(options, once)
     except KeyboardInterrupt:
         return DONE
+
+
+def refused_in_words(options: argparse.Namespace, run: Callable[[], int]) -> int:
+    """Run a command or a part of it; a refusal is printed as a sentence. Bugs are raised."""
+    try:
+        return run()
+    except Exception as error:
+        from coordinator.cli.refusals import refusal  # It imports gRPC.
+
+        if (told := refusal(error, options)) is None:
+            raise
+        complain(told)
+        return WRONG_USAGE if isinstance(error, WrongUsage) else REFUSED
 
 
 def show_each(options: argparse.Namespace, rows: Iterable[Any]) -> None:  # Any: dataclasses.
@@ -126,25 +147,13 @@ def rendered(output: Output, form: str, *, colour: bool = False) -> str:
 # --- Inside -------------------------------------------------------------------------------------
 
 
-def _show_once(
-    options: argparse.Namespace, action: Callable[[], Output | list[Row]], *, clear: bool
-) -> int:
-    try:
-        output = action()
-    except Exception as error:
-        from coordinator.cli.refusals import refusal  # It imports gRPC.
-
-        if (told := refusal(error, options)) is None:
-            raise
-        complain(told)
-        return WRONG_USAGE if isinstance(error, WrongUsage) else REFUSED
-    if clear and sys.stdout.isatty():
-        print(CLEAR, end="")
+def _print(options: argparse.Namespace, output: Output | list[Row]) -> int:
     if isinstance(output, list):
         if text := RENDERERS[options.output](output):
             print(text, flush=True)
         return DONE
-    print(rendered(output, options.output, colour=has_colour(options)), flush=True)
+    if text := rendered(output, options.output, colour=has_colour(options)):
+        print(text, flush=True)
     if options.output == "table":
         for words in (*([] if output.rows else [output.empty]), *output.notes):
             if words:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 
 import grpc
 
-from coordinator.cli.connection import credentials_of
 from coordinator.client.nodes import TIMEOUT_S
 from coordinator.handshake import tls_trouble
+from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 _REFUSED = (
     grpc.StatusCode.UNAUTHENTICATED,
@@ -22,7 +23,12 @@ _REFUSED = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
 _TRANSPORT = (
-    (re.compile("DNS resolution failed|Name or service not known"), "the name has no address"),
+    (
+        re.compile(
+            "DNS resolution failed|Name or service not known|lookup failed|Domain name not found"
+        ),
+        "the name has no address",
+    ),
     (re.compile("Connection refused"), "nothing listens there (connection refused)"),
     (re.compile("Socket closed|Connection reset"), "the connection was closed"),
     (re.compile("[Nn]o route to host|unreachable"), "there is no route to it"),
@@ -37,10 +43,14 @@ def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
         return complaint(options, error)
     if isinstance(error, BrokenPipeError):
         return None  # `main` handles it.
+    if isinstance(error, UnicodeEncodeError):
+        return "an argument is not text in UTF-8"
     if isinstance(error, UnicodeError):
         return "the file is not text in UTF-8"
     if isinstance(error, OSError):
         return of_system(error)
+    if isinstance(error, CannotOpen | Damaged | LogError):
+        return str(error)
     if isinstance(error, KeyError | IndexError):
         return None  # A LookupError, but none of those that we raise.
     if isinstance(error, LookupError | ValueError) and error.args:
@@ -65,7 +75,7 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
         return f"no answer from {nodes} within {TIMEOUT_S:g} s"
     if code is grpc.StatusCode.UNAVAILABLE:
         told = f"no answer from {nodes}: {_of_transport(details)}"
-        why = tls_trouble(nodes.split(",")[0], credentials_of(options))
+        why = tls_trouble(nodes.split(",")[0], options.credentials)
         return f"{told}: {why}" if why else told
     return f"no answer from {nodes}: {details}"
 
@@ -74,15 +84,19 @@ def _of_transport(details: str) -> str:
     return next((words for known, words in _TRANSPORT if known.search(details)), details)
 
 
-def not_there(what: str, name: object, known: list[str], *, plural: str = "") -> str:
+def not_there(what: str, name: object, known: Sequence[object], *, plural: str = "") -> str:
     """A sentence for what does not exist that says what does, the nearest first."""
+    plural = plural or f"{what}s"
+    if not known:
+        return f"There is no {what} {name}: there are no {plural}."
+    return f"There is no {what} {name}; the {plural} are {nearest(name, known)}."
+
+
+def nearest(name: object, known: Sequence[object]) -> str:
+    """The first ten of what is known, those whose names are like `name` before the others."""
     import difflib
 
     some = [str(each) for each in known]
-    plural = plural or f"{what}s"
-    if not some:
-        return f"There is no {what} {name}: there are no {plural}."
     near = difflib.get_close_matches(str(name), some, n=3, cutoff=0.5)
     order = [*near, *(each for each in some if each not in near)]
-    shown = ", ".join(order[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")
-    return f"There is no {what} {name}; the {plural} are {shown}."
+    return ", ".join(order[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")

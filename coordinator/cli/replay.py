@@ -14,7 +14,7 @@ from coordinator.observe.explain import explain
 from coordinator.printable import printable
 
 
-def add_parser(commands: Any) -> None:  # Any: argparse does not name its type.
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The command and its flags."""
     text = "run a recording made with --record-dir again, and explain its rebalances"
     command = commands.add_parser("replay", help=text, description=text)

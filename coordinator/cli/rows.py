@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 ABSENT = "-"
 """Null in a table."""
 TONES: Mapping[str, str] = {
-    **dict.fromkeys(("Stable", "serving", "SERVING", "done", "ok"), "green"),
+    **dict.fromkeys(("Stable", "serving", "SERVING", "done", "yes"), "green"),
     **dict.fromkeys(("Empty", "-"), ""),
     **dict.fromkeys(("PreparingRebalance", "CompletingRebalance", "draining"), "yellow"),
 }

@@ -31,6 +31,8 @@ class Bounds:
         return least if self.high == INT32_MAX else f"{self.low:,} to {self.high:,}"
 
 
+_FORMS: dict[type, str] = {int: "a whole number", str: "text", bool: "true or false"}
+
 Form: TypeAlias = Callable[[str], object]
 """Parser of a text; raises ValueError with the expected form."""
 
@@ -61,7 +63,7 @@ class Setting:
         """
         kind, allowed = type(self.default), self.allowed
         if type(value) is not kind:  # Not `isinstance`: True is no number.
-            raise InvalidSetting(f"{name} is {value!r}; it takes {kind.__name__}")
+            raise InvalidSetting(f"{name} is {value!r}; it takes {_FORMS[kind]}")
         if isinstance(allowed, Bounds):
             if not allowed.low <= value <= allowed.high:  # type: ignore[operator]
                 raise InvalidSetting(

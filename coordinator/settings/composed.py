@@ -66,6 +66,14 @@ SETTINGS: dict[str, Setting] = {
 """Every setting by its flat name."""
 
 
+def sections_of_settings() -> dict[str, tuple[str, dict[str, Setting]]]:
+    """The meaning and the settings of each section, by its name."""
+    return {
+        part: ((kind.__doc__ or "").partition("\n")[0], settings_of(kind))
+        for part, kind in _SECTIONS.items()
+    }
+
+
 def setting_named(name: str) -> Setting:
     """A setting by its flat name.
 

@@ -58,16 +58,18 @@ def look(folder: str, copy: str, capsys) -> None:
     assert main(["log", "dump", folder, "--shard", "3"]) == 0
     assert [line["shard"] for line in lines(capsys)] == [3]
 
+    assert main(["log", "verify", folder, "-o", "json"]) == 0
+    reports = json.loads(capsys.readouterr().out)
+    assert all(report["ok"] and report["problem"] is None for report in reports)
     assert main(["log", "verify", folder]) == 0
-    *reports, verdict = lines(capsys)
-    assert verdict == {"ok": True}
+    assert capsys.readouterr().err == f"{folder} is sound: 2 shards, 3 records.\n"
     assert [(r["shard"], r["sequence"], r["entries"], r["records"]) for r in reports] == [
         (0, 1, 1, 2),
         (3, 1, 0, 1),
     ]
 
-    assert main(["log", "backup", folder, copy]) == 0
-    (said,) = lines(capsys)
+    assert main(["log", "backup", folder, copy, "-o", "json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
     assert (said["ok"], said["records"], said["shards"]) == (True, 3, 2)
     assert main(["log", "dump", copy]) == 0
     assert lines(capsys) == [first, second, third]
@@ -90,10 +92,12 @@ async def test_damage_is_found_and_named(tmp_path, capsys):
     with sqlite3.connect(tmp_path / DATABASE) as connection:
         connection.execute("UPDATE entry SET frame = zeroblob(9)")
     connection.close()
-    assert main(["log", "verify", str(tmp_path)]) == 1
-    damaged, sound, verdict = lines(capsys)
-    assert (damaged["ok"], sound["ok"], verdict) == (False, True, {"ok": False})
+    assert main(["log", "verify", str(tmp_path), "-o", "json"]) == 1
+    told = capsys.readouterr()
+    damaged, sound = json.loads(told.out)
+    assert (damaged["ok"], sound["ok"], sound["problem"]) == (False, True, None)
     assert "shard 0, entry 1" in damaged["problem"]
+    assert told.err.startswith(f"coordinator: {tmp_path}: ")
     assert main(["log", "dump", str(tmp_path)]) == 1
     assert "shard 0, entry 1" in capsys.readouterr().err
 

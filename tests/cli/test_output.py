@@ -64,7 +64,9 @@ HEADINGS = "TOPIC CURRENT-OFFSET #MEMBERS REPLICAS LIVE SHARE STATUS".split()
 
 
 def options(**more) -> argparse.Namespace:
-    return argparse.Namespace(**{"output": "table", "bootstrap": "here:1", "color": "auto"} | more)
+    return argparse.Namespace(
+        **{"output": "table", "bootstrap": "here:1", "credentials": None, "color": "auto"} | more
+    )
 
 
 def test_programs_read_types_nulls_and_numbers():
@@ -157,7 +159,6 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 )
 def test_refusals_are_sentences(error, words, status, capsys, monkeypatch):
     monkeypatch.setattr("coordinator.cli.refusals.tls_trouble", lambda *_: "")
-    monkeypatch.setattr("coordinator.cli.refusals.credentials_of", lambda _: None)
 
     def fails():
         raise error

@@ -19,6 +19,7 @@ ACCEPTED = {"MIT", "MIT-0", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC",
 SPELLINGS = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
     "MIT License": "MIT",
     # "Any licence that the Open Source Initiative has approved": we take this one.
     "any-OSI": "MIT",

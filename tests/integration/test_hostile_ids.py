@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from coordinator.assignors import TopicPartition
-from coordinator.cli.main import _parser, main
+from coordinator.cli.main import main, parser_for
 from coordinator.client import BlockingMember
 from coordinator.client.admin import GroupAdmin
 from coordinator.printable import printable
@@ -93,7 +93,7 @@ def leaves(parser: argparse.ArgumentParser, *words: str):
             yield from leaves(inner, *words, name)
 
 
-COMMANDS = dict(leaves(_parser()))
+COMMANDS = dict(leaves(parser_for(None)))
 WORDS = {
     "group": [GROUP],
     "generation": [],
@@ -101,6 +101,8 @@ WORDS = {
     "node": ["0"],
     "principal": [HARM],
     "action": [],
+    "name": [HARM],
+    "shell": ["bash"],
 }
 """Values of positional arguments, by their names."""
 FLAGGED = {
@@ -147,7 +149,8 @@ def assert_harmless(said: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n.split()[0] != "watch"])
-def test_no_command_prints_what_acts(name, server, folder):
+def test_no_command_prints_what_acts(name, server, folder, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
     line = line_of(name, COMMANDS[name], server, folder)
     assert_harmless(run(line))
     formats = [a for a in COMMANDS[name]._actions if "--output" in a.option_strings]

@@ -57,8 +57,10 @@ def test_help_says_all_of_it(command, capsys):
     told = "".join(capsys.readouterr().out.split())  # Lines may break anywhere in it.
     for name, setting in SETTINGS.items():
         flag = "--" + name.replace("_", "-")
-        value = "[VALUE]" if setting.default is False else "VALUE"
-        assert "".join(f"{flag}{value}{setting.description()}".split()) in told
+        described = setting.description().removesuffix("]")
+        line = f"{described}; COORDINATOR_{name.upper()}]"
+        assert "".join(line.split()) in told
+        assert flag in told
 
 
 def test_a_description_has_unit_bounds_choices_and_default():

@@ -35,11 +35,11 @@ def test_what_the_environment_tells_clients_is_not_for_the_server():
     [
         ({"group_max_sise": "1"}, "did you mean group_max_size"),
         ({"shards": "0"}, "may be 1 to"),
-        ({"shards": "many"}, "takes int"),
+        ({"shards": "many"}, "takes a whole number"),
         ({"listen": "nowhere"}, "HOST:PORT"),
         ({"log_format": "xml"}, "json"),
         ({"group_min_session_timeout_ms": "5000000"}, "larger than"),
-        ({"group_notice_cancelled_calls": "maybe"}, "takes bool"),
+        ({"group_notice_cancelled_calls": "maybe"}, "takes true or false"),
         ({"shard": "3"}, "did you mean shards"),
         ({"shards": "0"}, "it may be 1 to 1024"),
         ({"listen": "7400"}, "give HOST:PORT"),
@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused(flags, message):
 def test_config_prints_every_setting_with_its_origin(capsys):
     assert main(["config", "--shards", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(SETTINGS)
+    assert len(lines) == len(SETTINGS) + 1  # The headings.
     assert next(line for line in lines if line.startswith("shards")).split() == [
         "shards", "3", "--shards",
     ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_wrong_setting_ends_with_status_2_and_names_its_source(
     for command in ("serve", "config"):
         assert main([command, "--config", str(file), *flags]) == 2
         told = capsys.readouterr().err
-        assert told == f"coordinator: {source}: shards is 'x'; it takes int\n"
+        assert told == f"coordinator: {source}: shards is 'x'; it takes a whole number\n"
 
 
 def test_a_wrong_value_is_refused_even_where_another_source_replaces_it():
@@ -102,7 +102,7 @@ def test_check_says_everything_that_is_wrong_and_who_gave_it(capsys, tmp_path, m
         f"coordinator: {file}: shards is 0; it may be 1 to 1024",
         f"coordinator: {file}: there is no setting group_max_sise; did you mean group_max_size?",
         f"coordinator: {file}: log_level is 'loud'; it may be debug, info, warning, error",
-        "coordinator: COORDINATOR_REPLICAS: replicas is 'many'; it takes int",
+        "coordinator: COORDINATOR_REPLICAS: replicas is 'many'; it takes a whole number",
     ]
 
 

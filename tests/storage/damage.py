@@ -122,11 +122,11 @@ def told(action: str, folder: Path, *more: str) -> str:
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as errors,
     ):
-        status = coordinator(["log", action, str(folder), *more])
-    refusal, lines = errors.getvalue(), out.getvalue().splitlines()
+        status = coordinator(["log", action, str(folder), *more, "-o", "json"])
+    refusal, found = errors.getvalue(), out.getvalue()
     assert (status == 0) == (refusal == ""), (status, refusal)
-    if action == "verify" and lines:
-        assert json.loads(lines[-1]) == {"ok": status == 0}
+    if action == "verify" and found:
+        assert all(shard["ok"] for shard in json.loads(found)) == (status == 0)
     return refusal
 
 

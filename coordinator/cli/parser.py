@@ -1,0 +1,97 @@
+"""The parser of command lines: short errors that name the closest word, help in sections.
+
+An `argparse` parser. Errors are one sentence and the command whose help says more: the usage of a
+command with a hundred flags would push the error off the screen. Flags cannot be abbreviated, so
+that a new one never changes what a script means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Never
+
+from coordinator.printable import printable
+
+WRONG_USAGE = 2
+_FORMS = {"int": "a whole number", "float": "a number"}
+_VALUE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of the command and of every subcommand."""
+
+    def __init__(self, **how: Any) -> None:  # Any: argparse's own arguments.
+        super().__init__(**{"allow_abbrev": False, **how})
+
+    def announce(self) -> None:
+        """Have the options that are parsed say which parser knows their command best."""
+        self.set_defaults(parser=self)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for inner in action.choices.values():
+                    inner.announce()
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; an unknown flag is refused with the closest one of its command."""
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            # The parser that knows best is the last one: that of the subcommand.
+            getattr(options, "parser", self).refuse_rest(rest)
+        return options
+
+    def refuse_rest(self, rest: Sequence[str]) -> Never:
+        """Refuse what was not understood. Ends the process."""
+        flag = next((word for word in rest if word.startswith("-") and len(word) > 1), None)
+        if flag is None:
+            self.error(f"unexpected: {' '.join(rest)}")
+        self.error(self._unknown_flag(flag))
+
+    def error(self, message: str) -> Never:
+        """Print a sentence and where help is; exit status 2."""
+        if found := _VALUE.search(message):
+            form = _FORMS.get(found[1])
+            told = f"{found[2]} is not {form}" if form else f"{found[2]} is not valid"
+            message = message[: found.start()] + told
+        message = message.removeprefix("argument ")
+        self.exit(
+            WRONG_USAGE,
+            f"coordinator: {printable(message, None)}\nTry `{self.prog} --help`.\n",
+        )
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"there is no command {value!r}; {_nearest(value, choices)}")
+        raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}")
+
+    def _unknown_flag(self, flag: str) -> str:
+        name = flag.partition("=")[0]
+        known = [each for each in self._option_string_actions if each.startswith("--")]
+        return f"there is no flag {name}{_hint(name, known)}"
+
+
+def add_actions(parser: argparse.ArgumentParser) -> Any:  # Any: argparse's own has no public type.
+    """Add subcommands to a command; without one, its help is printed."""
+
+    def print_help(options: argparse.Namespace) -> int:
+        parser.print_help()
+        return 0
+
+    parser.set_defaults(run=print_help)
+    return parser.add_subparsers(metavar="ACTION", title="actions", parser_class=Parser)
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    hint = _hint(word, known).removeprefix("; ")
+    return hint or f"there are {', '.join(known)}"
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    import difflib  # Only for those who err.
+
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
