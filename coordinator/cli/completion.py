@@ -41,7 +41,7 @@ def complete(parser_for: Callable[[Sequence[str]], Parser]) -> Never:
 
     words = os.environ.get("COMP_LINE", "").split()[1:]
     # No further import than the parser's: the word that is being completed is no command yet.
-    argcomplete.autocomplete(parser_for(words), always_complete_options="long")
+    argcomplete.autocomplete(parser_for(words), always_complete_options=False)
     raise SystemExit(1)  # It has ended the process, unless the variables are incomplete.
 
 
