@@ -14,7 +14,7 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.client.nodes import TIMEOUT_S, Nodes
-from coordinator.client.offsets import OffsetAndMetadata, Offsets
+from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.wire import (
     by_partition,
     code_name,
@@ -25,6 +25,18 @@ from coordinator.client.wire import (
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
+
+GroupDescription = pb.DescribeGroupsResponse.Group
+MemberDescription = pb.DescribeGroupsResponse.Member
+Phase = pb.DescribePhaseResponse
+
+
+class GroupNotFound(LookupError):
+    """There is no such group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"Consumer group '{group_id}' does not exist.")
+        self.group_id = group_id
 
 
 class GroupAdmin(Nodes):
@@ -37,9 +49,16 @@ class GroupAdmin(Nodes):
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[pb.ListGroupsResponse.Group]:
-        """Groups of every node, sorted by id; filtered by state and type, if given."""
+        """Groups of every node, sorted by id; filtered by state and type, if given.
+
+        Raises:
+            LookupError: a node cannot list all of its groups, because it loads some; try again.
+        """
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
-        return self._list(request, self.addresses().values())[0]
+        groups, _, refusal = self._list(request, self.addresses().values())
+        if refusal:
+            raise LookupError(f"The groups cannot be listed at present: {refusal}.")
+        return groups
 
     def find_groups(
         self,
@@ -51,6 +70,8 @@ class GroupAdmin(Nodes):
         states: Collection[str] = (),
     ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
         """A page of the groups whose id contains a text, with their lag, and the number of all.
+
+        Groups that are being loaded are missing.
 
         Args:
             limit: the most groups to return, after `skip` of them in `order`.
@@ -66,24 +87,29 @@ class GroupAdmin(Nodes):
         )
         addresses = list(self.addresses().values())
         if len(addresses) == 1:
-            return self._list(request, addresses)
+            return self._list(request, addresses)[:2]
         # Each node knows its own groups only, so each is asked for the whole beginning.
         request.MergeFrom(pb.ListGroupsRequest(limit=skip + limit))
         request.ClearField("skip")
-        groups, matching = self._list(request, addresses)
+        groups, matching, _ = self._list(request, addresses)
         return groups[skip : skip + limit], matching
 
     def _list(
         self, request: pb.ListGroupsRequest, addresses: Iterable[str]
-    ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
+    ) -> tuple[list[pb.ListGroupsResponse.Group], int, str]:
+        """Groups, the number of those that match, and why some may be missing."""
         lists = []
-        matching = 0
+        matching, refusal = 0, ""
         for address in addresses:
             stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
             response = stub.ListGroups(request, timeout=TIMEOUT_S)
             lists.append(response.groups)
             matching += response.matching
-        return list(merge(*lists, key=attrgetter("order_value", "group_id"))), matching
+            if self._remembered is not None:
+                self._remembered |= {group.group_id: address for group in response.groups}
+            if response.error_code != ErrorCode.NONE:
+                refusal = response.error_message
+        return list(merge(*lists, key=attrgetter("order_value", "group_id"))), matching, refusal
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
         """Describe one group with its members; its state is Dead if it does not exist."""
@@ -94,11 +120,13 @@ class GroupAdmin(Nodes):
         """Describe one group, which has to exist.
 
         Raises:
-            LookupError: there is no such group.
+            GroupNotFound: there is no such group.
+            LookupError: the group is being loaded, or moves; try again.
         """
         group = self.describe_group(group_id)
+        _check(group_id, group)
         if group.group_state == "Dead":
-            raise LookupError(f"Consumer group '{group_id}' does not exist.")
+            raise GroupNotFound(group_id)
         return group
 
     def delete_group(self, group_id: str) -> str:
@@ -106,6 +134,31 @@ class GroupAdmin(Nodes):
         request = pb.DeleteGroupsRequest(groups_names=[group_id])
         result = self._admin(group_id).DeleteGroups(request, timeout=TIMEOUT_S).results[0]
         return code_name(result.error_code)
+
+    def remove_members(
+        self, group_id: str, members: Iterable[tuple[str, str | None]], reason: str = ""
+    ) -> list[str]:
+        """Remove members on behalf of an operator; one that still runs may join again.
+
+        Args:
+            members: (member id, None), or ("", instance id) of a static member.
+            reason: for the journal of rebalances; cut at 255 characters.
+        Returns:
+            The name of an error code for each member, in their order; NONE: it was removed.
+        Raises:
+            GroupNotFound: there is no such group.
+        """
+        request = pb.RemoveMembersRequest(
+            group_id=group_id,
+            members=[
+                pb.RemoveMembersRequest.Member(member_id=member_id, group_instance_id=instance_id)
+                for member_id, instance_id in members
+            ],
+            reason=reason,
+        )
+        response = self._admin(group_id).RemoveMembers(request, timeout=TIMEOUT_S)
+        _check(group_id, response)
+        return [code_name(member.error_code) for member in response.members]
 
     def commit(
         self,
@@ -115,6 +168,7 @@ class GroupAdmin(Nodes):
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
         metadata: Mapping[TopicPartition, str] | None = None,
+        requires_empty: bool = False,
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none.
 
@@ -126,6 +180,7 @@ class GroupAdmin(Nodes):
             manifest: stored with the group; at most 64 KiB.
             metadata: stored with the offsets, if the coordinator takes it; by default a new id,
                 so that setting the same offset again can be told from the commit before.
+            requires_empty: refuse while the group has members, also with `expected`.
         Returns:
             Names of error codes by refused partition; empty on success.
         """
@@ -133,9 +188,19 @@ class GroupAdmin(Nodes):
             key: OffsetAndMetadata(offset, metadata.get(key, "") if metadata else of_outsider())
             for key, offset in offsets.items()
         }
-        refusals = self._commit(group_id, told, expected or {}, manifest)
+        request = group_pb2.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id=-1,
+            atomic=True,
+            manifest=manifest,
+            topics=commit_topics(told, expected or {}),
+            requires_empty_group=requires_empty,
+        )
+        refusals = self._commit(request)
         if TOO_LARGE in refusals.values():  # The coordinator's limit is below our metadata.
-            refusals = self._commit(group_id, offsets, expected or {}, manifest)
+            del request.topics[:]
+            request.topics.extend(commit_topics(offsets, expected or {}))
+            refusals = self._commit(request)
         return refusals
 
     def delete_offsets(
@@ -144,16 +209,15 @@ class GroupAdmin(Nodes):
         """Delete committed offsets; returns the name of an error code for each partition.
 
         Raises:
-            LookupError: there is no such group, or groups of its type have no offsets.
+            GroupNotFound: there is no such group.
+            LookupError: the group has members, of a type whose topics are not known.
         """
         request = pb.OffsetDeleteRequest(
             group_id=group_id,
             topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
         )
         response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
-        if response.error_code != ErrorCode.NONE:
-            refusal = code_name(response.error_code)
-            raise LookupError(f"Group '{group_id}' keeps its offsets: {refusal}.")
+        _check(group_id, response)
         return {key: code_name(p.error_code) for key, p in by_partition(response).items()}
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
@@ -186,7 +250,7 @@ class GroupAdmin(Nodes):
         Args:
             limit: the most rebalances to return; 0: all.
         Raises:
-            LookupError: there is no such group.
+            GroupNotFound: there is no such group.
         """
         request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
         response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
@@ -197,7 +261,7 @@ class GroupAdmin(Nodes):
         """Members that the group's current join or sync phase waits for.
 
         Raises:
-            LookupError: there is no such group.
+            GroupNotFound: there is no such group.
         """
         request = pb.DescribePhaseRequest(group_id=group_id)
         response = self._admin(group_id).DescribePhase(request, timeout=TIMEOUT_S)
@@ -233,21 +297,8 @@ class GroupAdmin(Nodes):
 
     # --- Inside ---
 
-    def _commit(
-        self,
-        group_id: str,
-        offsets: Offsets,
-        expected: Mapping[TopicPartition, int],
-        manifest: bytes,
-    ) -> dict[TopicPartition, str]:
-        request = group_pb2.OffsetCommitRequest(
-            group_id=group_id,
-            generation_id=-1,
-            atomic=True,
-            manifest=manifest,
-            topics=commit_topics(offsets, expected),
-        )
-        response = self._group(group_id).OffsetCommit(request, timeout=TIMEOUT_S)
+    def _commit(self, request: group_pb2.OffsetCommitRequest) -> dict[TopicPartition, str]:
+        response = self._group(request.group_id).OffsetCommit(request, timeout=TIMEOUT_S)
         return {
             key: code_name(p.error_code)
             for key, p in by_partition(response).items()
@@ -270,6 +321,7 @@ class GroupAdmin(Nodes):
 
 def _check(group_id: str, response: Any) -> None:  # Any: a response with an error code.
     if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise LookupError(f"Consumer group '{group_id}' does not exist.")
+        raise GroupNotFound(group_id)
     if response.error_code != ErrorCode.NONE:
-        raise LookupError(f"Group '{group_id}': {code_name(response.error_code)}.")
+        told = response.error_message or code_name(response.error_code)
+        raise LookupError(f"Group '{group_id}' refuses: {told}.")

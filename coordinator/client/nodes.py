@@ -11,6 +11,8 @@ from coordinator.dial import Credentials
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 
 TIMEOUT_S = 10.0
+# A group of 10,000 members is described in more than gRPC's default of 4 MiB.
+_OPTIONS = (("grpc.max_receive_message_length", -1),)
 
 
 class Nodes:
@@ -51,7 +53,7 @@ class Nodes:
             CannotDial: a certificate's file cannot be read, or a token would travel in plain text.
         """
         if address not in self._channels:
-            self._channels[address] = self._credentials.open(address)
+            self._channels[address] = self._credentials.open(address, _OPTIONS)
         return self._channels[address]
 
     def coordinator_of(self, group_id: str) -> str:
