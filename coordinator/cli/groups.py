@@ -1,89 +1,183 @@
-"""`coordinator groups`, with the columns and terms of Kafka's own tool."""
+"""`coordinator groups`: its actions and their flags, with the names of Kafka's own tool.
+
+What they do is in `group_reads.py` and `group_changes.py`, which are imported to run one.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from datetime import datetime
+import re
 from pathlib import Path
 from typing import Any
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import partitions_in
-from coordinator.cli import log_offsets, reset
+from coordinator.cli import group_rows as rows
 from coordinator.cli.connection import add_common_flags, credentials_of
-from coordinator.cli.output import Row, show
+from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
-from coordinator.client.admin import GroupAdmin
+from coordinator.cli.partitions import FORM, selection
+from coordinator.cli.times import DURATION_FORM, TIME_FORM, duration_ms, epoch_ms
 
-ABSENT = "-"
-OWNER = ("CONSUMER-ID", "HOST", "CLIENT-ID")
-_TOPIC_HELP = "partitions; repeatable (default: every partition with a committed offset)"
-Action = Callable[[GroupAdmin, argparse.Namespace], list[Row]]
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+TYPES = ("classic",)
+_INT64 = 2**63
+_READS: tuple[tuple[str, str, type], ...] = (
+    ("list", "list all groups", rows.Listed),
+    ("state", "show groups as wholes: state, assignor, members, lag", rows.Summary),
+    ("describe", "show partitions: offsets, lag and owners", rows.Partition),
+    ("members", "list members", rows.Member),
+    ("offsets", "list committed offsets", rows.Offset),
+)
+_CHANGES: tuple[tuple[str, str, type], ...] = (
+    ("remove-member", "remove members from a group; those that run may join again", rows.Removed),
+    ("delete", "delete groups that have no members", rows.Deleted),
+    ("delete-offsets", "delete offsets of topics that no member reads", rows.OffsetDeleted),
+    ("reset-offsets", "reset offsets; a dry run unless --execute is given", rows.NewOffset),
+)
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The actions and their flags."""
     text = "list, describe and change groups and their offsets"
     actions = add_actions(commands.add_parser("groups", help=text, description=text))
-    for name, text, action in (
-        ("list", "list all groups", _list),
-        ("state", "show a group's state", _state),
-        ("describe", "show a group's partitions: offsets, lag and owners", _describe),
-        ("members", "list a group's members", _members),
-        ("offsets", "list a group's committed offsets", _offsets),
-        ("delete", "delete a group that has no members", _delete),
-        (
-            "delete-offsets",
-            "delete committed offsets of partitions that no member reads",
-            _delete_offsets,
-        ),
-        ("reset-offsets", "reset a group's offsets; a dry run unless --execute is given", _reset),
-    ):
-        command = actions.add_parser(name, help=text, description=text)
-        command.set_defaults(run=run, action=action)
-        if name != "list":
-            command.add_argument("group", help="group id")
-        add_common_flags(command)
-        if name == "list":
-            for filtered, example in (("state", "Stable"), ("type", "classic")):
-                command.add_argument(
-                    f"--{filtered}",
-                    action="append",
-                    default=[],
-                    metavar=example,
-                    help=f"list only groups of this {filtered}; repeatable",
-                )
-        if name == "members":
-            command.add_argument("--verbose", action="store_true", help="show assignments")
-        if name in ("delete-offsets", "reset-offsets"):
-            command.add_argument(
-                "--topic", action="append", default=[], metavar="TOPIC[:0,1,2]", help=_TOPIC_HELP
+    for name, text, kind in (*_READS, *_CHANGES):
+        command = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        command.set_defaults(run=run, action=name)
+        _FLAGS[name](command)
+        is_read = (name, text, kind) in _READS
+        kinds = (kind, rows.Summary) if name == "describe" else (kind,)
+        add_common_flags(command, *kinds, can_watch=is_read)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an action and print what it returns; the exit status."""
+
+    def act() -> Output:
+        from coordinator.cli.group_changes import CHANGES
+        from coordinator.cli.group_reads import READS
+        from coordinator.cli.group_refusals import no_such_group
+        from coordinator.client.admin import GroupAdmin, GroupNotFound
+
+        credentials = credentials_of(options)
+        with GroupAdmin(options.bootstrap, remember=True, credentials=credentials) as admin:
+            try:
+                return (READS | CHANGES)[options.action](admin, options)
+            except GroupNotFound as error:
+                raise LookupError(no_such_group(admin, error)) from error
+
+    return show(options, act)
+
+
+# --- Flags --------------------------------------------------------------------------------------
+
+
+def _add_filters(command: argparse.ArgumentParser) -> None:
+    for name, known in (("state", STATES), ("type", TYPES)):
+        command.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            nargs="?",
+            const=(),
+            type=_names_of(name, known),
+            metavar=f"{name.upper()}[,…]",
+            help=f"list only groups of these {name}s, of {', '.join(known)}; repeatable",
+        )
+
+
+def _names_of(what: str, known: tuple[str, ...]) -> Any:  # Any: argparse's type of a value.
+    by_name = {name.lower(): name for name in known}
+
+    def names(text: str) -> tuple[str, ...]:
+        found = [by_name.get(name.strip().lower()) for name in text.split(",")]
+        if None in found:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no {what}: the {what}s are {', '.join(known)}"
             )
-        if name in ("describe", "reset-offsets"):
-            command.add_argument(
-                "--log-offsets",
-                type=Path,
-                metavar="CSV",
-                help="file with the begin and end offsets of the logs; columns: "
-                "topic,partition,offset,timestamp_ms",
-            )
-        if name == "reset-offsets":
-            _add_reset_flags(command)
+        return tuple(name for name in found if name is not None)
+
+    return names
+
+
+def _add_groups(command: argparse.ArgumentParser) -> None:
+    command.add_argument("group", nargs="*", type=_text, metavar="GROUP", help="group ids")
+    command.add_argument("--all", action="store_true", help="all groups")
+    command.add_argument(
+        "--regex",
+        type=_pattern,
+        metavar="PATTERN",
+        help="groups whose id contains a match of this regular expression; ^ and $ are its ends",
+    )
+
+
+def _add_describe_flags(command: argparse.ArgumentParser) -> None:
+    _add_groups(command)
+    command.add_argument(
+        "--summary",
+        action="store_true",
+        help="one row for each group: state, assignor, members, total lag",
+    )
+    _add_log_offsets(command)
+
+
+def _add_members_flags(command: argparse.ArgumentParser) -> None:
+    _add_groups(command)
+    command.add_argument("--verbose", action="store_true", help="show assignments")
+
+
+def _add_removal_flags(command: argparse.ArgumentParser) -> None:
+    _add_group(command)
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--member-id",
+        action="append",
+        default=[],
+        type=_text,
+        metavar="ID",
+        help="the member with this id (CONSUMER-ID); repeatable",
+    )
+    which.add_argument(
+        "--instance-id",
+        action="append",
+        default=[],
+        type=_text,
+        metavar="ID",
+        help="the static member with this instance id; repeatable",
+    )
+    which.add_argument("--all", action="store_true", help="all members")
+    command.add_argument(
+        "--reason", default="", metavar="TEXT", help="reason that the journal of rebalances keeps"
+    )
+
+
+def _add_deleted_groups(command: argparse.ArgumentParser) -> None:
+    command.add_argument("group", nargs="+", type=_text, metavar="GROUP", help="group ids")
+
+
+def _add_deletion_flags(command: argparse.ArgumentParser) -> None:
+    _add_group(command)
+    _add_topics(command, required=True)
 
 
 def _add_reset_flags(command: argparse.ArgumentParser) -> None:
+    _add_group(command)
+    _add_topics(command, required=False)
     target = command.add_mutually_exclusive_group(required=True)
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("--to-earliest", "first offset of each log", {"action": "store_true"}),
+        ("--to-earliest", "start of each log; needs --log-offsets", {"action": "store_true"}),
         ("--to-latest", "end of each log; needs --log-offsets", {"action": "store_true"}),
-        ("--to-offset", "this offset", {"type": int, "metavar": "N"}),
+        ("--to-current", "the committed offset", {"action": "store_true"}),
+        ("--to-offset", "this offset", {"type": _offset, "metavar": "N"}),
         (
             "--to-datetime",
-            "first offset written at this time or later; needs --log-offsets",
-            {"type": _time, "metavar": "YYYY-MM-DDTHH:MM:SS[+HH:MM]"},
+            "first offset written at this time (UTC) or later; needs --log-offsets",
+            {"type": epoch_ms, "metavar": TIME_FORM},
         ),
-        ("--shift-by", "committed offset plus N", {"type": int, "metavar": "N"}),
+        (
+            "--by-duration",
+            "first offset written since this long before now; needs --log-offsets",
+            {"type": duration_ms, "metavar": DURATION_FORM},
+        ),
+        ("--shift-by", "committed offset plus N", {"type": _shift, "metavar": "N"}),
         ("--from-file", "lines of TOPIC,PARTITION,OFFSET", {"type": Path, "metavar": "CSV"}),
     )
     for flag, meaning, how in options:
@@ -91,163 +185,88 @@ def _add_reset_flags(command: argparse.ArgumentParser) -> None:
     act = command.add_mutually_exclusive_group()
     act.add_argument("--dry-run", action="store_true", help="print the new offsets (default)")
     act.add_argument("--execute", action="store_true", help="commit the new offsets")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run an action and print its rows; the exit status."""
-    with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
-        return show(options, lambda: options.action(admin, options))
-
-
-# --- Actions ------------------------------------------------------------------------------------
-
-
-def _list(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    return [
-        {
-            "GROUP": group.group_id,
-            "TYPE": group.group_type,
-            "PROTOCOL": group.protocol_type or ABSENT,
-            "STATE": group.group_state,
-            "#MEMBERS": str(group.member_count),
-        }
-        for group in admin.list_groups(options.state, options.type)
-    ]
-
-
-def _state(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    group = admin.existing_group(options.group)
-    return [
-        {
-            "GROUP": group.group_id,
-            "COORDINATOR": admin.coordinator_of(options.group),
-            "ASSIGNMENT-STRATEGY": group.protocol_data or ABSENT,
-            "STATE": group.group_state,
-            "#MEMBERS": str(len(group.members)),
-        }
-    ]
-
-
-def _describe(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    group = admin.existing_group(options.group)
-    ends = admin.log_ends(options.group)
-    logs = log_offsets.read_file(options.log_offsets)
-    ends |= {key: logs.latest(key) for key in logs.rows}
-    offsets = admin.offsets(options.group)
-    owners = {}
-    for member in group.members:
-        for partition in partitions_in(member.member_assignment) or ():
-            owners[partition] = (member.member_id, member.client_host, member.client_id)
-    rows = []
-    for key in sorted(owners.keys() | offsets.keys()):
-        current = offsets.get(key)
-        end = ends.get(key)
-        # Ends are reported now and then, so an offset may be ahead of its log's.
-        lag = None if end is None else max(0, end - (current or 0))
-        rows.append(
-            {
-                "GROUP": options.group,
-                "TOPIC": key.topic,
-                "PARTITION": str(key.partition),
-                "CURRENT-OFFSET": ABSENT if current is None else str(current),
-                "LOG-END-OFFSET": ABSENT if end is None else str(end),
-                "LAG": ABSENT if lag is None else str(lag),
-                **dict(zip(OWNER, owners.get(key, (ABSENT,) * 3), strict=True)),
-            }
-        )
-    return rows
-
-
-def _members(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    rows = []
-    for member in admin.existing_group(options.group).members:
-        owned = partitions_in(member.member_assignment)
-        row = {
-            "GROUP": options.group,
-            "CONSUMER-ID": member.member_id,
-            "GROUP-INSTANCE-ID": member.group_instance_id or ABSENT,
-            "HOST": member.client_host,
-            "CLIENT-ID": member.client_id,
-            "#PARTITIONS": ABSENT if owned is None else str(len(owned)),
-        }
-        if options.verbose:
-            row["ASSIGNMENT"] = _spelled(owned)
-        rows.append(row)
-    return rows
-
-
-def _offsets(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    stored = sorted(admin.offsets(options.group).items())
-    return [
-        {
-            "GROUP": options.group,
-            "TOPIC": key.topic,
-            "PARTITION": str(key.partition),
-            "CURRENT-OFFSET": str(offset),
-        }
-        for key, offset in stored
-    ]
-
-
-def _delete(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    error = admin.delete_group(options.group)
-    if error != "NONE":
-        raise LookupError(f"Group '{options.group}' could not be deleted: {error}.")
-    return [{"GROUP": options.group, "DELETED": "yes"}]
-
-
-def _delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    partitions = reset.chosen(options.topic, set(admin.offsets(options.group)))
-    results = admin.delete_offsets(options.group, partitions)
-    return [
-        {
-            "GROUP": options.group,
-            "TOPIC": key.topic,
-            "PARTITION": str(key.partition),
-            "STATUS": status,
-        }
-        for key, status in results.items()
-    ]
-
-
-def _reset(admin: GroupAdmin, options: argparse.Namespace) -> list[Row]:
-    current = admin.offsets(options.group)
-    target = reset.Target(
-        earliest=options.to_earliest,
-        latest=options.to_latest,
-        offset=options.to_offset,
-        when=options.to_datetime,
-        shift_by=options.shift_by,
-        file=options.from_file,
+    command.add_argument(
+        "--export", action="store_true", help="print the new offsets as CSV for --from-file"
     )
-    logs = log_offsets.read_file(options.log_offsets)
-    new = reset.plan(current, options.topic, target, logs)
-    if options.execute:
-        reset.execute(admin, options.group, new, current)
-    return [
-        {
-            "GROUP": options.group,
-            "TOPIC": key.topic,
-            "PARTITION": str(key.partition),
-            "NEW-OFFSET": str(offset),
-        }
-        for key, offset in new.items()
-    ]
+    _add_log_offsets(command)
 
 
-# --- Formats ------------------------------------------------------------------------------------
+def _add_group(command: argparse.ArgumentParser) -> None:
+    command.add_argument("group", type=_text, metavar="GROUP", help="group id")
 
 
-def _spelled(owned: tuple[TopicPartition, ...] | None) -> str:
-    """An assignment as Kafka's tool writes it: `t(0,1), u(2)`."""
-    if not owned:
-        return ABSENT
-    topics: dict[str, list[int]] = {}
-    for key in owned:
-        topics.setdefault(key.topic, []).append(key.partition)
-    return ", ".join(f"{topic}({','.join(map(str, sorted(n)))})" for topic, n in topics.items())
+def _add_topics(command: argparse.ArgumentParser, *, required: bool) -> None:
+    which = command.add_mutually_exclusive_group(required=required)
+    which.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        type=_selection,
+        metavar=FORM,
+        help="partitions; without numbers all of the topic that have an offset; repeatable",
+    )
+    which.add_argument(
+        "--all-topics",
+        action="store_true",
+        help="every partition with a committed offset" + ("" if required else " (default)"),
+    )
 
 
-def _time(text: str) -> datetime:
-    """A point in time; without a zone, in local time."""
-    return datetime.fromisoformat(text).astimezone()
+def _add_log_offsets(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--log-offsets",
+        type=Path,
+        metavar="CSV",
+        help="file with the begin and end offsets of the logs; columns: "
+        "topic,partition,offset,timestamp_ms",
+    )
+
+
+_FLAGS = {
+    "list": _add_filters,
+    "state": _add_groups,
+    "describe": _add_describe_flags,
+    "members": _add_members_flags,
+    "offsets": _add_groups,
+    "remove-member": _add_removal_flags,
+    "delete": _add_deleted_groups,
+    "delete-offsets": _add_deletion_flags,
+    "reset-offsets": _add_reset_flags,
+}
+
+
+# --- Values -------------------------------------------------------------------------------------
+
+
+def _text(value: str) -> str:
+    """An id, which is not empty and goes into a message."""
+    if not value:
+        raise argparse.ArgumentTypeError("an id must not be empty")
+    try:
+        value.encode()
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{value!r} is not UTF-8") from None
+    return value
+
+
+def _selection(value: str) -> Any:  # Any: a Selection.
+    return selection(_text(value))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
+def _offset(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= _INT64:
+        raise argparse.ArgumentTypeError(f"{text!r} is no offset: offsets are 0 to 2^63-1")
+    return int(text)
+
+
+def _shift(text: str) -> int:
+    if not re.fullmatch("[-+]?[0-9]{1,19}", text) or abs(int(text)) >= _INT64:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows, such as -100 or 100")
+    return int(text)

@@ -1,8 +1,8 @@
 """Begin and end offsets of the topics' logs, from a CSV file: the coordinator does not have them.
 
-The columns are topic, partition, offset and, for `--to-datetime`, timestamp_ms. A partition's first
-row is the beginning of its log, its last row the end; rows between them give the time from which
-on offsets were written.
+The columns are topic, partition, offset and, to find offsets by time, timestamp_ms. A partition's
+first row is the beginning of its log, its last row the end; rows between them give the time from
+which on offsets were written.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
+from coordinator.cli.partitions import PARTITION_MAX
+
+OFFSET_MAX = 2**63 - 1
+COLUMNS = "topic,partition,offset,timestamp_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,12 @@ class LogOffsets:
     rows: dict[TopicPartition, list[tuple[int, int | None]]] = field(default_factory=dict)
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The first offset of the log; 0 if it is unknown."""
-        known = self.rows.get(partition)
-        return known[0][0] if known else 0
+        """The first offset of the log.
+
+        Raises:
+            LookupError: the partition is not in the file.
+        """
+        return self._known(partition, "start")[0][0]
 
     def latest(self, partition: TopicPartition) -> int:
         """The offset after the last row of the log.
@@ -32,12 +39,7 @@ class LogOffsets:
         Raises:
             LookupError: the partition is not in the file.
         """
-        known = self.rows.get(partition)
-        if not known:
-            raise LookupError(
-                f"the end of {partition.topic}-{partition.partition} is unknown: use --log-offsets"
-            )
-        return known[-1][0]
+        return self._known(partition, "end")[-1][0]
 
     def at(self, partition: TopicPartition, epoch_ms: int) -> int:
         """The first offset written at that time or later; the end if there is none.
@@ -45,30 +47,46 @@ class LogOffsets:
         Raises:
             LookupError: the partition is not in the file, or has no times.
         """
-        latest = self.latest(partition)
-        times = [(stamp, offset) for offset, stamp in self.rows[partition] if stamp is not None]
+        rows = self._known(partition, "end")
+        times = [(stamp, offset) for offset, stamp in rows if stamp is not None]
         if not times:
-            raise LookupError(f"{partition.topic}-{partition.partition} has no timestamps")
-        return next((offset for stamp, offset in times if stamp >= epoch_ms), latest)
+            raise LookupError(
+                f"{spelled(partition)} has no timestamps: give column timestamp_ms in --log-offsets"
+            )
+        return next((offset for stamp, offset in times if stamp >= epoch_ms), rows[-1][0])
+
+    def _known(self, partition: TopicPartition, what: str) -> list[tuple[int, int | None]]:
+        rows = self.rows.get(partition)
+        if not rows:
+            raise LookupError(
+                f"the {what} of the log of {spelled(partition)} is unknown: give it by "
+                f"--log-offsets, a CSV file with columns {COLUMNS}, or name the offset by "
+                "--to-offset"
+            )
+        return rows
 
 
 def read(lines: Iterable[str]) -> LogOffsets:
     """Parse the CSV.
 
     Raises:
-        ValueError: a column is missing, or a value is not a number.
+        ValueError: a column is missing, or a value is no such number.
     """
     found: dict[TopicPartition, list[tuple[int, int | None]]] = {}
-    for row in csv.DictReader(lines):
-        try:
-            key = TopicPartition(row["topic"], int(row["partition"]))
-            stamp = row.get("timestamp_ms")
-            entry = (int(row["offset"]), int(stamp) if stamp else None)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{row}: the columns are topic,partition,offset,timestamp_ms"
-            ) from error
-        found.setdefault(key, []).append(entry)
+    try:
+        for row in csv.DictReader(lines):
+            try:
+                if not row["topic"]:
+                    raise ValueError("there is no topic")
+                key = TopicPartition(row["topic"], number(row["partition"], PARTITION_MAX))
+                stamp = row.get("timestamp_ms")
+                entry = (number(row["offset"]), number(stamp) if stamp else None)
+            except (KeyError, ValueError) as error:
+                shown = ",".join(str(value) for value in row.values())
+                raise ValueError(f"--log-offsets: {shown}: the columns are {COLUMNS}") from error
+            found.setdefault(key, []).append(entry)
+    except csv.Error as error:
+        raise ValueError(f"--log-offsets is no CSV: {error}") from error
     return LogOffsets({key: sorted(rows, key=lambda row: row[0]) for key, rows in found.items()})
 
 
@@ -80,5 +98,24 @@ def read_file(path: Path | None) -> LogOffsets:
     """
     if path is None:
         return LogOffsets()
-    with path.open(newline="") as lines:
+    with path.open(newline="", encoding="utf-8-sig") as lines:
         return read(lines)
+
+
+def number(text: str | None, most: int = OFFSET_MAX) -> int:
+    """A whole number from 0 on, in plain digits.
+
+    Raises:
+        ValueError: it is something else, or larger than `most`.
+    """
+    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > 19:
+        raise ValueError(f"{text!r} is no whole number from 0 on")
+    value = int(text)
+    if value > most:
+        raise ValueError(f"{text} is larger than {most}")
+    return value
+
+
+def spelled(partition: TopicPartition) -> str:
+    """A partition as people write it: `orders-3`."""
+    return f"{partition.topic}-{partition.partition}"

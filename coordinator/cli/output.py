@@ -53,6 +53,7 @@ class Output:
         empty: a sentence for people if there are no rows.
         notes: sentences for people, after the rows.
         text: what people read instead of a table; programs get the rows.
+        is_exact: the text is for programs: it is escaped on terminals alone.
         has_failed: exit status 1 though no row has an `error`.
     """
 
@@ -61,6 +62,7 @@ class Output:
     empty: str = ""
     notes: Sequence[str] = ()
     text: str | None = None
+    is_exact: bool = False
     has_failed: bool = False
 
     @property
@@ -135,7 +137,8 @@ def rendered(output: Output, form: str, *, colour: bool = False) -> str:
         content = [plain(row) for row in output.rows]
         return as_json(content, indent=2) if form == "json" else as_yaml(content)
     if output.text is not None:
-        return printable_lines(output.text)
+        is_raw = output.is_exact and not sys.stdout.isatty()
+        return output.text if is_raw else printable_lines(output.text)
     headings, columns = headings_of(output.kind), columns_of(output.kind)
     cells = [
         [(columns[key].text or cell)(getattr(row, key)) for key in headings] for row in output.rows

@@ -7,53 +7,94 @@ The new offsets are committed atomically, and only if the old ones are still tho
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
-from coordinator.cli.log_offsets import LogOffsets
+from coordinator.cli.group_refusals import advice_of
+from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number, spelled
+from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.commit_metadata import of_reset
+from coordinator.core.errors import ErrorCode
+
+NAMED_MAX = 5
+"""Partitions that a sentence names; of more it gives the number."""
+_PLAIN = re.compile("[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The new position: exactly one field is set. `when` has a time zone."""
+    """The new position: exactly one field is set. `at_ms`: epoch milliseconds."""
 
     earliest: bool = False
     latest: bool = False
+    current: bool = False
     offset: int | None = None
-    when: datetime | None = None
+    at_ms: int | None = None
     shift_by: int | None = None
     file: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """New offsets, and sentences about those that are not what was asked for."""
+
+    offsets: dict[TopicPartition, int]
+    notes: Sequence[str] = ()
+
+
 def plan(
-    current: dict[TopicPartition, int],
-    topics: list[str],
+    current: Mapping[TopicPartition, int],
+    selections: Sequence[Selection],
     target: Target,
     logs: LogOffsets,
-) -> dict[TopicPartition, int]:
-    """The new offset of each partition.
+) -> Plan:
+    """The new offset of each partition, within its log as far as that is known.
 
     Args:
         current: the committed offsets.
-        topics: TOPIC or TOPIC:0,1,2; none: every partition with a committed offset.
+        selections: none: every partition with a committed offset, or in `logs`.
     Raises:
-        LookupError: a partition, or the end of its log, is unknown.
-        ValueError: an option cannot be parsed.
+        LookupError: a partition, or the start or end of its log, is unknown.
+        ValueError: an offset is none, or the file cannot be parsed.
     """
     if target.file is not None:
-        return _from_file(target.file)
-    partitions = chosen(topics, set(current) | set(logs.rows))
+        return Plan(_from_file(target.file))
+    partitions = chosen(selections, current.keys() | logs.rows.keys())
     if not partitions:
-        raise LookupError("no partition is selected: name some as --topic TOPIC:0,1,2")
-    return {p: _clamp(_new(p, current, target, logs), p, logs) for p in partitions}
+        raise LookupError("The group has no committed offsets: name partitions by --topic t:0-3.")
+    wanted = {p: _wanted(p, current, target, logs) for p in partitions}
+    new = {p: _within(offset, p, logs) for p, offset in wanted.items()}
+    moved = [p for p in partitions if new[p] != wanted[p]]
+    notes = [
+        f"{spelled(p)}: {wanted[p]} is outside of the log, so {new[p]} is used."
+        for p in moved[:NAMED_MAX]
+    ]
+    if len(moved) > NAMED_MAX:
+        notes.append(f"So it is with {len(moved) - NAMED_MAX} more partitions.")
+    return Plan(new, notes)
+
+
+def live_warning(group_id: str, state: str, members: int) -> str | None:
+    """The sentence about a group with members, whose offsets cannot be reset; None without."""
+    if state in ("Empty", "Dead"):
+        return None
+    count = "1 member" if members == 1 else f"{members} members"
+    return (
+        f"Assignments can only be reset if the group '{group_id}' is inactive, but the current "
+        f"state is {state}, with {count}: stop them first."
+    )
 
 
 def execute(
-    admin: GroupAdmin, group: str, new: dict[TopicPartition, int], seen: dict[TopicPartition, int]
+    admin: GroupAdmin,
+    group: str,
+    new: Mapping[TopicPartition, int],
+    seen: Mapping[TopicPartition, int],
 ) -> None:
     """Commit the plan if no offset has changed since it was made.
 
@@ -62,22 +103,45 @@ def execute(
     files they had read, goes.
 
     Raises:
-        LookupError: the group has members, or an offset has moved.
+        LookupError: a member has joined, or an offset has moved.
     """
-    state = admin.describe_group(group).group_state
-    if state not in ("Empty", "Dead"):
-        raise LookupError(
-            f"Assignments can only be reset if the group '{group}' is inactive, "
-            f"but the current state is {state}."
-        )
     told = {p: of_reset(datetime.now(UTC)) for p in new}
-    refused = admin.commit(group, new, expected={p: seen.get(p, -1) for p in new}, metadata=told)
-    if refused:
-        raise LookupError(f"nothing was reset: {refused}")
+    refused = admin.commit(
+        group,
+        new,
+        expected={p: seen.get(p, -1) for p in new},
+        metadata=told,
+        requires_empty=True,
+    )
+    if not refused:
+        return
+    if ErrorCode.OFFSET_MISMATCH.name in refused.values():
+        raise LookupError("Nothing was reset: an offset has changed since it was read; try again.")
+    why = "; ".join(advice_of(code) for code in sorted(set(refused.values())))
+    raise LookupError(f"Nothing was reset: {why}.")
 
 
-def _new(
-    partition: TopicPartition, current: dict[TopicPartition, int], target: Target, logs: LogOffsets
+def as_csv(offsets: Mapping[TopicPartition, int]) -> str:
+    """Lines of TOPIC,PARTITION,OFFSET, which `--from-file` and Kafka's tool read.
+
+    Names that Kafka would refuse for topics are quoted: the `csv` module leaves `\\r` as it is.
+    """
+    lines = []
+    for key, offset in offsets.items():
+        is_plain = _PLAIN.fullmatch(key.topic)
+        topic = key.topic if is_plain else '"' + key.topic.replace('"', '""') + '"'
+        lines.append(f"{topic},{key.partition},{offset}\n")
+    return "".join(lines)
+
+
+# --- Inside -------------------------------------------------------------------------------------
+
+
+def _wanted(
+    partition: TopicPartition,
+    current: Mapping[TopicPartition, int],
+    target: Target,
+    logs: LogOffsets,
 ) -> int:
     if target.earliest:
         return logs.earliest(partition)
@@ -85,43 +149,48 @@ def _new(
         return logs.latest(partition)
     if target.offset is not None:
         return target.offset
-    if target.when is not None:
-        return logs.at(partition, round(target.when.timestamp() * 1000))
-    assert target.shift_by is not None
+    if target.at_ms is not None:
+        return logs.at(partition, target.at_ms)
     if partition not in current:
-        raise LookupError(f"{partition.topic}-{partition.partition} has no offset to shift")
-    return current[partition] + target.shift_by
+        raise LookupError(f"{spelled(partition)} has no committed offset: give one by --to-offset")
+    return current[partition] + (target.shift_by or 0)
 
 
-def _clamp(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
-    """The offset nearest to `offset` within the log, as far as its ends are known."""
-    offset = max(offset, logs.earliest(partition))
-    return min(offset, logs.latest(partition)) if partition in logs.rows else offset
-
-
-def chosen(topics: list[str], known: set[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that TOPIC or TOPIC:0,1,2 select; without topics, all known ones.
-
-    Raises:
-        ValueError: a partition is not a number.
-    """
-    if not topics:
-        return sorted(known)
-    meant: set[TopicPartition] = set()
-    for text in topics:
-        topic, _, numbers = text.partition(":")
-        if numbers:
-            meant |= {TopicPartition(topic, int(number)) for number in numbers.split(",")}
-        else:
-            meant |= {partition for partition in known if partition.topic == topic}
-    return sorted(meant)
+def _within(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
+    """The offset nearest to `offset` within the log, if that is known."""
+    if partition in logs.rows:
+        return min(max(offset, logs.earliest(partition)), logs.latest(partition))
+    if not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(
+            f"{spelled(partition)}: {offset} is no offset; with --log-offsets the nearest one "
+            "within the log is used"
+        )
+    return offset
 
 
 def _from_file(path: Path) -> dict[TopicPartition, int]:
     """Offsets from lines of TOPIC,PARTITION,OFFSET, the format of Kafka's tool."""
-    with path.open(newline="") as lines:
-        rows = [row for row in csv.reader(lines) if row]
-    try:
-        return {TopicPartition(t, int(p)): int(o) for t, p, o in rows}
-    except ValueError as error:
-        raise ValueError(f"{path}: each line is TOPIC,PARTITION,OFFSET") from error
+    found: dict[TopicPartition, int] = {}
+    with path.open(newline="", encoding="utf-8-sig") as lines:
+        rows = csv.reader(lines)
+        try:
+            for row in filter(None, rows):
+                key, offset = _line(row)
+                if key in found:
+                    raise ValueError(f"{spelled(key)} is listed twice")
+                found[key] = offset
+        except UnicodeError:
+            raise
+        except (csv.Error, ValueError) as error:
+            raise ValueError(
+                f"{path}, line {rows.line_num}: {error}; each line is TOPIC,PARTITION,OFFSET"
+            ) from error
+    if not found:
+        raise ValueError(f"{path} lists no partition: each line is TOPIC,PARTITION,OFFSET")
+    return found
+
+
+def _line(row: Sequence[str]) -> tuple[TopicPartition, int]:
+    if len(row) != 3 or not row[0]:
+        raise ValueError(f"there are {len(row)} fields" if row[0] else "there is no topic")
+    return TopicPartition(row[0], number(row[1], PARTITION_MAX)), number(row[2])

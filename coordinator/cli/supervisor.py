@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from coordinator.cli.config import USAGE_ERROR
+from coordinator.cli.output import WRONG_USAGE
 from coordinator.cli.ports import ListenAddress, addresses, troubles
 from coordinator.observe.logs import configure
 from coordinator.settings import InvalidSetting, Settings
@@ -135,7 +135,7 @@ class _Supervisor:
             status = await child.wait()
             if self._stopping.is_set():
                 return
-            if status in (CANNOT_START, USAGE_ERROR) and start == 1:
+            if status in (CANNOT_START, WRONG_USAGE) and start == 1:
                 self._status = CANNOT_START
                 self._stop()
                 return

@@ -1,4 +1,4 @@
-"""`coordinator groups` against a real server: the words of Kafka's tool, three formats."""
+"""`coordinator groups` against a real server; `tests/cli/test_groups.py` has every case of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import io
 import json
 import shlex
 
-import pytest
+import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
 from coordinator.client import GroupMember
+from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
 from tests.patience import HANG_S
 from tests.serving import running
@@ -48,35 +50,17 @@ async def rows(server, line: str) -> list[dict[str, str]]:
     return json.loads(out)
 
 
-async def test_list_is_filtered_by_state_and_type():
-    async with running() as server, group_with_a_member(server, "live") as member:
-        await member.commit({T0: 1})
-        async with group_with_a_member(server, "gone"):
-            pass
-        both = await rows(server, "list")
-        assert [row["GROUP"] for row in both] == ["gone", "live"]
-        (live,) = await rows(server, "list --state stable --type classic")
-        assert live == {
-            "GROUP": "live",
-            "TYPE": "classic",
-            "PROTOCOL": "consumer",
-            "STATE": "Stable",
-            "#MEMBERS": "1",
-        }
-        assert await rows(server, "list --type consumer") == []
-
-
 async def test_describe_shows_the_lag_that_members_tell():
     told = {"log_ends": lambda keys: dict.fromkeys(keys, 70), "log_ends_interval_s": 0.05}
     async with running() as server, group_with_a_member(server, **told) as member:
         await member.commit({T0: 40})
         async with asyncio.timeout(HANG_S):
-            while (row := (await rows(server, "describe g"))[0])["LAG"] == "-":
+            while (row := (await rows(server, "describe g"))[0])["lag"] is None:
                 pass
-        assert (row["LOG-END-OFFSET"], row["LAG"]) == ("70", "30")
+        assert (row["log_end_offset"], row["lag"]) == (70, 30)
         await member.commit({T0: 75})  # The log has grown since its end was reported.
         (row, *_) = await rows(server, "describe g")
-        assert (row["LOG-END-OFFSET"], row["LAG"]) == ("70", "0")
+        assert (row["log_end_offset"], row["lag"]) == (70, 0)
 
 
 async def test_trouble_with_the_logs_ends_is_not_the_members():
@@ -95,101 +79,69 @@ async def test_trouble_with_the_logs_ends_is_not_the_members():
     async with running() as server, group_with_a_member(server, **told) as member:
         await until(lambda: len(asked) > 5)
         assert member.assignment == {T0, T1}
-        assert (await rows(server, "describe g"))[0]["LOG-END-OFFSET"] == "-"
+        assert (await rows(server, "describe g"))[0]["log_end_offset"] is None
 
 
-async def test_describe_shows_offsets_lag_and_owners(tmp_path):
-    logs = tmp_path / "logs.csv"
-    logs.write_text("topic,partition,offset\nt,0,0\nt,0,100\n")
-    async with running() as server, group_with_a_member(server) as member:
-        await member.commit({T0: 40})
-        first, second = await rows(server, f"describe g --log-offsets {logs}")
-        assert first == {
-            "GROUP": "g",
-            "TOPIC": "t",
-            "PARTITION": "0",
-            "CURRENT-OFFSET": "40",
-            "LOG-END-OFFSET": "100",
-            "LAG": "60",
-            "CONSUMER-ID": member.member_id,
-            "HOST": "/127.0.0.1",
-            "CLIENT-ID": "me",
-        }
-        assert (second["CURRENT-OFFSET"], second["LOG-END-OFFSET"]) == ("-", "-")
-        status, table, _ = await command(server, "describe g")
-        assert status == 0
-        header, line, _ = table.splitlines()
-        assert header.split()[:4] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET"]
-        assert line.split()[:4] == ["g", "t", "0", "40"]
-        assert line[header.index("LAG")] == "-"
-
-
-async def test_state_and_members_with_their_assignments():
+async def test_members_state_and_offsets_of_a_live_group():
     async with running() as server, group_with_a_member(server, instance="one") as member:
+        await member.commit({T0: 40})
         (state,) = await rows(server, "state g")
-        assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
-        (row,) = await rows(server, "members g --verbose")
-        assert row["CONSUMER-ID"] == member.member_id
-        assert (row["GROUP-INSTANCE-ID"], row["#PARTITIONS"]) == ("one", "2")
-        assert row["ASSIGNMENT"] == "t(0,1)"
-        status, yaml, _ = await command(server, "members g -o yaml")
+        assert (state["state"], state["members"]) == ("Stable", 1)
+        (row,) = await rows(server, "members g")
+        assert (row["consumer_id"], row["group_instance_id"]) == (member.member_id, "one")
+        assert row["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
+        (row,) = await rows(server, "offsets --all")
+        assert row["current_offset"] == 40
+        status, text, _ = await command(server, "members g -o yaml")
         assert status == 0
-        assert '- "GROUP": "g"\n  "CONSUMER-ID":' in yaml
+        assert '- group: "g"\n  consumer_id: "' in text
 
 
-async def test_what_is_not_there_is_said_and_fails():
+async def test_a_live_group_keeps_its_offsets_until_its_member_is_removed():
     async with running() as server:
-        status, out, err = await command(server, "describe nobody")
-        assert (status, out) == (1, "")
-        assert "'nobody' does not exist" in err
-        status, _, err = await command(server, "delete nobody")
+        async with group_with_a_member(server) as member:
+            await member.commit({T0: 40, T1: 50})
+            status, _, err = await command(server, "reset-offsets g --to-offset 1 --execute")
+            assert status == 1
+            assert "the current state is Stable" in err
+            status, out, _ = await command(server, "delete-offsets g --topic t -o json")
+            assert status == 1
+            assert {row["error_code"] for row in json.loads(out)} == {"GROUP_SUBSCRIBED_TO_TOPIC"}
+            (row,) = await rows(server, "remove-member g --all --reason 'it hangs'")
+            assert row["error"] is None
+        (row, _) = await rows(server, "reset-offsets g --shift-by -15 --execute")
+        assert (row["current_offset"], row["new_offset"]) == (40, 25)
+        assert [row["current_offset"] for row in await rows(server, "offsets g")] == [25, 35]
+        assert (await rows(server, "delete-offsets g --topic t:0-1"))[1]["error"] is None
+        status, out, _ = await command(server, "delete g nobody -o json")
         assert status == 1
-        assert "GROUP_ID_NOT_FOUND" in err
+        assert [row["error_code"] for row in json.loads(out)] == [None, "GROUP_ID_NOT_FOUND"]
+        assert await rows(server, "list") == []
+
+
+async def test_a_group_beyond_the_default_size_of_a_message_is_described():
+    size, options = 1 << 20, [("grpc.max_receive_message_length", -1)]
+    async with running(max_member_metadata_bytes=2 * size) as server:
+        async with grpc.aio.insecure_channel(server.address, options) as channel:
+            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
+            join = {
+                "group_id": "g",
+                "session_timeout_ms": 60_000,
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b"x" * size}],
+                "require_known_member_id": False,
+            }
+            joins = [stub.JoinGroup(pb.JoinGroupRequest(**join)) for _ in range(6)]
+            answers = await asyncio.gather(*joins)
+            leader = next(a.leader for a in answers)
+            me = {"group_id": "g", "generation_id": answers[0].generation_id}
+            await stub.SyncGroup(pb.SyncGroupRequest(member_id=leader, **me))
+        assert len(await rows(server, "members g")) == 6
 
 
 def test_no_coordinator_is_said(capsys):
     assert main(["groups", "list", "--bootstrap", "127.0.0.1:1"]) == 1
     assert "no answer from 127.0.0.1:1" in capsys.readouterr().err
-
-
-async def test_a_reset_is_a_dry_run_unless_it_is_executed():
-    async with running() as server:
-        async with group_with_a_member(server) as member:
-            await member.commit({T0: 40, T1: 50})
-            status, _, err = await command(server, "reset-offsets g --to-earliest --execute")
-            assert status == 1
-            assert "the current state is Stable" in err
-        line = "reset-offsets g --topic t:0 --shift-by -15"
-        planned = [{"GROUP": "g", "TOPIC": "t", "PARTITION": "0", "NEW-OFFSET": "25"}]
-        assert await rows(server, line) == planned
-        assert await rows(server, f"{line} --dry-run") == planned
-        assert [row["CURRENT-OFFSET"] for row in await rows(server, "offsets g")] == ["40", "50"]
-        assert await rows(server, f"{line} --execute") == planned
-        assert [row["CURRENT-OFFSET"] for row in await rows(server, "offsets g")] == ["25", "50"]
-
-
-async def test_offsets_and_groups_are_deleted():
-    async with running() as server:
-        async with group_with_a_member(server) as member:
-            await member.commit({T0: 40, T1: 50})
-            assert [row["STATUS"] for row in await rows(server, "delete-offsets g")] == [
-                "GROUP_SUBSCRIBED_TO_TOPIC",
-                "GROUP_SUBSCRIBED_TO_TOPIC",
-            ]
-        assert await rows(server, "delete-offsets g --topic t:1") == [
-            {"GROUP": "g", "TOPIC": "t", "PARTITION": "1", "STATUS": "NONE"}
-        ]
-        assert [row["PARTITION"] for row in await rows(server, "offsets g")] == ["0"]
-        assert await rows(server, "delete g") == [{"GROUP": "g", "DELETED": "yes"}]
-        assert await rows(server, "list") == []
-
-
-@pytest.mark.parametrize("line", ["reset-offsets g", "reset-offsets g --to-latest --to-earliest"])
-def test_a_reset_has_one_target(line, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["groups", *shlex.split(line)])
-    assert end.value.code == 2
-    assert "--to-earliest" in capsys.readouterr().err
 
 
 async def test_a_node_on_its_own_says_that_there_is_nobody_to_hand_over_to():

@@ -108,6 +108,7 @@ WORDS = {
 FLAGGED = {
     "groups reset-offsets": ["--to-offset", "3"],
     "groups delete-offsets": ["--topic", TOPIC],
+    "groups remove-member": ["--instance-id", f"no{INSTANCE}"],
     "timeline": ["--last", "9"],
     "explain": ["--last", "9"],
     "groups members": ["--verbose"],
@@ -187,10 +188,10 @@ def test_whoever_watches_is_safe(server):
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_programs_get_the_ids_themselves(server, form, read):
     (row,) = read(run(["groups", "members", GROUP, "--bootstrap", server.address, "-o", form]))
-    assert (row["GROUP"], row["CLIENT-ID"]) == (GROUP, CLIENT)
-    assert row["GROUP-INSTANCE-ID"] == INSTANCE
+    assert (row["group"], row["client_id"]) == (GROUP, CLIENT)
+    assert row["group_instance_id"] == INSTANCE
     (row,) = read(run(["groups", "offsets", GROUP, "--bootstrap", server.address, "-o", form]))
-    assert row["TOPIC"] == TOPIC
+    assert row["topic"] == TOPIC
 
 
 @pytest.mark.parametrize("name", ["picture.svg", "picture.png"])

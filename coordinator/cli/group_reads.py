@@ -1,0 +1,175 @@
+"""`coordinator groups list|state|describe|members|offsets`: what groups are like at present."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from coordinator.cli import group_rows as rows
+from coordinator.cli import log_offsets
+from coordinator.cli.flags import WrongUsage
+from coordinator.cli.group_refusals import no_such_group, quoted
+from coordinator.cli.group_views import (
+    GroupView,
+    member_rows,
+    partition_rows,
+    sentences,
+    summary_row,
+)
+from coordinator.cli.output import Output, complain
+from coordinator.cli.refusals import nearest
+from coordinator.client.admin import GroupAdmin, GroupDescription, GroupNotFound
+
+# --- Actions ------------------------------------------------------------------------------------
+
+
+def list_groups(admin: GroupAdmin, options: argparse.Namespace) -> Output:
+    """All groups, or those of some states and types."""
+    states, types = (tuple(n for ns in it for n in ns) for it in (options.state, options.type))
+    found = [
+        rows.Listed(
+            group=group.group_id,
+            type=group.group_type,
+            protocol=group.protocol_type or None,
+            state=group.group_state,
+            members=group.member_count,
+        )
+        for group in admin.list_groups(states, types)
+    ]
+    empty = f"No group is {' or '.join((*states, *types))}." if states or types else NO_GROUPS
+    return Output(rows.Listed, found, empty=empty)
+
+
+def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
+    """Partitions with offsets, lag and owners; members without partitions too."""
+    if options.summary:
+        return state(admin, options)
+    selected = _selected(admin, options)
+    logs = log_offsets.read_file(options.log_offsets)
+    seen = [GroupView.of(admin, group) for group in selected.groups]
+    found = [row for each in seen for row in partition_rows(admin, each, logs)]
+    kind: type = rows.Partition
+    if any(each.phase for each in seen):
+        kind = rows.showing(kind, "state", "waited_for")
+    notes = [note for each in seen for note in sentences(each)]
+    if found and [group.group_state for group in selected.groups] == ["Empty"]:
+        notes.append(f"Consumer group {quoted(found[0].group)} has no active members.")
+    return Output(
+        kind,
+        found,
+        empty=selected.words("has no members and no committed offsets"),
+        notes=notes,
+        has_failed=selected.is_partial,
+    )
+
+
+def state(admin: GroupAdmin, options: argparse.Namespace) -> Output:
+    """A row for each group: state, assignor, members, lag."""
+    selected = _selected(admin, options)
+    logs = log_offsets.read_file(getattr(options, "log_offsets", None))
+    seen = [GroupView.of(admin, group) for group in selected.groups]
+    found = [summary_row(admin, each, logs) for each in seen]
+    notes = [note for each in seen for note in sentences(each)]
+    unknown = sum(row.partitions_without_lag for row in found)
+    if unknown:
+        notes.append(f"TOTAL-LAG leaves out {unknown} partitions: no end of their logs is known.")
+    return Output(rows.Summary, found, empty=NO_GROUPS, notes=notes, has_failed=selected.is_partial)
+
+
+def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
+    """Members, and the ids of those that are about to join."""
+    selected = _selected(admin, options)
+    seen = [GroupView.of(admin, group) for group in selected.groups]
+    shown = ["assignment"] if options.verbose else []
+    if any(each.phase for each in seen):
+        shown += ["state", "waited_for"]
+    return Output(
+        rows.showing(rows.Member, *shown),
+        [row for each in seen for row in member_rows(each)],
+        empty=selected.words("has no members"),
+        notes=[note for each in seen for note in sentences(each)],
+        has_failed=selected.is_partial,
+    )
+
+
+def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
+    """Committed offsets."""
+    selected = _selected(admin, options)
+    found = [
+        rows.Offset(
+            group=group.group_id, topic=key.topic, partition=key.partition, current_offset=offset
+        )
+        for group in selected.groups
+        for key, offset in sorted(admin.offsets(group.group_id).items())
+    ]
+    empty = selected.words("has no committed offsets")
+    return Output(rows.Offset, found, empty=empty, has_failed=selected.is_partial)
+
+
+READS: dict[str, Callable[[GroupAdmin, argparse.Namespace], Output]] = {
+    "list": list_groups,
+    "state": state,
+    "describe": describe,
+    "members": members,
+    "offsets": offsets,
+}
+NO_GROUPS = "There are no groups."
+
+
+# --- Groups -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """Groups that exist. `is_partial`: others that were named do not."""
+
+    groups: list[GroupDescription]
+    is_partial: bool = False
+
+    def words(self, what: str) -> str:
+        """The sentence for no rows."""
+        if not self.groups:
+            return NO_GROUPS
+        if len(self.groups) > 1:
+            return f"None of the {len(self.groups)} groups {what.replace('has no', 'has', 1)}."
+        group = self.groups[0]
+        return f"Consumer group {quoted(group.group_id)} {what}; its state is {group.group_state}."
+
+
+def _selected(admin: GroupAdmin, options: argparse.Namespace) -> _Selected:
+    """Groups that the options select.
+
+    Raises:
+        WrongUsage: none or too many ways of selecting.
+        LookupError: none of the groups that are named exists, or none matches.
+    """
+    ways = [bool(options.group), options.all, options.regex is not None]
+    if sum(ways) != 1:
+        raise WrongUsage("name one or more groups, or give either --all or --regex PATTERN")
+    names, found, missing = _names(admin, options), [], []
+    for name in names:
+        try:
+            found.append(admin.existing_group(name))
+        except GroupNotFound as error:
+            if options.group:  # Others have been deleted since they were listed.
+                missing.append(error)
+    if missing and not found and len(missing) == 1:
+        raise missing[0]
+    for each in missing:
+        complain(no_such_group(admin, each))
+    return _Selected(found, is_partial=bool(missing))
+
+
+def _names(admin: GroupAdmin, options: argparse.Namespace) -> Iterable[str]:
+    if options.group:
+        return dict.fromkeys(options.group)
+    listed = [group.group_id for group in admin.list_groups()]
+    if options.regex is None:
+        return listed
+    matching = [name for name in listed if options.regex.search(name)]
+    if not matching:
+        pattern = options.regex.pattern
+        there = f"the groups are {nearest(pattern, listed)}" if listed else "there are no groups"
+        raise LookupError(f"No group matches '{pattern}'; {there}.")
+    return matching

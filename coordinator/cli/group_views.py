@@ -1,0 +1,219 @@
+"""One group as rows and sentences: its partitions, its members, itself, and whom it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import partitions_in
+from coordinator.cli import group_rows as rows
+from coordinator.cli.group_refusals import quoted
+from coordinator.cli.log_offsets import LogOffsets
+from coordinator.client.admin import (
+    GroupAdmin,
+    GroupDescription,
+    GroupNotFound,
+    MemberDescription,
+    Phase,
+)
+from coordinator.observe.explain import spell
+from coordinator.printable import printable
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+NAMED_MAX = 5
+"""Members that a sentence names; of more it gives the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group, and the phase that it is in if it rebalances.
+
+    awaited: members that the phase waits for, by their ids. pending: member ids that were handed
+    out, and have not joined yet.
+    """
+
+    group: GroupDescription
+    phase: Phase | None
+    awaited: dict[str, Phase.Member]
+    pending: tuple[MemberDescription, ...]
+
+    @classmethod
+    def of(cls, admin: GroupAdmin, group: GroupDescription) -> GroupView:
+        """Ask for the phase of a group that rebalances."""
+        phase = _phase(admin, group.group_id) if group.group_state in REBALANCING else None
+        awaited = {m.member_id: m for m in phase.awaited} if phase is not None else {}
+        known = {member.member_id for member in group.members}
+        pending = (MemberDescription(member_id=id) for id in awaited if id not in known)
+        return cls(group, phase, awaited, tuple(pending))
+
+    @property
+    def since_ms(self) -> int | None:
+        """Start of the phase, epoch milliseconds."""
+        return None if self.phase is None else self.phase.since_ms
+
+
+def _phase(admin: GroupAdmin, group_id: str) -> Phase | None:
+    """The phase of a group; None if it has ended since."""
+    try:
+        phase = admin.phase(group_id)
+    except GroupNotFound:
+        return None
+    return phase if phase.deadline_ms >= 0 else None
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list[rows.Partition]:
+    """Partitions with an owner or an offset, then members without partitions."""
+    group = seen.group
+    ends = admin.log_ends(group.group_id)
+    ends |= {key: logs.latest(key) for key in logs.rows}
+    committed = admin.offsets(group.group_id)
+    owners: dict[TopicPartition, MemberDescription] = {}
+    idle: list[MemberDescription] = []
+    for member in group.members:
+        owned = partitions_in(member.member_assignment)
+        owners |= dict.fromkeys(owned or (), member)
+        if not owned:
+            idle.append(member)
+
+    def row(key: TopicPartition | None, member: MemberDescription) -> rows.Partition:
+        current = committed.get(key) if key is not None else None
+        end = ends.get(key) if key is not None else None
+        awaited = seen.awaited.get(member.member_id)
+        return rows.Partition(
+            group=group.group_id,
+            topic=key.topic if key is not None else None,
+            partition=key.partition if key is not None else None,
+            current_offset=current,
+            log_end_offset=end,
+            # Ends are reported now and then, so an offset may be ahead of its log's.
+            lag=None if end is None else max(0, end - (current or 0)),
+            consumer_id=member.member_id or None,
+            host=member.client_host or None,
+            client_id=member.client_id or None,
+            group_instance_id=_instance(member),
+            state=group.group_state,
+            rebalancing_since_ms=seen.since_ms,
+            waited_for=awaited is not None,
+            last_heard_ms=_heard(awaited),
+        )
+
+    nobody = MemberDescription()
+    return [
+        *(row(key, owners.get(key, nobody)) for key in sorted(owners.keys() | committed.keys())),
+        *(row(None, member) for member in (*idle, *seen.pending)),
+    ]
+
+
+def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Summary:
+    """The group as a whole."""
+    group, phase = seen.group, seen.phase
+    partitions = [row for row in partition_rows(admin, seen, logs) if row.topic is not None]
+    lags = [row.lag for row in partitions if row.lag is not None]
+    return rows.Summary(
+        group=group.group_id,
+        coordinator=admin.coordinator_of(group.group_id),
+        assignment_strategy=group.protocol_data or None,
+        state=group.group_state,
+        generation=group.generation_id,
+        members=len(group.members),
+        partitions=len(partitions),
+        lag=sum(lags) if lags else None,
+        partitions_without_lag=len(partitions) - len(lags),
+        rebalancing_since_ms=seen.since_ms,
+        waits_until_ms=None if phase is None else phase.deadline_ms,
+        waits_for=tuple(
+            rows.Awaited(
+                consumer_id=member.member_id,
+                client_id=member.client_id or None,
+                host=member.client_host or None,
+                last_heard_ms=_heard(member),
+            )
+            for member in seen.awaited.values()
+        ),
+    )
+
+
+def member_rows(seen: GroupView) -> Iterator[rows.Member]:
+    """Members, then ids that were handed out and have not joined yet."""
+    group = seen.group
+    for member in (*group.members, *seen.pending):
+        owned = None
+        if group.group_state not in REBALANCING:
+            owned = partitions_in(member.member_assignment)
+        awaited = seen.awaited.get(member.member_id)
+        yield rows.Member(
+            group=group.group_id,
+            consumer_id=member.member_id,
+            group_instance_id=_instance(member),
+            host=member.client_host or None,
+            client_id=member.client_id or None,
+            partitions=None if owned is None else len(owned),
+            assignment=None if owned is None else _by_topic(owned),
+            leader=member.member_id == group.leader,
+            state=group.group_state,
+            rebalancing_since_ms=seen.since_ms,
+            waited_for=awaited is not None,
+            last_heard_ms=_heard(awaited),
+        )
+
+
+def _by_topic(owned: Iterable[TopicPartition]) -> tuple[rows.TopicPartitions, ...]:
+    topics: dict[str, list[int]] = {}
+    for key in owned:
+        topics.setdefault(key.topic, []).append(key.partition)
+    return tuple(
+        rows.TopicPartitions(topic=topic, partitions=tuple(sorted(numbers)))
+        for topic, numbers in topics.items()
+    )
+
+
+def _instance(member: MemberDescription) -> str | None:
+    return member.group_instance_id if member.HasField("group_instance_id") else None
+
+
+def _heard(awaited: Phase.Member | None) -> int | None:
+    """When an awaited member was last heard; None for one that has not joined."""
+    return awaited.last_heard_ms if awaited is not None and awaited.client_host else None
+
+
+# --- Sentences ----------------------------------------------------------------------------------
+
+
+def sentences(seen: GroupView) -> Iterator[str]:
+    """Since when the group rebalances and whom it waits for; none if it does not."""
+    group, phase = seen.group, seen.phase
+    if phase is None:
+        return
+    now_ms = round(time.time() * 1_000)
+    count, all_members = len(phase.awaited), len(group.members) + len(seen.pending)
+    if phase.is_initial_delay:
+        whom = "more first members (the initial delay)"
+    elif not count:
+        whom = "its log"
+    else:
+        named = [_named(member, now_ms) for member in phase.awaited[:NAMED_MAX]]
+        more = f" and {count - NAMED_MAX} more" if count > NAMED_MAX else ""
+        whom = f"{count} of {all_members} members: {', '.join(named)}{more}"
+    since, ends = (
+        f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%H:%M:%S} UTC"
+        for at_ms in (phase.since_ms, phase.deadline_ms)
+    )
+    yield (
+        f"Consumer group {quoted(group.group_id)} is {phase.group_state} since {since} "
+        f"({spell(max(0, now_ms - phase.since_ms))}) and waits until {ends} at the latest for "
+        f"{whom}."
+    )
+
+
+def _named(member: Phase.Member, now_ms: int) -> str:
+    if not member.client_host:
+        return f"{quoted(member.member_id)} (has not joined yet)"
+    heard = spell(max(0, now_ms - member.last_heard_ms))
+    name = quoted(member.client_id or member.member_id)
+    return f"{name} on {printable(member.client_host)} (heard {heard} ago)"

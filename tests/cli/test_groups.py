@@ -1,0 +1,705 @@
+"""`coordinator groups` against a coordinator on virtual time: rows, sentences, exit statuses."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
+from coordinator.cli.groups import STATES, TYPES
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.group import GroupState
+from coordinator.v1 import admin_pb2 as admin
+from coordinator.v1 import group_pb2 as pb
+from tests.cli.desk import Desk
+from tests.conformance.test_j_offsets import consumer
+
+T0, T1 = ("t", 0), ("t", 1)
+HARM = "g\x1b[2J\nroot# "
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk(group_rebalance_journal=True)
+
+
+def parts(*numbers: int) -> bytes:
+    return encode_assignment(Assignment(tuple(TopicPartition("t", n) for n in numbers)))
+
+
+def stable(desk: Desk, group: str = "g", instance: str | None = None) -> str:
+    """A group with one member that owns t:0-1 and has committed t:0; the member's id."""
+    call = desk.join(group=group, instance=instance, metadata=consumer(["t"]), client_id="etl")
+    desk.advance(50)
+    member = call.response.member_id
+    generation = call.response.generation_id
+    mine = {"group": group, "instance": instance}
+    desk.sync(member, generation, {member: parts(0, 1)}, **mine)
+    desk.commit({T0: 40}, member_id=member, generation=generation, **mine)
+    return member
+
+
+def report_end(desk: Desk, member: str, end: int) -> None:
+    ends = [{"name": "t", "partitions": [{"partition_index": 0, "log_end_offset": end}]}]
+    desk.send(pb.ReportLogEndsRequest(group_id="g", generation_id=1, member_id=member, topics=ends))
+
+
+def rebalancing(desk: Desk) -> tuple[str, str]:
+    """A group that waits for the second of its members: the ids of both."""
+    a, b = desk.f2(client_id="etl")
+    desk.commit({T0: 40}, member_id=a, generation=2)
+    desk.advance(100)
+    desk.join(client_id="new")
+    desk.join(a, client_id="etl")
+    assert desk.state == "PreparingRebalance"
+    return a, b
+
+
+# --- list ---------------------------------------------------------------------------------------
+
+
+def test_list_has_typed_rows(desk):
+    stable(desk)
+    desk.commit({T0: 1}, group="bare")
+    assert desk.rows("list") == [
+        {"group": "bare", "type": "classic", "protocol": None, "state": "Empty", "members": 0},
+        {"group": "g", "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ("--state stable", ["g"]),
+        ("--state Stable,empty", ["bare", "g"]),
+        ("--state Dead --state Empty", ["bare"]),
+        ("--type CLASSIC", ["bare", "g"]),
+        ("--state --type", ["bare", "g"]),
+        ("--state PreparingRebalance", []),
+    ],
+)
+def test_list_is_filtered_by_states_and_types(desk, filters, found):
+    stable(desk)
+    desk.commit({T0: 1}, group="bare")
+    assert [row["group"] for row in desk.rows(f"list {filters}")] == found
+
+
+def test_a_list_without_groups_has_headings_and_a_sentence(desk):
+    status, out, err = desk.groups("list")
+    assert (status, out.split()) == (0, ["GROUP", "TYPE", "PROTOCOL", "STATE", "#MEMBERS"])
+    assert err == "There are no groups.\n"
+    assert desk.groups("list --state Dead")[2] == "No group is Dead.\n"
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ("--state foo", "'foo' is no state: the states are Empty, PreparingRebalance, Completing"),
+        ("--state Stable,", "is no state"),
+        ("--state ''", "is no state"),
+        ("--type consumer", "'consumer' is no type: the types are classic"),
+    ],
+)
+def test_unknown_states_and_types_are_refused_with_the_list(desk, filters, told):
+    assert told in desk.refused(f"list {filters}", status=2)
+
+
+def test_the_states_and_types_are_those_of_groups():
+    assert set(STATES) == {state.value for state in GroupState}
+    assert (ClassicGroup.kind,) == TYPES
+
+
+def loading(request):
+    """What a node answers while it loads a shard."""
+    told = {"error_code": "COORDINATOR_LOAD_IN_PROGRESS", "error_message": "it is being loaded"}
+    match request:
+        case admin.ListGroupsRequest():
+            return admin.ListGroupsResponse(**told)
+        case admin.DescribeGroupsRequest():
+            return admin.DescribeGroupsResponse(groups=[told])
+        case pb.OffsetFetchRequest():
+            return pb.OffsetFetchResponse(**told)
+
+
+@pytest.mark.parametrize(
+    "line", ["list", "describe --all", "describe g", "members g", "reset-offsets g --to-current"]
+)
+def test_a_group_that_is_being_loaded_is_not_taken_for_one_that_is_not_there(desk, line):
+    stable(desk)
+    desk.faults = loading
+    assert "it is being loaded" in desk.refused(line)
+
+
+# --- Which groups -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["describe", "state", "members", "offsets"])
+def test_groups_are_named_or_all_or_match(desk, action):
+    for group in ("orders-1", "orders-2", "bills"):
+        stable(desk, group)
+
+    def found(which: str) -> list[str]:
+        return sorted({row["group"] for row in desk.rows(f"{action} {which}")})
+
+    assert found("bills orders-1 bills") == ["bills", "orders-1"]
+    assert found("--all") == ["bills", "orders-1", "orders-2"]
+    assert found("--regex '^orders-[0-9]$'") == ["orders-1", "orders-2"]
+    assert "No group matches '^x'; the groups are bills" in desk.refused(f"{action} --regex ^x")
+    for wrong in ("", "bills --all", "--all --regex x"):
+        told = desk.refused(f"{action} {wrong}", status=2)
+        assert "either --all or --regex PATTERN" in told
+    assert "is no regular expression" in desk.refused(f"{action} --regex 'x['", status=2)
+    assert "must not be empty" in desk.refused(f"{action} ''", status=2)
+    assert "is not UTF-8" in desk.refused(f"{action} \udcff", status=2)
+
+
+@pytest.mark.parametrize("action", ["describe", "state", "members", "offsets"])
+def test_of_several_groups_one_that_is_missing_fails_beside_the_others(desk, action):
+    stable(desk, "orders")
+    told = "Consumer group 'ordres' does not exist; the groups are orders."
+    status, out, err = desk.groups(f"{action} orders ordres -o json")
+    assert status == 1
+    assert {row["group"] for row in json.loads(out)} == {"orders"}
+    assert told in err
+    assert told in desk.refused(f"{action} ordres")
+
+
+def test_the_nearest_names_come_first(desk):
+    for group in ("alpha", "orders", "zeta"):
+        stable(desk, group)
+    assert "the groups are orders, alpha, zeta." in desk.refused("state ordres")
+
+
+def test_no_groups_at_all_is_said(desk):
+    assert "does not exist: there are no groups." in desk.refused("describe nobody")
+    status, _, err = desk.groups("describe --all")
+    assert (status, err) == (0, "There are no groups.\n")
+
+
+# --- describe -----------------------------------------------------------------------------------
+
+
+def test_describe_shows_offsets_lag_and_owners(desk):
+    member = stable(desk)
+    report_end(desk, member, 100)
+    first, second = desk.rows("describe g")
+    assert first == {
+        "group": "g",
+        "topic": "t",
+        "partition": 0,
+        "current_offset": 40,
+        "log_end_offset": 100,
+        "lag": 60,
+        "consumer_id": member,
+        "host": "/127.0.0.1",
+        "client_id": "etl",
+        "group_instance_id": None,
+        "state": "Stable",
+        "rebalancing_since_ms": None,
+        "waited_for": False,
+        "last_heard_ms": None,
+    }
+    assert (second["partition"], second["current_offset"], second["lag"]) == (1, None, None)
+    table = desk.groups("describe g")[1].splitlines()
+    assert table[0].split() == [
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
+        "HOST", "CLIENT-ID",
+    ]  # fmt: skip
+    assert table[2].split()[3:6] == ["-", "-", "-"]
+
+
+def test_no_lag_is_negative(desk):
+    report_end(desk, stable(desk), 30)  # Reported before the commit.
+    assert desk.rows("describe g")[0]["lag"] == 0
+
+
+def test_describe_takes_ends_from_a_file(desk, tmp_path):
+    stable(desk)
+    logs = tmp_path / "logs.csv"
+    logs.write_text("topic,partition,offset\nt,0,0\nt,0,100\nt,1,7\n")
+    assert [row["lag"] for row in desk.rows(f"describe g --log-offsets {logs}")] == [60, 7]
+
+
+def test_describe_of_an_empty_group_says_so(desk):
+    desk.leave(stable(desk))
+    status, out, err = desk.groups("describe g")
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert err == "Consumer group 'g' has no active members.\n"
+    desk.rows("delete-offsets g --all-topics")
+    desk.leave(stable(desk))
+    desk.rows("delete-offsets g --all-topics")
+    status, out, err = desk.groups("describe g")
+    assert (status, len(out.splitlines())) == (0, 1)
+    assert err == (
+        "Consumer group 'g' has no members and no committed offsets; its state is Empty.\n"
+    )
+
+
+def test_describe_of_a_rebalancing_group_shows_members_and_whom_it_waits_for(desk):
+    a, b = rebalancing(desk)
+    rows = {row["consumer_id"]: row for row in desk.rows("describe g")}
+    assert rows[None]["current_offset"] == 40
+    assert {id: row["waited_for"] for id, row in rows.items() if id} == {
+        a: False,
+        b: True,
+        next(id for id in rows if id and id not in (a, b)): False,
+    }
+    assert rows[b]["topic"] is None
+    assert (rows[b]["client_id"], rows[b]["state"]) == ("etl", "PreparingRebalance")
+    assert rows[b]["rebalancing_since_ms"] == desk.c.now_ms
+    assert rows[b]["last_heard_ms"] == desk.c.now_ms - 100
+    status, out, err = desk.groups("describe g")
+    assert status == 0
+    assert out.splitlines()[0].split()[-2:] == ["STATE", "WAITED-FOR"]
+    assert any(b in line and line.endswith("yes") for line in out.splitlines())
+    assert "'g' is PreparingRebalance since" in err
+    assert "waits until" in err
+    assert "for 1 of 3 members: 'etl' on /127.0.0.1 (heard" in err
+
+
+def test_a_member_id_that_was_handed_out_is_waited_for(desk):
+    desk.f1()
+    pending = desk.join(two_phase=True).response.member_id
+    desk.leave()
+    desk.join(desk.members()[0], metadata=b"new")
+    (row,) = [row for row in desk.rows("members g") if row["consumer_id"] == pending]
+    assert (row["client_id"], row["host"], row["waited_for"]) == (None, None, True)
+    assert row["last_heard_ms"] is None
+    assert f"'{pending}' (has not joined yet)" in desk.groups("members g")[2]
+
+
+def test_the_initial_delay_and_the_log_are_named_where_no_member_is_waited_for(desk):
+    desk.join()
+    assert "for more first members (the initial delay)" in desk.groups("describe g")[2]
+    (row,) = desk.rows("describe g")
+    assert row["waited_for"] is False
+    desk.advance(50)
+    desk.c.hold_appends()
+    desk.sync(desk.members()[0], 1, {})
+    assert "CompletingRebalance" in desk.groups("describe g")[2]
+    assert desk.groups("describe g")[2].endswith("for its log.\n")
+
+
+def test_of_many_awaited_members_a_sentence_names_five():
+    desk = Desk(group_max_size=100)
+    for number in range(9):
+        desk.join(client_id=f"c{number}")
+    desk.advance(200)
+    told = desk.groups("describe g")[2]
+    assert "for 9 of 9 members: 'c0'" in told
+    assert told.rstrip().endswith("and 4 more.")
+
+
+def test_a_large_group_is_described_and_removed():
+    desk = Desk(group_max_size=400)
+    for _ in range(400):
+        desk.c.send(
+            pb.JoinGroupRequest(
+                group_id="g", session_timeout_ms=60_000, protocol_type="consumer",
+                protocols=[{"name": "range"}], require_known_member_id=False,
+            )
+        )  # fmt: skip
+    desk.c.advance(200)
+    rows = desk.rows("describe g")
+    assert (len(rows), sum(row["waited_for"] for row in rows)) == (400, 400)
+    assert len(desk.rows("remove-member g --all")) == 400
+    assert desk.rows("state g")[0]["members"] == 0
+
+
+@pytest.mark.parametrize("action", ["describe --summary", "state"])
+def test_a_summary_has_one_row_for_each_group(desk, action):
+    member = stable(desk)
+    report_end(desk, member, 100)
+    (row,) = desk.rows(f"{action} g")
+    assert row == {
+        "group": "g",
+        "coordinator": "localhost:0",
+        "assignment_strategy": "range",
+        "state": "Stable",
+        "generation": 1,
+        "members": 1,
+        "partitions": 2,
+        "lag": 60,
+        "partitions_without_lag": 1,
+        "rebalancing_since_ms": None,
+        "waits_until_ms": None,
+        "waits_for": [],
+    }
+    status, out, err = desk.groups(f"{action} g")
+    assert status == 0
+    assert out.split()[:7] == [
+        "GROUP", "COORDINATOR", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "#PARTITIONS",
+        "TOTAL-LAG",
+    ]  # fmt: skip
+    assert "TOTAL-LAG leaves out 1 partitions" in err
+
+
+def test_a_summary_of_a_rebalancing_group_names_whom_it_waits_for(desk):
+    _, b = rebalancing(desk)
+    (row,) = desk.rows("state g")
+    assert (row["state"], row["assignment_strategy"], row["lag"]) == (
+        "PreparingRebalance",
+        None,
+        None,
+    )
+    now = desk.c.now_ms
+    assert (row["rebalancing_since_ms"], row["waits_until_ms"]) == (now, now + 500)
+    assert row["waits_for"] == [
+        {"consumer_id": b, "client_id": "etl", "host": "/127.0.0.1", "last_heard_ms": now - 100}
+    ]
+
+
+# --- members, offsets ---------------------------------------------------------------------------
+
+
+def test_members_with_their_assignments(desk):
+    member = stable(desk, instance="box-1")
+    (row,) = desk.rows("members g")
+    assert row == {
+        "group": "g",
+        "consumer_id": member,
+        "group_instance_id": "box-1",
+        "host": "/127.0.0.1",
+        "client_id": "etl",
+        "partitions": 2,
+        "assignment": [{"topic": "t", "partitions": [0, 1]}],
+        "leader": True,
+        "state": "Stable",
+        "rebalancing_since_ms": None,
+        "waited_for": False,
+        "last_heard_ms": None,
+    }
+    assert "ASSIGNMENT" not in desk.groups("members g")[1]
+    assert desk.groups("members g --verbose")[1].splitlines()[1].endswith("t(0,1)")
+
+
+def test_assignments_that_are_in_no_known_format_are_null(desk):
+    desk.f1()
+    (row,) = desk.rows("members g")
+    assert (row["partitions"], row["assignment"]) == (None, None)
+
+
+def test_members_and_offsets_that_are_not_there_are_a_sentence(desk):
+    desk.leave(stable(desk))
+    assert desk.groups("members g")[2] == (
+        "Consumer group 'g' has no members; its state is Empty.\n"
+    )
+    assert desk.rows("members g") == []
+    desk.rows("delete-offsets g --topic t")
+    assert desk.groups("offsets g")[2].startswith("Consumer group 'g' has no committed offsets")
+    desk.leave(stable(desk, "h"), group="h")
+    assert desk.groups("members --all")[2] == "None of the 2 groups has members.\n"
+
+
+def test_offsets(desk):
+    stable(desk)
+    assert desk.rows("offsets g") == [
+        {"group": "g", "topic": "t", "partition": 0, "current_offset": 40}
+    ]
+
+
+# --- remove-member ------------------------------------------------------------------------------
+
+
+def test_a_member_is_removed_and_the_journal_says_who_did_it(desk):
+    a, b = desk.f2(client_id="etl")
+    assert desk.rows(f"remove-member g --member-id {b} --reason 'it hangs'") == [
+        {
+            "group": "g",
+            "consumer_id": b,
+            "group_instance_id": None,
+            "host": "/127.0.0.1",
+            "client_id": "etl",
+            "error": None,
+            "error_code": None,
+        }
+    ]
+    desk.join(a, client_id="etl")
+    desk.sync(a, 3, {})
+    (newest, *_) = desk.send(admin.ListRebalancesRequest(group_id="g")).response.rebalances
+    assert (newest.cause, newest.reason) == ("removed by an operator", "it hangs")
+
+
+def test_static_members_are_removed_by_their_instance_ids(desk):
+    leader, follower = desk.s2()
+    rows = desk.rows("remove-member g --instance-id F --instance-id L --instance-id F")
+    assert [(row["consumer_id"], row["group_instance_id"]) for row in rows] == [
+        (follower, "F"),
+        (leader, "L"),
+    ]
+    assert desk.state == "Empty"
+
+
+def test_all_members_are_removed_static_ones_by_their_instance_ids(desk):
+    leader, follower = desk.s2()
+    rows = desk.rows("remove-member g --all")
+    assert {row["consumer_id"]: row["group_instance_id"] for row in rows} == {
+        leader: "L",
+        follower: "F",
+    }
+    status, out, err = desk.groups("remove-member g --all")
+    assert (status, len(out.splitlines())) == (0, 1)
+    assert err == "Consumer group 'g' has no members; its state is Empty.\n"
+
+
+def test_members_that_are_not_there_fail_beside_the_others(desk):
+    a, _b = desk.f2()
+    first, second = desk.rows(f"remove-member g --member-id {a} --member-id nobody", status=1)
+    assert (first["error"], second["error_code"]) == (None, "UNKNOWN_MEMBER_ID")
+    assert second["error"].startswith("Consumer group 'g' has no member 'nobody'; its members are ")
+    assert (second["host"], second["client_id"]) == (None, None)
+    (row,) = desk.rows("remove-member g --instance-id box-1", status=1)
+    assert row["error"] == "Consumer group 'g' has no member 'box-1'; it has none."
+    assert "does not exist" in desk.refused("remove-member nobody --all")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["g", "--all", "g --member-id", "g --member-id ''", "g --all --member-id m", "g h --all"],
+)
+def test_a_removal_names_one_group_and_says_whom(desk, line):
+    desk.refused(f"remove-member {line}", status=2)
+
+
+# --- delete -------------------------------------------------------------------------------------
+
+
+def test_each_group_of_a_deletion_has_its_row(desk):
+    stable(desk)
+    desk.commit({T0: 1}, group="idle")
+    rows = desk.rows("delete g idle nobody idle", status=1)
+    assert [(row["group"], row["error_code"]) for row in rows] == [
+        ("g", "NON_EMPTY_GROUP"),
+        ("idle", None),
+        ("nobody", "GROUP_ID_NOT_FOUND"),
+    ]
+    assert [row["error"] for row in rows] == [
+        "Consumer group 'g' has members: stop them first.",
+        None,
+        "Consumer group 'nobody' does not exist; the groups are g.",
+    ]
+    assert [row["group"] for row in desk.rows("list")] == ["g"]
+    desk.refused("delete", status=2)
+
+
+class Failed(grpc.RpcError):
+    def code(self):
+        return grpc.StatusCode.PERMISSION_DENIED
+
+    def details(self):
+        return "bob may not admin on group 'b'"
+
+
+def test_a_deletion_that_ends_half_way_tells_what_was_done(desk):
+    for group in "abc":
+        desk.commit({T0: 1}, group=group)
+
+    def faults(request):
+        if getattr(request, "groups_names", None) == ["b"]:
+            raise Failed
+
+    desk.faults = faults
+    rows = desk.rows("delete a b c", status=1)
+    assert [row["error"] is None for row in rows] == [True, False, True]
+    assert "bob may not admin" in rows[1]["error"]
+    assert "bob may not admin" in desk.refused("delete b")
+
+
+def test_a_deletion_that_is_done_is_status_0(desk):
+    desk.commit({T0: 1}, group="idle")
+    assert desk.groups("delete idle")[:2] == (0, "GROUP  STATUS\nidle   done\n")
+
+
+# --- delete-offsets -----------------------------------------------------------------------------
+
+
+def test_offsets_of_a_subscribed_topic_are_not_deleted(desk):
+    member = stable(desk)
+    (row,) = desk.rows("delete-offsets g --topic t:0", status=1)
+    assert row == {
+        "group": "g",
+        "topic": "t",
+        "partition": 0,
+        "error": "Members are subscribed to 't': stop them first.",
+        "error_code": "GROUP_SUBSCRIBED_TO_TOPIC",
+    }
+    desk.leave(member)
+    (row,) = desk.rows("delete-offsets g --topic t:0")
+    assert (row["error"], row["error_code"]) == (None, None)
+    assert desk.rows("offsets g") == []
+
+
+def test_offsets_of_ranges_are_deleted(desk):
+    desk.commit({("t", n): 1 for n in range(9)})
+    assert [row["partition"] for row in desk.rows("delete-offsets g --topic t:0-2,7")] == [
+        *(0, 1, 2, 7)
+    ]
+    assert [row["partition"] for row in desk.rows("offsets g")] == [3, 4, 5, 6, 8]
+    desk.rows("delete-offsets g --all-topics")
+    status, _, err = desk.groups("delete-offsets g --all-topics")
+    assert (status, err) == (0, "Consumer group 'g' has no committed offsets.\n")
+
+
+@pytest.mark.parametrize("line", ["g", "--topic t", "g --topic t:", "g --topic t --all-topics"])
+def test_a_deletion_of_offsets_says_which(desk, line):
+    desk.refused(f"delete-offsets {line}", status=2)
+
+
+def test_offsets_of_what_is_not_there_are_not_deleted(desk):
+    desk.commit({T0: 1})
+    assert "No offset of topic 'u' is committed" in desk.refused("delete-offsets g --topic u")
+    assert "does not exist" in desk.refused("delete-offsets nobody --topic t:0")
+
+
+# --- reset-offsets ------------------------------------------------------------------------------
+
+
+def test_a_reset_is_a_dry_run_unless_it_is_executed(desk):
+    desk.commit({T0: 40, T1: 50})
+    line = "reset-offsets g --topic t:0 --shift-by -15"
+    planned = {
+        "group": "g",
+        "topic": "t",
+        "partition": 0,
+        "current_offset": 40,
+        "new_offset": 25,
+        "executed": False,
+    }
+    assert desk.rows(line) == desk.rows(f"{line} --dry-run") == [planned]
+    assert [row["current_offset"] for row in desk.rows("offsets g")] == [40, 50]
+    assert "Dry run: no offset was changed" in desk.groups(line)[2]
+    assert desk.rows(f"{line} --execute") == [{**planned, "executed": True}]
+    assert [row["current_offset"] for row in desk.rows("offsets g")] == [25, 50]
+    assert [r["new_offset"] for r in desk.rows("reset-offsets g --all-topics --to-current")] == [
+        *(25, 50)
+    ]
+
+
+def test_a_live_group_is_told_of_in_the_dry_run_and_refused_in_the_execution(desk):
+    stable(desk)
+    warning = "the current state is Stable, with 1 member: stop them first."
+    status, out, err = desk.groups("reset-offsets g --to-current -o json")
+    assert (status, len(json.loads(out))) == (0, 1)
+    assert warning in err
+    assert warning in desk.refused("reset-offsets g --to-current --execute")
+
+
+def test_a_member_that_joins_after_the_check_has_the_reset_refused(desk, monkeypatch):
+    desk.commit({T0: 40})
+    monkeypatch.setattr("coordinator.cli.reset.live_warning", lambda *group: None)
+    desk.join()
+    told = desk.refused("reset-offsets g --to-offset 3 --execute")
+    assert "Nothing was reset: stop the group's members first." in told
+    desk.advance(5_000)
+    assert [row["current_offset"] for row in desk.rows("offsets g")] == [40]
+
+
+def test_an_offset_that_moves_after_the_plan_has_the_reset_refused(desk, monkeypatch):
+    desk.commit({T0: 40, T1: 50})
+    monkeypatch.setattr(
+        "coordinator.cli.reset.live_warning", lambda *group: desk.commit({T0: 41}) and None
+    )
+    told = desk.refused("reset-offsets g --to-offset 3 --execute")
+    assert "Nothing was reset: an offset has changed since it was read" in told
+    assert [row["current_offset"] for row in desk.rows("offsets g")] == [41, 50]
+
+
+def test_an_export_is_taken_back(desk, tmp_path):
+    desk.commit({T0: 40, T1: 50})
+    status, out, _ = desk.groups("reset-offsets g --to-current --export")
+    assert (status, out) == (0, "t,0,40\nt,1,50\n")
+    file = tmp_path / "offsets.csv"
+    file.write_text(out)
+    desk.rows("reset-offsets g --to-offset 1 --execute")
+    rows = desk.rows(f"reset-offsets g --from-file {file} --execute")
+    assert [(row["current_offset"], row["new_offset"]) for row in rows] == [(1, 40), (1, 50)]
+    (row, _) = desk.rows(f"reset-offsets new --from-file {file}")
+    assert (row["current_offset"], row["new_offset"]) == (None, 40)
+
+
+def test_offsets_are_reset_by_time(desk, tmp_path, monkeypatch):
+    desk.commit({T0: 40})
+    logs = tmp_path / "logs.csv"
+    logs.write_text("topic,partition,offset,timestamp_ms\nt,0,0,0\nt,0,60,3600000\nt,0,90,7200000")
+    monkeypatch.setattr("coordinator.cli.group_changes.time.time", lambda: 7_200.0)
+
+    def new(target: str) -> list[int]:
+        rows = desk.rows(f"reset-offsets g {target} --log-offsets {logs}")
+        return [row["new_offset"] for row in rows]
+
+    assert new("--by-duration PT1H30M") == [60]
+    assert new("--by-duration P1D") == [0]
+    assert new("--to-datetime 1970-01-01T01:00:00") == [60]
+    assert new("--to-datetime 1970-01-01T03:30:00.5+02:00") == [90]
+    assert new("--to-earliest") == [0]
+    assert new("--to-latest") == [90]
+
+
+def test_a_new_group_is_made_by_partitions_that_are_named_alone(desk):
+    line = "reset-offsets new --topic t:0 --to-offset 3"
+    assert "'new' does not exist: --execute creates it" in desk.groups(line)[2]
+    assert desk.rows("list") == []
+    desk.rows(f"{line} --execute")
+    assert [row["group"] for row in desk.rows("list")] == ["new"]
+    for wrong in ("nwe --to-offset 3", "nwe --topic t --to-offset 3"):
+        assert "'nwe' does not exist; the groups are new." in desk.refused(f"reset-offsets {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "told"),
+    [
+        ("g", 2, "--to-earliest"),
+        ("g --to-latest --to-earliest", 2, "not allowed with argument"),
+        ("g --to-offset 1 --dry-run --execute", 2, "not allowed with argument"),
+        ("g --to-offset 1 --topic t --all-topics", 2, "not allowed with argument"),
+        ("g --to-offset -1", 2, "'-1' is no offset"),
+        ("g --to-offset 9223372036854775808", 2, "is no offset"),
+        ("g --to-offset 1.5", 2, "is no offset"),
+        ("g --shift-by 1e3", 2, "is no number of rows"),
+        ("g --shift-by 9223372036854775808", 2, "is no number of rows"),
+        ("g --to-datetime yesterday", 2, "YYYY-MM-DDTHH:MM:SS"),
+        ("g --by-duration 1h", 2, "PnDTnHnMnS"),
+        ("g --to-offset 1 --topic t:3-0", 2, "runs backwards"),
+        ("g --to-offset 1 --topic t:-1", 2, "no partition and no range"),
+        ("g --to-current --export -o json", 2, "--export prints CSV"),
+        ("g --from-file x.csv --topic t", 2, "--from-file names the partitions"),
+        ("'' --to-offset 1", 2, "must not be empty"),
+        ("g --to-earliest", 1, "the start of the log of t-0 is unknown"),
+        ("g --to-latest", 1, "the end of the log of t-0 is unknown"),
+        ("g --shift-by -41", 1, "t-0: -1 is no offset"),
+        ("g --to-offset 1 --topic u", 1, "No offset of topic 'u' is committed"),
+        ("g --to-current --topic u:0", 1, "u-0 has no committed offset"),
+        ("g --from-file nowhere.csv", 1, "nowhere.csv: No such file"),
+        ("g --to-earliest --log-offsets nowhere.csv", 1, "nowhere.csv: No such file"),
+    ],
+)
+def test_a_reset_that_cannot_be_is_refused_in_a_sentence(desk, line, status, told):
+    desk.commit({T0: 40})
+    assert told in desk.refused(f"reset-offsets {line}", status=status)
+
+
+# --- Harm ---------------------------------------------------------------------------------------
+
+
+def test_names_that_mean_harm_are_escaped_for_people_and_exact_for_programs(desk):
+    call = desk.join(group=HARM, client_id=HARM)
+    lines = [f"{action} --all" for action in ("describe", "members", "offsets", "state")]
+    for line in (*lines, "list", f"delete '{HARM}'", f"describe '{HARM}x'"):
+        _, out, err = desk.groups(line)
+        assert all(char.isprintable() or char == "\n" for char in out + err)
+        assert "\nroot" not in out + err
+    assert desk.rows("members --all")[0]["client_id"] == HARM
+    assert not call.done
+
+
+def test_an_export_is_exact_for_programs_and_harmless_on_a_terminal(desk):
+    desk.commit({(HARM, 0): 1})
+    line = "reset-offsets g --to-current --export"
+    assert desk.groups(line)[1] == f'"{HARM}",0,1\n'
+    desk.is_terminal = True
+    shown = desk.groups(line)[1]
+    assert "\x1b[2J" not in shown
+    assert "\\x1b[2J" in shown
