@@ -113,7 +113,7 @@ def test_the_states_and_types_are_those_of_groups():
 
 
 def loading(request):
-    """What a node answers while it loads a shard."""
+    """Answers of a node that loads a shard."""
     told = {"error_code": "COORDINATOR_LOAD_IN_PROGRESS", "error_message": "it is being loaded"}
     match request:
         case admin.ListGroupsRequest():
