@@ -178,7 +178,7 @@ def _instance(member: MemberDescription) -> str | None:
 
 
 def _heard(awaited: Phase.Member | None) -> int | None:
-    """Time since an awaited member was last heard; None for one that has not joined."""
+    """Epoch milliseconds at which an awaited member was last heard; None for one that has not joined."""
     return awaited.last_heard_ms if awaited is not None and awaited.client_host else None
 
 
