@@ -62,12 +62,11 @@ class Summary:
     partitions: int = column(
         "Number of partitions that have an owner or a committed offset.", "#PARTITIONS"
     )
-    lag: int | None = column(
-        "Rows behind the known ends of the logs, over all partitions; null: no end is known.",
-        "TOTAL-LAG",
+    total_lag: int | None = column(
+        "Rows behind the known ends of the logs, over all partitions; null: no end is known."
     )
     partitions_without_lag: int = column(
-        "Partitions whose log end is not known; `lag` leaves them out.", None
+        "Partitions whose log end is not known; `total_lag` leaves them out.", None
     )
     rebalancing_since_ms: int | None = column(_SINCE, None)
     waits_until_ms: int | None = column(

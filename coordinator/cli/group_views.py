@@ -123,7 +123,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Su
         generation=group.generation_id,
         members=len(group.members),
         partitions=len(partitions),
-        lag=sum(lags) if lags else None,
+        total_lag=sum(lags) if lags else None,
         partitions_without_lag=len(partitions) - len(lags),
         rebalancing_since_ms=seen.since_ms,
         waits_until_ms=None if phase is None else phase.deadline_ms,
@@ -178,7 +178,7 @@ def _instance(member: MemberDescription) -> str | None:
 
 
 def _heard(awaited: Phase.Member | None) -> int | None:
-    """Epoch milliseconds at which an awaited member was last heard; None for one that has not joined."""
+    """Time of the last sign of an awaited member, epoch ms; None for one that has not joined."""
     return awaited.last_heard_ms if awaited is not None and awaited.client_host else None
 
 

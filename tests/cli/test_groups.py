@@ -322,7 +322,7 @@ def test_a_summary_has_one_row_for_each_group(desk, action):
         "generation": 1,
         "members": 1,
         "partitions": 2,
-        "lag": 60,
+        "total_lag": 60,
         "partitions_without_lag": 1,
         "rebalancing_since_ms": None,
         "waits_until_ms": None,
@@ -340,7 +340,7 @@ def test_a_summary_has_one_row_for_each_group(desk, action):
 def test_a_summary_of_a_rebalancing_group_names_whom_it_waits_for(desk):
     _, b = rebalancing(desk)
     (row,) = desk.rows("state g")
-    assert (row["state"], row["assignment_strategy"], row["lag"]) == (
+    assert (row["state"], row["assignment_strategy"], row["total_lag"]) == (
         "PreparingRebalance",
         None,
         None,
