@@ -81,6 +81,9 @@ def resolve(options: argparse.Namespace) -> None:
         WrongUsage: an address is none, or the profile cannot be used.
     """
     from coordinator.cli.profiles import chosen
+
+    # Its lines from C++ are for those who debug it; errors come back as values.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from coordinator.dial import Credentials
 
     environment = os.environ

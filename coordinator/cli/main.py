@@ -124,8 +124,11 @@ def _run(arguments: list[str]) -> int:
     try:
         return refused_in_words(options, lambda: _resolve_and_run(options))
     except Exception as error:
+        if isinstance(error, ImportError) and error.name == "timer":
+            print(f"coordinator: {error}", file=sys.stderr)  # A file of the user's is in the way.
+            return FAILED
         if isinstance(error, BrokenPipeError) or getattr(options, "is_server", False):
-            raise  # Logs of a server have the traceback.
+            raise  # The log of a server has the traceback.
         return _report(error)
 
 
@@ -151,9 +154,6 @@ def _report(error: BaseException) -> int:
     import tempfile
     import traceback
 
-    if isinstance(error, ImportError) and error.name == "timer":
-        print(f"coordinator: {error}", file=sys.stderr)  # A file of the user's is in the way.
-        return FAILED
     with tempfile.NamedTemporaryFile(
         "w", prefix="coordinator-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:

@@ -35,6 +35,7 @@ _TRANSPORT = (
     (re.compile("[Tt]imed? ?out|Deadline"), "it did not answer in time"),
 )
 """Causes in the words of gRPC, and in ours."""
+_PREFIX = re.compile(r"^.*last error: (?:[A-Z_]+: )?", re.DOTALL)
 
 
 def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
@@ -74,14 +75,14 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no answer from {nodes} within {TIMEOUT_S:g} s"
     if code is grpc.StatusCode.UNAVAILABLE:
-        told = f"no answer from {nodes}: {_of_transport(details)}"
         why = tls_trouble(nodes.split(",")[0], options.credentials)
-        return f"{told}: {why}" if why else told
+        return f"no answer from {nodes}: {why or _of_transport(details)}"
     return f"no answer from {nodes}: {details}"
 
 
 def _of_transport(details: str) -> str:
-    return next((words for known, words in _TRANSPORT if known.search(details)), details)
+    told = _PREFIX.sub("", details)
+    return next((words for known, words in _TRANSPORT if known.search(details)), told)
 
 
 def not_there(what: str, name: object, known: Sequence[object], *, plural: str = "") -> str:

@@ -24,17 +24,17 @@ def health(*nodes: str) -> int:
 def test_health_is_0_while_a_node_serves_and_1_when_it_is_gone(capsys):
     with Process() as node:
         assert health(node.address) == 0
-        assert json.loads(capsys.readouterr().out) == [{"NODE": node.address, "STATUS": "SERVING"}]
+        assert json.loads(capsys.readouterr().out) == [{"node": node.address, "status": "SERVING"}]
         node.kill()
         assert health(node.address) == 1
-        assert json.loads(capsys.readouterr().out)[0]["STATUS"] == "UNREACHABLE"
+        assert json.loads(capsys.readouterr().out)[0]["status"] == "UNREACHABLE"
 
 
 def test_health_is_1_if_one_of_several_does_not_answer(capsys):
     nobody = f"127.0.0.1:{free_port()}"
     with Process() as node:
         assert health(node.address, nobody) == 1
-    statuses = {row["NODE"]: row["STATUS"] for row in json.loads(capsys.readouterr().out)}
+    statuses = {row["node"]: row["status"] for row in json.loads(capsys.readouterr().out)}
     assert statuses == {node.address: "SERVING", nobody: "UNREACHABLE"}
 
 
@@ -45,7 +45,7 @@ async def test_health_is_1_while_a_node_loads(capsys):
         assert await asyncio.to_thread(health, loading.address) == 1
     finally:
         await loading.server.stop()
-    assert json.loads(capsys.readouterr().out)[0]["STATUS"] == "NOT_SERVING"
+    assert json.loads(capsys.readouterr().out)[0]["status"] == "NOT_SERVING"
 
 
 async def test_watches_of_health_are_streams_and_hear_of_each_change():
