@@ -12,13 +12,16 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from itertools import zip_longest
 
 from coordinator import __version__
 from coordinator.cli.flags import WATCH_S
 from coordinator.cli.parser import Parser
+
+TYPE_CHECKING = False  # See `parser.py`.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 COMPLETING = "_ARGCOMPLETE"
@@ -85,7 +88,8 @@ def parser_for(words: Sequence[str] | None) -> Parser:
     parser = _TopParser(prog="coordinator")
     parser.add_argument("--version", action="version", version=f"coordinator {__version__}")
     parser.set_defaults(run=lambda _: parser.print_help())
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    # With `prog` it need not format a usage, for which argparse imports compressors.
+    commands = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", parser_class=Parser)
     wanted = next((word for word in words or () if not word.startswith("-")), None)
     modules = dict.fromkeys(
         module for name, (module, _) in COMMANDS.items() if words is None or name == wanted
@@ -115,6 +119,9 @@ def _run(arguments: list[str]) -> int:
         from coordinator.cli.completion import complete
 
         complete(parser_for)
+    if arguments == ["--version"]:  # Without the formatter, as above.
+        print(f"coordinator {__version__}")
+        return DONE
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     options = parser_for(arguments).parse_args(_with_intervals(arguments))

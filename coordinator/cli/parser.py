@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Never
 
-from coordinator.printable import printable
+TYPE_CHECKING = False  # Of `typing`, which costs half of what argparse does.
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Never
 
 WRONG_USAGE = 2
 _FORMS = {"int": "a whole number", "float": "a number"}
@@ -50,6 +51,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Never:
         """Print a sentence and where help is; exit status 2."""
+        from coordinator.printable import printable
+
         if found := _VALUE.search(message):
             form = _FORMS.get(found[1])
             told = f"{found[2]} is not {form}" if form else f"{found[2]} is not valid"

@@ -19,6 +19,8 @@ from tests.bench.assign import bench_assign
 from tests.bench.barrier import bench_barrier
 from tests.bench.churn import bench_churn
 from tests.bench.cluster import Amount, bench_cluster
+from tests.bench.command_start import ROUNDS as START_ROUNDS
+from tests.bench.command_start import bench_command_start
 from tests.bench.compare import Pairs, bench_compare
 from tests.bench.cores import bench_cores
 from tests.bench.figures import CannotMeasure, Figures, machine
@@ -225,6 +227,10 @@ BENCHMARKS = {
     "imports": Benchmark(
         "importing the member library beside `import grpc`, in fresh processes",
         lambda options: bench_imports(3 if options.quick else IMPORT_ROUNDS),
+    ),
+    "start": Benchmark(
+        'help, version and completion of the command beside `python -c "import argparse"`',
+        lambda options: bench_command_start(3 if options.quick else START_ROUNDS),
     ),
     "heartbeat": Benchmark("CPU of a heartbeat, and members that one core keeps alive", _heartbeat),
     "fleet": Benchmark(
