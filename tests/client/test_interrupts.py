@@ -10,13 +10,7 @@ import threading
 
 import pytest
 
-from coordinator.client.interrupts import (
-    SIGNALS,
-    Interrupted,
-    SignalGuard,
-    Terminated,
-    closing_reason,
-)
+from coordinator.client.interrupts import Interrupted, SignalGuard, Terminated, closing_reason
 
 
 @pytest.mark.parametrize(
@@ -37,17 +31,6 @@ from coordinator.client.interrupts import (
 )
 def test_the_reason_says_in_words_how_the_with_ended(error, reason):
     assert closing_reason(error) == reason
-
-
-@pytest.fixture
-def handlers():
-    """The handlers of a plain program, and a look at them."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield lambda: [signal.getsignal(number) for number in SIGNALS]
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -7,20 +7,8 @@ import threading
 
 import pytest
 
+from coordinator.client.interrupts import SIGNALS
 from coordinator.client.worker.running import EndNow, signals_handled
-
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
-
-
-@pytest.fixture(autouse=True)
-def handlers():
-    """The handlers of this process while a test runs; its own are put back."""
-    own = {number: signal.getsignal(number) for number in NUMBERS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield lambda: [signal.getsignal(number) for number in NUMBERS]
-    for number, handler in own.items():
-        signal.signal(number, handler)
 
 
 def test_the_first_signal_stops_the_worker_and_the_second_ends_it(handlers):
@@ -34,7 +22,7 @@ def test_the_first_signal_stops_the_worker_and_the_second_ends_it(handlers):
     assert handlers() == before
 
 
-@pytest.mark.parametrize("ignored", NUMBERS)
+@pytest.mark.parametrize("ignored", SIGNALS)
 def test_a_signal_that_is_ignored_stays_ignored(handlers, ignored):
     signal.signal(ignored, signal.SIG_IGN)
     stopped = []
@@ -42,7 +30,7 @@ def test_a_signal_that_is_ignored_stays_ignored(handlers, ignored):
         signal.raise_signal(ignored)
         assert stopped == []
         assert signal.getsignal(ignored) is signal.SIG_IGN
-        other = next(number for number in NUMBERS if number != ignored)
+        other = next(number for number in SIGNALS if number != ignored)
         signal.raise_signal(other)
         assert stopped == [(f"stopped by {other.name}", None)]
     assert signal.getsignal(ignored) is signal.SIG_IGN
