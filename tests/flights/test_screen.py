@@ -79,6 +79,24 @@ def test_a_partition_without_owner_says_so():
     assert "█" not in without_colour
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 45), (200, 60)])
+def test_the_view_fits_into_the_terminal_and_shows_the_newest_events(width, height):
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=width, height=height)
+    ends = dict.fromkeys(range(12), 30_000)
+    with Screen(ends, "enriched", console) as screen:
+        dead = Member("spark-driver-2", "spark-driver-2", killed_at_s=3.0)
+        seen = view(dict.fromkeys(ends, dead), members=(LIVING, dead), offsets={0: 14_500})
+        happened = [Happening(float(n), f"event {n}", "generation") for n in range(20)]
+        screen.show(seen, happened)
+    frame = plain(written.getvalue()).rpartition("members: ")[2].splitlines()
+    assert max(map(len, frame)) <= width
+    assert len(frame) <= height
+    assert "spark-driver-2 † killed 2 s ago" in frame[5]
+    assert "14,500 / 30,000" in frame[5]
+    assert any("event 19" in line for line in frame)
+
+
 def test_a_partition_that_is_done_needs_no_owner():
     coloured, without_colour = row(shown(view({}, offsets={2: 100})), 2)
     assert "nobody" not in without_colour
