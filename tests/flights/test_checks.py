@@ -11,7 +11,7 @@ from flights.delays.checks import check_flights, check_kill, check_statistics
 from flights.delays.statistics import SUMMARY
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly
-from flights.verdict import tell
+from flights.verdict import exit_status, tell
 from flights.watching import Happening, Member, View
 
 
@@ -55,3 +55,12 @@ def test_the_exit_status_is_0_only_if_all_holds(capsys):
     assert tell([("this", True), ("that", True)]) == 0
     assert tell([("this", True), ("that", False)], ["why"]) == 1
     assert capsys.readouterr().out.endswith("NOT  that\n     why\n\nVerdict: WRONG.\n")
+
+
+def test_ctrl_c_ends_the_demo_with_a_line_and_a_status(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert exit_status(interrupted) == 130
+    assert capsys.readouterr().out == "\nStopped by Ctrl-C.\n"
+    assert exit_status(lambda: 1) == 1

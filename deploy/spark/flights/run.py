@@ -25,7 +25,7 @@ from flights.processes import start_coordinator, start_program
 from flights.report import report
 from flights.screen import Screen
 from flights.sessions import start_spark, stop_spark
-from flights.verdict import tell
+from flights.verdict import exit_status, tell
 from flights.watching import STABLE, View, Watcher
 
 GROUP = "flights"
@@ -189,4 +189,4 @@ def _verdict(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

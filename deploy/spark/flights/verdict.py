@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as of a shell."""
 
 
 def tell(checks: Sequence[tuple[str, bool]], details: Iterable[str] = ()) -> int:
@@ -15,3 +18,12 @@ def tell(checks: Sequence[tuple[str, bool]], details: Iterable[str] = ()) -> int
     good = all(holds for _, holds in checks)
     print("\nVerdict:", "exactly right." if good else "WRONG.")
     return 0 if good else 1
+
+
+def exit_status(main: Callable[[], int]) -> int:
+    """Run a part of the demo; returns its exit status, or 130 after Ctrl-C."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        print("\nStopped by Ctrl-C.")
+        return INTERRUPTED

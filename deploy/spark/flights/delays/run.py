@@ -29,7 +29,7 @@ from flights.delays.tables import read_flights
 from flights.processes import check, kill, start_coordinator, start_program, stop
 from flights.report import report
 from flights.screen import Screen
-from flights.verdict import tell
+from flights.verdict import exit_status, tell
 from flights.watching import STABLE, View, Watcher
 
 GROUP = "delays"
@@ -184,4 +184,4 @@ def make_statistics(address: str, folder: Path, stack: contextlib.ExitStack) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))
