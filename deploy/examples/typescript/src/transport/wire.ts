@@ -82,6 +82,7 @@ export function encodeCommit({ member, commit }: Of<"commit">): OffsetCommitRequ
     topics,
     atomic: commit.atomic ?? false,
     manifest: Buffer.from(commit.manifest ?? []),
+    requiresEmptyGroup: false,
   };
 }
 
