@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 
@@ -25,6 +25,9 @@ from coordinator.client.wire import (
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
+
+GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
+"""Orders of a list of groups, as `ListGroupsRequest` describes them."""
 
 GroupDescription = pb.DescribeGroupsResponse.Group
 MemberDescription = pb.DescribeGroupsResponse.Member
@@ -66,7 +69,7 @@ class GroupAdmin(Nodes):
         *,
         limit: int,
         skip: int = 0,
-        order: pb.ListGroupsRequest.Order.ValueType = pb.ListGroupsRequest.ORDER_GROUP_ID,
+        order: GroupOrder = "GROUP_ID",
         states: Collection[str] = (),
     ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
         """A page of the groups whose id contains a text, with their lag, and the number of all.
@@ -81,7 +84,7 @@ class GroupAdmin(Nodes):
             group_id_contains=contains,
             limit=limit,
             skip=skip,
-            order=order,
+            order=pb.ListGroupsRequest.Order.Value(f"ORDER_{order}"),
             states_filter=states,
             with_lag=True,
         )

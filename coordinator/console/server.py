@@ -1,4 +1,4 @@
-"""HTTP handler of the console: three static files, and the JSON and SVG that they fetch."""
+"""HTTP handler of the console: static files, and the JSON and SVG that they fetch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from importlib import resources
+from pathlib import PurePath
 
 import grpc
 
+from coordinator import __version__
 from coordinator.client.admin import GroupAdmin
 from coordinator.console import views
 from coordinator.dial import CannotDial, Credentials
@@ -19,11 +21,13 @@ from coordinator.security.authenticator import bearer_token
 from coordinator.security.doorkeeper import unauthorized
 from coordinator.web.messages import Request, Response, text
 
-PAGES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/console.js": ("console.js", "text/javascript; charset=utf-8"),
-    "/console.css": ("console.css", "text/css; charset=utf-8"),
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
 }
+DIGITS_MAX = 19
+"""Longest number in a query: one of 64 bits."""
 
 
 class Console:
@@ -40,18 +44,24 @@ class Console:
         self._bootstrap = bootstrap
         self._credentials = replace(credentials, token_file="", token="")
         self._needs_token = needs_token
+        self._files = {
+            "/" if file.name == "index.html" else f"/{file.name}": Response(
+                HTTPStatus.OK, CONTENT_TYPES[PurePath(file.name).suffix], file.read_bytes()
+            )
+            for file in (resources.files("coordinator.console") / "page").iterdir()
+            if PurePath(file.name).suffix in CONTENT_TYPES
+        }
 
     def __call__(self, request: Request) -> Response:
         """Answer a request for a file or for data."""
-        if request.path in PAGES:
-            name, kind = PAGES[request.path]
-            page = resources.files("coordinator.console") / "page" / name
-            return Response(HTTPStatus.OK, kind, page.read_bytes())
+        if request.path in self._files:
+            return self._files[request.path]
         ask = _ANSWERS.get(request.path)
         if ask is None:
             return text(HTTPStatus.NOT_FOUND, "there is no such page")
         try:
-            with GroupAdmin(self._bootstrap, credentials=self._of_reader(request)) as admin:
+            credentials = self._of_reader(request)
+            with GroupAdmin(self._bootstrap, remember=True, credentials=credentials) as admin:
                 kind, body = ask(admin, request)
         except CannotDial as error:
             return text(HTTPStatus.BAD_GATEWAY, str(error))
@@ -78,23 +88,62 @@ class Console:
 Answer = tuple[str, bytes]
 
 
-def _json(content: object) -> Answer:
-    return "application/json", json.dumps(content).encode()
+def _json(view: views.View) -> Answer:
+    told = {**view, "now_ms": views.now_ms(), "version": __version__}
+    return "application/json", json.dumps(told).encode()
+
+
+def _number(request: Request, name: str) -> int:
+    """Number in a query; 0 if it is missing.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = request.first(name) or "0"
+    if not (value.isascii() and value.isdigit() and len(value) < DIGITS_MAX):
+        raise ValueError(f"{name} is a number, not {value!r}")
+    return int(value)
+
+
+def _groups(admin: GroupAdmin, request: Request) -> Answer:
+    ask = {name: request.first(name) for name in ("find", "state", "sort")}
+    return _json(views.groups(admin, **ask, page=_number(request, "page")))
+
+
+def _group(admin: GroupAdmin, request: Request) -> Answer:
+    members, partitions = _number(request, "members"), _number(request, "partitions")
+    ask = {name: request.first(name) for name in ("find", "sort")}
+    group_id = request.first("group")
+    return _json(views.group(admin, group_id, members=members, partitions=partitions, **ask))
+
+
+def _rebalances(admin: GroupAdmin, request: Request) -> Answer:
+    return _json(views.rebalances(admin, request.first("group")))
+
+
+def _generation(admin: GroupAdmin, request: Request) -> Answer:
+    number = _number(request, "generation")
+    return _json(views.generation(admin, request.first("group"), number))
 
 
 def _timeline(admin: GroupAdmin, request: Request) -> Answer:
-    wanted = int(request.first("generation"))
+    """Picture of the rebalance that led to a generation and, if it is given, began at `started`."""
+    wanted, started = _number(request, "generation"), _number(request, "started")
     for rebalance in admin.journal(request.first("group")).rebalances:
-        if rebalance.generation_after == wanted:
+        if rebalance.generation_after == wanted and started in (0, rebalance.started_at_ms):
             return "image/svg+xml", as_svg(rebalance).encode()
     raise LookupError("the journal has no such rebalance")
 
 
+def _nodes(admin: GroupAdmin, request: Request) -> Answer:
+    return _json(views.nodes(admin, page=_number(request, "page")))
+
+
 _ANSWERS: dict[str, Callable[[GroupAdmin, Request], Answer]] = {
-    "/api/groups": lambda admin, request: _json(views.groups(admin, request.first("contains"))),
-    "/api/group": lambda admin, request: _json(views.group(admin, request.first("group"))),
-    "/api/rebalances": lambda admin, request: _json(
-        views.rebalances(admin, request.first("group"))
-    ),
+    "/api/groups": _groups,
+    "/api/group": _group,
+    "/api/rebalances": _rebalances,
+    "/api/generation": _generation,
     "/api/timeline.svg": _timeline,
+    "/api/nodes": _nodes,
 }

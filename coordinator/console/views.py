@@ -1,80 +1,177 @@
-"""Content of the console's page, as values for JSON."""
+"""Content of the console's pages, as values for JSON. A page of rows has at most `PAGE_ROWS`.
+
+Offsets and lag are text: they have 64 bits, and a browser's numbers have 53.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
-from coordinator.client.admin import GroupAdmin
+from coordinator.client.admin import GroupAdmin, GroupOrder
+from coordinator.client.nodes import Nodes
 
 View = dict[str, Any]  # Any: JSON.
+Row = TypeVar("Row")
 
-GROUPS_MAX = 200
-"""Groups on a page: nobody reads more, and the page is refreshed every two seconds."""
+PAGE_ROWS = 50
+"""Rows on a page: no more are sent, however large the node, since pages ask every two seconds."""
+PAGES_MAX = 1_000_000
+AWAITED_ROWS = 20
+"""Awaited members that are shown, those first that were not heard for longest."""
+
+STATES = {
+    "rebalancing": ("PreparingRebalance", "CompletingRebalance"),
+    "stable": ("Stable",),
+    "empty": ("Empty",),
+}
+ORDERS: dict[str, GroupOrder] = {
+    "state": "STATE",
+    "members": "MEMBERS",
+    "lag": "LAG",
+    "rebalance": "LAST_REBALANCE",
+}
+"""Orders of the list of groups; others are by name."""
 
 
-def groups(admin: GroupAdmin, contains: str) -> View:
-    """Return the first groups of all nodes whose id contains a text, and their total number."""
-    found, matching = admin.find_groups(contains, limit=GROUPS_MAX)
+def groups(admin: GroupAdmin, *, find: str, state: str, sort: str, page: int) -> View:
+    """Return a page of the groups of all nodes, and the number of groups that match.
+
+    Args:
+        find: text that the group's id contains, ignoring case.
+        state: a key of `STATES`, or the name of one state; empty: any.
+        sort: a key of `ORDERS`; others sort by name.
+        page: from 1 on.
+    """
+    skip = _skip(page)
+    found, matching = admin.find_groups(
+        find,
+        limit=PAGE_ROWS,
+        skip=skip,
+        order=ORDERS.get(sort, "GROUP_ID"),
+        states=STATES.get(state, (state,) if state else ()),
+    )
     return {
         "groups": [
             {
-                "group": g.group_id,
+                "group_id": g.group_id,
                 "state": g.group_state,
                 "members": g.member_count,
-                "protocolType": g.protocol_type,
+                "protocol_type": g.protocol_type,
+                "protocol": g.protocol_data,
+                "lag": None if g.lag < 0 else str(g.lag),
+                "last_rebalance_ms": g.last_rebalance_ms,
+                "rebalancing_since_ms": g.rebalancing_since_ms,
             }
             for g in found
         ],
+        "skip": skip,
+        "limit": PAGE_ROWS,
         "matching": matching,
     }
 
 
-def group(admin: GroupAdmin, group_id: str) -> View:
-    """Return a group: its members, partitions with owner, offset and lag, and awaited members.
+def group(
+    admin: GroupAdmin, group_id: str, *, members: int, partitions: int, find: str, sort: str
+) -> View:
+    """Return a group: its phase, and a page of its members and of its partitions.
 
+    Args:
+        members, partitions: the page of each, from 1 on; 0: none is shown.
+        find: text in a partition's `topic-number`, or in its owner's name.
+        sort: `lag`: the partitions furthest behind come first; others sort by name.
     Raises:
         LookupError: there is no such group.
     """
     found = admin.existing_group(group_id)
     offsets, ends = admin.offsets(group_id), admin.log_ends(group_id)
-    owners: dict[TopicPartition, str] = {}
-    members = []
-    for member in found.members:
-        owned = partitions_in(member.member_assignment) or ()
-        owners |= dict.fromkeys(owned, member.member_id)
-        members.append(
-            {
-                "memberId": member.member_id,
-                "clientId": member.client_id,
-                "host": member.client_host.removeprefix("/"),
-                "instanceId": member.group_instance_id,
-                "partitions": len(owned),
-                "isLeader": member.member_id == found.leader,
-            }
-        )
-    partitions = [
-        {
-            "topic": key.topic,
-            "partition": key.partition,
-            "offset": offsets.get(key),
-            "end": ends.get(key),
-            "lag": max(0, ends[key] - offsets.get(key, 0)) if key in ends else None,
-            "owner": owners.get(key),
-        }
-        for key in sorted(owners.keys() | offsets.keys() | ends.keys())
-    ]
-    phase = admin.phase(group_id)
+    owned = {m.member_id: partitions_in(m.member_assignment) or () for m in found.members}
+    owners = {
+        key: member.client_id or member.member_id
+        for member in found.members
+        for key in owned[member.member_id]
+    }
+    lags = {key: max(0, end - offsets.get(key, 0)) for key, end in ends.items()}
+    everything = owners.keys() | offsets.keys() | ends.keys()
+    is_stable = found.group_state == "Stable"
+
+    def partition_rows() -> list[TopicPartition]:
+        wanted = find.lower()
+        matching = [
+            key
+            for key in everything
+            if not wanted
+            or wanted in f"{key.topic}-{key.partition}".lower()
+            or wanted in owners.get(key, "").lower()
+        ]
+        return sorted(matching, key=lambda key: (-lags.get(key, -1) if sort == "lag" else 0, key))
+
     return {
-        "group": group_id,
         "state": found.group_state,
         "generation": found.generation_id,
         "protocol": found.protocol_data,
-        "members": members,
-        "partitions": partitions,
-        "awaited": [{"memberId": m.member_id, "clientId": m.client_id} for m in phase.awaited],
-        "since": phase.since_ms,
+        "member_count": len(found.members),
+        "partition_count": len(everything),
+        "lag": str(sum(lags.values())) if lags else None,
+        "phase": _phase(admin, group_id),
+        "members": _page(
+            sorted(found.members, key=lambda m: (m.client_id, m.member_id)),
+            members,
+            lambda m: {
+                "member_id": m.member_id,
+                "client_id": m.client_id,
+                "host": m.client_host.removeprefix("/"),
+                "instance_id": m.group_instance_id,
+                "partitions": len(owned[m.member_id]) if is_stable else None,
+                "is_leader": m.member_id == found.leader,
+            },
+        )
+        if members
+        else None,
+        "partitions": _page(
+            partition_rows(),
+            partitions,
+            lambda key: {
+                "topic": key.topic,
+                "partition": key.partition,
+                "offset": _text(offsets.get(key)),
+                "end": _text(ends.get(key)),
+                "lag": _text(lags.get(key)),
+                "owner": owners.get(key),
+            },
+        )
+        if partitions
+        else None,
+    }
+
+
+def _phase(admin: GroupAdmin, group_id: str) -> View | None:
+    """Return the phase of a rebalance that is running; None if none is."""
+    phase = admin.phase(group_id)
+    if phase.deadline_ms < 0:
+        return None
+    name = "join" if phase.group_state == "PreparingRebalance" else "sync"
+    awaited = sorted(phase.awaited, key=lambda m: m.last_heard_ms)
+    return {
+        "name": "initial" if phase.is_initial_delay else name,
+        "since_ms": phase.since_ms,
+        "deadline_ms": phase.deadline_ms,
+        "awaited_count": len(awaited),
+        "awaited": [
+            {
+                "member_id": m.member_id,
+                "client_id": m.client_id,
+                "host": m.client_host.removeprefix("/"),
+                "is_leader": m.is_leader,
+                "last_heard_ms": m.last_heard_ms,
+                "session_timeout_ms": m.session_timeout_ms,
+            }
+            for m in awaited[:AWAITED_ROWS]
+        ],
     }
 
 
@@ -90,12 +187,121 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
             {
                 "generation": r.generation_after,
                 "cause": r.cause,
+                "client_id": r.client_id,
                 "outcome": r.outcome,
-                "startedAt": r.started_at_ms,
-                "endedAt": r.ended_at_ms,
+                "started_at_ms": r.started_at_ms,
+                "ended_at_ms": r.ended_at_ms,
                 "explanation": list(r.explanation),
             }
             for r in journal.rebalances
         ],
         "refused": [r.explanation for r in journal.refused_joins],
     }
+
+
+def generation(admin: GroupAdmin, group_id: str, number: int) -> View:
+    """Return the rebalances that led to a generation, newest first: more than one if interrupted.
+
+    Raises:
+        LookupError: there is no such group.
+    """
+    return {
+        "rebalances": [
+            {
+                "generation": r.generation_after,
+                "cause": r.cause,
+                "member_id": r.member_id,
+                "client_id": r.client_id,
+                "outcome": r.outcome,
+                "protocol": r.protocol,
+                "leader": r.leader,
+                "member_count": r.members,
+                "started_at_ms": r.started_at_ms,
+                "ended_at_ms": r.ended_at_ms,
+                "join_phase_ms": r.join_phase_ms,
+                "sync_phase_ms": r.sync_phase_ms,
+                "durable_phase_ms": r.durable_phase_ms,
+                "explanation": list(r.explanation),
+                "participants": [
+                    {
+                        "member_id": m.member_id,
+                        "client_id": m.client_id,
+                        "host": m.client_host.removeprefix("/"),
+                        "is_new": m.is_new,
+                        "joined_at_ms": m.joined_at_ms,
+                        "synced_at_ms": m.synced_at_ms,
+                    }
+                    for m in r.participants
+                ],
+                "removed": [
+                    {
+                        "member_id": m.member_id,
+                        "client_id": m.client_id,
+                        "host": m.client_host.removeprefix("/"),
+                        "cause": m.cause,
+                    }
+                    for m in r.removed[:PAGE_ROWS]
+                ],
+                "removed_count": len(r.removed),
+            }
+            for r in admin.journal(group_id).rebalances
+            if r.generation_after == number
+        ]
+    }
+
+
+def nodes(admin: Nodes, *, page: int) -> View:
+    """Return the nodes, a page of the shards, and the number of shards without a leader."""
+    cluster = admin.describe()
+    led = Counter(shard.leader for shard in cluster.shards)
+    replicas = Counter(node for shard in cluster.shards for node in shard.replicas)
+    in_sync = Counter(node for shard in cluster.shards for node in shard.in_sync)
+    return {
+        "nodes": [
+            {
+                "node_id": node.node_id,
+                "address": f"{node.host}:{node.port}",
+                "draining": node.draining,
+                "is_controller": node.node_id == cluster.controller,
+                "leads": led[node.node_id],
+                "replicas": replicas[node.node_id],
+                "in_sync": in_sync[node.node_id],
+            }
+            for node in cluster.nodes
+        ],
+        "unled": led[-1],
+        "shards": _page(
+            cluster.shards,
+            page,
+            lambda shard: {
+                "shard": shard.shard,
+                "leader": shard.leader,
+                "epoch": str(shard.epoch),
+                "replicas": list(shard.replicas),
+                "in_sync": list(shard.in_sync),
+            },
+        ),
+    }
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, which ages on the page are counted from."""
+    return round(time.time() * 1_000)
+
+
+def _skip(page: int) -> int:
+    return (min(max(1, page), PAGES_MAX) - 1) * PAGE_ROWS
+
+
+def _page(rows: Sequence[Row], page: int, show: Callable[[Row], View]) -> View:
+    skip = _skip(page)
+    return {
+        "rows": [show(row) for row in rows[skip : skip + PAGE_ROWS]],
+        "skip": skip,
+        "limit": PAGE_ROWS,
+        "matching": len(rows),
+    }
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

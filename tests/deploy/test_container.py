@@ -84,8 +84,17 @@ def test_the_image_starts_the_command_of_the_wheel_with_settings_it_has():
     ((entry,), command) = (*image.values("ENTRYPOINT"), image.values("CMD")[-1])
     assert entry in PROJECT["scripts"]
     settings = settings_of(list(command), image.environment)
-    ports = {str(settings.serving.listen_address[1]), str(settings.serving.metrics_address[1])}
-    assert ports == set(image.values("EXPOSE")[0])
+    serving = settings.serving
+    addresses = (serving.listen_address, serving.metrics_address, serving.console_address)
+    assert {str(port) for _, port in addresses} == set(image.values("EXPOSE")[0])
+
+
+def test_the_composed_console_is_on_and_open_to_this_machine_only():
+    node = services()["coordinator"]
+    settings = settings_of(node["command"], {**stages()[-1].environment, **node["environment"]})
+    _, port = settings.serving.console_address
+    assert f"127.0.0.1:{port}:{port}" in node["ports"]
+    assert all(each.startswith("127.0.0.1:") for each in node["ports"])
 
 
 def test_the_health_check_asks_the_port_it_serves_on():

@@ -218,10 +218,10 @@ def test_the_console_hands_ids_on_in_json_and_draws_them(server):
             return answer.read()
 
     group = quote(GROUP, safe="")
-    found = asked(f"group?group={group}")
+    found = asked(f"group?group={group}&members=1")
     assert found.isascii()
-    assert json.loads(found)["members"][0]["clientId"] == CLIENT
-    assert GROUP in [g["group"] for g in json.loads(asked("groups"))["groups"]]
+    assert json.loads(found)["members"]["rows"][0]["client_id"] == CLIENT
+    assert GROUP in [g["group_id"] for g in json.loads(asked("groups"))["groups"]]
     rebalances = json.loads(asked(f"rebalances?group={group}"))
     for sentence in [*rebalances["rebalances"][0]["explanation"], *rebalances["refused"]]:
         assert_harmless(sentence)
@@ -254,8 +254,8 @@ NODE = shutil.which("node")
 
 @pytest.mark.skipif(NODE is None, reason="needs Node.js, which runs the page's own function")
 def test_the_page_shows_ids_as_commands_do():
-    page = (resources.files("coordinator.console") / "page" / "console.js").read_text()
-    function = page[page.index("const UNSEEN") : page.index("function cell(")]
+    page = (resources.files("coordinator.console") / "page" / "text.js").read_text()
+    function = page[page.index("const UNSEEN") : page.index("/** Name of")].replace("export ", "")
     texts = [HARM, *HARM, "plain é 日本", "\xa0\u3000\u3164", "\ud800", "\U000e0041\U0010ffff"]
     program = f"{function}\nconsole.log(JSON.stringify(JSON.parse(process.argv[1]).map(printable)))"
     command = [NODE, "-e", program, json.dumps(texts)]

@@ -130,7 +130,14 @@ def test_the_console_shows_what_its_reader_may_read(desk):
     desk.rules(*RULES, rule("token:prometheus", "join", "other"))
     with served(desk) as server:
         console = server.console
-        for path in ("", "console.js", "api/groups", "api/group?group=team-1", "no-such-page"):
+        for path in (
+            "",
+            "main.js",
+            "api/groups",
+            "api/nodes",
+            "api/group?group=team-1",
+            "no-such-page",
+        ):
             assert get(f"{console}{path}")[0] == 401
         with (
             BlockingMember(server.address, "team-1", {"t": 1}, credentials=team) as mine,

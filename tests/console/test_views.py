@@ -1,0 +1,232 @@
+"""Content of the console's pages: what each shows, and that no page grows with the node."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
+from coordinator.client.admin import GroupAdmin
+from coordinator.console import server, views
+from coordinator.dial import Credentials
+from coordinator.testing import VirtualCoordinator
+from coordinator.v1 import cluster_pb2
+from coordinator.v1 import group_pb2 as pb
+from coordinator.web.messages import Request
+
+PAGE_BYTES = 64 * 1024
+"""More than any page of rows has whose names are not long."""
+
+
+class InProcess:
+    """A channel whose calls a coordinator answers in this process."""
+
+    def __init__(self, coordinator: VirtualCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def unary_unary(self, method: str, *_: object, **__: object):
+        return lambda request, timeout: self._coordinator.send(request).response
+
+    unary_stream = stream_stream = unary_unary
+
+
+class Admin(GroupAdmin):
+    def __init__(self, coordinator: VirtualCoordinator, shards: int = 16) -> None:
+        super().__init__("localhost:7400")
+        self._only = InProcess(coordinator)
+        self._cluster_view = cluster_pb2.DescribeClusterResponse(
+            nodes=[{"node_id": 1, "host": "localhost", "port": 7400}],
+            controller=-1,
+            shards=[
+                {"shard": n, "leader": 1 if n else -1, "replicas": [1], "in_sync": [1]}
+                for n in range(shards)
+            ],
+        )
+
+    def channel(self, address: str):
+        return self._only
+
+    def describe(self) -> cluster_pb2.DescribeClusterResponse:
+        return self._cluster_view
+
+
+@pytest.fixture
+def coordinator() -> VirtualCoordinator:
+    return VirtualCoordinator(group_initial_rebalance_delay_ms=50, max_partitions_per_call=100_000)
+
+
+def commit(coordinator, group: str, partitions: int, offset: int = 1, **who) -> None:
+    found = [{"partition_index": n, "committed_offset": offset} for n in range(partitions)]
+    topics = [{"name": "t", "partitions": found}]
+    request = {"group_id": group, "generation_id": -1, "topics": topics, **who}
+    answer = coordinator.send(pb.OffsetCommitRequest(**request)).response
+    assert {p.error_code for t in answer.topics for p in t.partitions} == {0}
+
+
+def joining(coordinator, group: str, client: str, member_id: str = ""):
+    return coordinator.send(
+        pb.JoinGroupRequest(
+            group_id=group,
+            client_id=client,
+            member_id=member_id,
+            protocol_type="consumer",
+            session_timeout_ms=600_000,
+            rebalance_timeout_ms=600_000,
+            protocols=[{"name": "range", "metadata": b""}],
+            require_known_member_id=False,
+        )
+    )
+
+
+def stable(coordinator, group: str, clients: list[str], partitions: int) -> dict[str, str]:
+    """A group whose first member has all partitions; member ids by client id."""
+    joins = {client: joining(coordinator, group, client) for client in clients}
+    coordinator.advance(100)
+    ids = {client: call.response.member_id for client, call in joins.items()}
+    everything = Assignment(tuple(TopicPartition("t", n) for n in range(partitions)))
+    for client, member_id in ids.items():
+        assignments = [{"member_id": member_id, "assignment": encode_assignment(everything)}]
+        is_leader = joins[client].response.leader == member_id
+        coordinator.send(
+            pb.SyncGroupRequest(
+                group_id=group,
+                generation_id=1,
+                member_id=member_id,
+                assignments=assignments if is_leader else [],
+            )
+        )
+    return ids
+
+
+def groups(admin: GroupAdmin, **ask):
+    return views.groups(admin, **{"find": "", "state": "", "sort": "", "page": 1, **ask})
+
+
+def group(admin: GroupAdmin, name: str, **ask):
+    plain = {"members": 0, "partitions": 0, "find": "", "sort": ""}
+    return views.group(admin, name, **{**plain, **ask})
+
+
+def test_a_page_of_groups_is_as_large_for_a_thousand_as_for_fifty(coordinator):
+    for number in range(1_000):
+        coordinator.send(
+            pb.OffsetCommitRequest(
+                group_id=f"g{number:05}",
+                generation_id=-1,
+                topics=[{"name": "t", "partitions": [{"partition_index": 0}]}],
+            )
+        )
+    found = groups(Admin(coordinator), sort="lag", page=20)
+    assert [g["group_id"] for g in found["groups"]] == [f"g{n:05}" for n in range(950, 1_000)]
+    assert (found["skip"], found["matching"]) == (950, 1_000)
+    assert len(json.dumps(found)) < PAGE_BYTES
+    assert groups(Admin(coordinator), page=10**30)["groups"] == []
+
+
+def test_a_page_of_partitions_is_as_large_for_five_thousand_as_for_fifty(coordinator):
+    commit(coordinator, "g", 5_000)
+    folded = group(Admin(coordinator), "g")
+    assert folded["partition_count"] == 5_000
+    assert folded["partitions"] is None
+    assert len(json.dumps(folded)) < 1_000
+    found = group(Admin(coordinator), "g", partitions=100)
+    rows = found["partitions"]["rows"]
+    assert [row["partition"] for row in rows] == list(range(4_950, 5_000))
+    assert found["partitions"]["matching"] == 5_000
+    assert len(json.dumps(found)) < PAGE_BYTES
+
+
+def test_members_are_paged_in_the_order_of_their_names(coordinator):
+    stable(coordinator, "g", [f"c{n:02}" for n in reversed(range(60))], 4)
+    first, last = (group(Admin(coordinator), "g", members=page)["members"] for page in (1, 2))
+    assert [m["client_id"] for m in first["rows"]] == [f"c{n:02}" for n in range(50)]
+    assert [m["client_id"] for m in last["rows"]] == [f"c{n:02}" for n in range(50, 60)]
+    assert sum(m["partitions"] for m in first["rows"] + last["rows"]) == 4
+
+
+def test_partitions_are_found_by_topic_or_owner_and_sorted_by_lag(coordinator):
+    ids = stable(coordinator, "g", ["a"], 12)
+    who = {"group_id": "g", "member_id": ids["a"], "generation_id": 1}
+    ends = [
+        {"partition_index": 3, "log_end_offset": 9},
+        {"partition_index": 7, "log_end_offset": 12},
+    ]
+    topics = [{"name": "t", "partitions": ends}]
+    coordinator.send(pb.ReportLogEndsRequest(**who, topics=topics))
+
+    def found(**ask) -> list[int]:
+        rows = group(Admin(coordinator), "g", partitions=1, **ask)["partitions"]["rows"]
+        return [row["partition"] for row in rows]
+
+    assert found(sort="lag")[:3] == [7, 3, 0]
+    assert found(find="T-1") == [1, 10, 11]
+    assert found(find="A") == list(range(12))
+    assert found(find="nobody") == []
+    assert group(Admin(coordinator), "g")["lag"] == "21"
+
+
+def test_offsets_above_53_bits_are_exact(coordinator):
+    commit(coordinator, "g", 1, 2**62 + 1)
+    (row,) = group(Admin(coordinator), "g", partitions=1)["partitions"]["rows"]
+    assert row["offset"] == str(2**62 + 1)
+
+
+def test_a_rebalancing_group_shows_since_when_and_whom_it_waits_for(coordinator):
+    ids = stable(coordinator, "g", ["a", "b"], 2)
+    assert group(Admin(coordinator), "g")["phase"] is None
+    coordinator.advance(1_000)
+    joining(coordinator, "g", "a", ids["a"])
+    phase = group(Admin(coordinator), "g", members=1)["phase"]
+    assert (phase["name"], phase["since_ms"]) == ("join", 1_100)
+    assert phase["deadline_ms"] == 601_100
+    assert [(m["client_id"], m["last_heard_ms"]) for m in phase["awaited"]] == [("b", 100)]
+    (listed,) = groups(Admin(coordinator), state="rebalancing")["groups"]
+    assert listed["rebalancing_since_ms"] == 1_100
+
+
+def test_of_many_awaited_members_the_longest_silent_are_shown(coordinator):
+    clients = [f"c{n:02}" for n in range(60)]
+    ids = stable(coordinator, "g", clients, 2)
+    for client in clients[:30]:
+        coordinator.advance(10)
+        beat = {"group_id": "g", "generation_id": 1, "member_id": ids[client]}
+        coordinator.send(pb.HeartbeatRequest(**beat))
+    joining(coordinator, "g", "new")
+    phase = group(Admin(coordinator), "g")["phase"]
+    assert phase["awaited_count"] == 60
+    assert sorted(m["client_id"] for m in phase["awaited"]) == clients[30:50]
+
+
+def test_all_rebalances_that_led_to_a_generation_are_shown(coordinator):
+    stable(coordinator, "g", ["a"], 2)
+    found = views.generation(Admin(coordinator), "g", 1)["rebalances"]
+    assert [(r["generation"], r["outcome"]) for r in found] == [(1, "completed")]
+    assert views.generation(Admin(coordinator), "g", 7)["rebalances"] == []
+
+
+def test_shards_are_paged_and_those_without_a_leader_counted(coordinator):
+    found = views.nodes(Admin(coordinator, shards=120), page=3)
+    assert [s["shard"] for s in found["shards"]["rows"]] == list(range(100, 120))
+    assert (found["unled"], found["shards"]["matching"]) == (1, 120)
+    assert found["nodes"][0]["address"] == "localhost:7400"
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "٣", "9" * 30])
+def test_a_query_that_needs_a_number_says_so(value):
+    request = Request(method="GET", path="/api/nodes", query={"page": [value]})
+    with pytest.raises(ValueError, match="page is a number"):
+        server._number(request, "page")
+
+
+def test_every_file_of_the_page_is_served_with_its_type():
+    console = server.Console("127.0.0.1:1", Credentials(), needs_token=False)
+    index = console(Request(method="GET", path="/"))
+    assert index.content_type.startswith("text/html")
+    for name in ("main.js", "table.js", "console.css"):
+        answer = console(Request(method="GET", path=f"/{name}"))
+        assert answer.status is HTTPStatus.OK
+        assert answer.content_type.startswith(("text/javascript", "text/css"))
+    assert console(Request(method="GET", path="/../server.py")).status is HTTPStatus.NOT_FOUND
