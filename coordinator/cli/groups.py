@@ -99,9 +99,10 @@ def _names_of(what: str, known: tuple[str, ...]) -> Any:  # Any: argparse's type
 
 
 def _add_groups(command: argparse.ArgumentParser) -> None:
-    command.add_argument("group", nargs="*", type=_text, metavar="GROUP", help="group ids")
-    command.add_argument("--all", action="store_true", help="all groups")
-    command.add_argument(
+    section = command.add_argument_group("groups, one of")
+    section.add_argument("group", nargs="*", type=_text, metavar="GROUP", help="group ids")
+    section.add_argument("--all", action="store_true", help="all groups")
+    section.add_argument(
         "--regex",
         type=_pattern,
         metavar="PATTERN",
@@ -126,7 +127,8 @@ def _add_members_flags(command: argparse.ArgumentParser) -> None:
 
 def _add_removal_flags(command: argparse.ArgumentParser) -> None:
     _add_group(command)
-    which = command.add_mutually_exclusive_group(required=True)
+    section = command.add_argument_group("members, one of")
+    which = section.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--member-id",
         action="append",
@@ -161,7 +163,8 @@ def _add_deletion_flags(command: argparse.ArgumentParser) -> None:
 def _add_reset_flags(command: argparse.ArgumentParser) -> None:
     _add_group(command)
     _add_topics(command, required=False)
-    target = command.add_mutually_exclusive_group(required=True)
+    section = command.add_argument_group("new offset, one of")
+    target = section.add_mutually_exclusive_group(required=True)
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--to-earliest", "start of each log; needs --log-offsets", {"action": "store_true"}),
         ("--to-latest", "end of each log; needs --log-offsets", {"action": "store_true"}),
@@ -169,13 +172,13 @@ def _add_reset_flags(command: argparse.ArgumentParser) -> None:
         ("--to-offset", "this offset", {"type": _offset, "metavar": "N"}),
         (
             "--to-datetime",
-            "first offset written at this time (UTC) or later; needs --log-offsets",
-            {"type": epoch_ms, "metavar": TIME_FORM},
+            f"first offset written then or later, {TIME_FORM}, UTC by default; needs --log-offsets",
+            {"type": epoch_ms, "metavar": "TIME"},
         ),
         (
             "--by-duration",
-            "first offset written since this long before now; needs --log-offsets",
-            {"type": duration_ms, "metavar": DURATION_FORM},
+            f"first offset written in the last {DURATION_FORM}; needs --log-offsets",
+            {"type": duration_ms, "metavar": "DURATION"},
         ),
         ("--shift-by", "committed offset plus N", {"type": _shift, "metavar": "N"}),
         ("--from-file", "lines of TOPIC,PARTITION,OFFSET", {"type": Path, "metavar": "CSV"}),
@@ -196,7 +199,8 @@ def _add_group(command: argparse.ArgumentParser) -> None:
 
 
 def _add_topics(command: argparse.ArgumentParser, *, required: bool) -> None:
-    which = command.add_mutually_exclusive_group(required=required)
+    section = command.add_argument_group("partitions")
+    which = section.add_mutually_exclusive_group(required=required)
     which.add_argument(
         "--topic",
         action="append",
