@@ -46,7 +46,7 @@ def remove_members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         elif code not in (DONE, GONE):
             error = f"{advice_of(code).capitalize()}."
         found.append(
-            rows.Removed(
+            rows.RemovedMemberRow(
                 group=options.group,
                 consumer_id=member.member_id if member is not None else member_id or None,
                 group_instance_id=instance,
@@ -61,7 +61,7 @@ def remove_members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     )
     notes = ["Members that still run may join again: stop their processes to keep them out."]
     is_done = any(row.error is None for row in found)
-    return Output(rows.Removed, found, empty=empty, notes=notes if is_done else ())
+    return Output(rows.RemovedMemberRow, found, empty=empty, notes=notes if is_done else ())
 
 
 def _no_such_member(group_id: str, name: str, known: list[str]) -> str:
@@ -71,7 +71,7 @@ def _no_such_member(group_id: str, name: str, known: list[str]) -> str:
 
 def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Delete groups, each with a row of its own."""
-    found: list[rows.Deleted] = []
+    found: list[rows.DeletedGroupRow] = []
     for group_id in dict.fromkeys(options.group):
         error: str | None = None
         try:
@@ -89,8 +89,8 @@ def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         elif code not in (None, DONE):
             error = f"Consumer group {quoted(group_id)} is not deleted: {advice_of(code or '')}."
         told = None if error is None else code
-        found.append(rows.Deleted(group=group_id, error=error, error_code=told))
-    return Output(rows.Deleted, found)
+        found.append(rows.DeletedGroupRow(group=group_id, error=error, error_code=told))
+    return Output(rows.DeletedGroupRow, found)
 
 
 def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -107,7 +107,7 @@ def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         return f"{advice_of(code).capitalize()}."
 
     found = [
-        rows.OffsetDeleted(
+        rows.DeletedOffsetRow(
             group=options.group,
             topic=key.topic,
             partition=key.partition,
@@ -117,7 +117,7 @@ def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         for key, code in results.items()
     ]
     empty = f"Consumer group {quoted(options.group)} has no committed offsets."
-    return Output(rows.OffsetDeleted, found, empty=empty)
+    return Output(rows.DeletedOffsetRow, found, empty=empty)
 
 
 def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -146,7 +146,7 @@ def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     if options.execute:
         reset.execute(admin, options.group, plan.offsets, current)
     found = [
-        rows.NewOffset(
+        rows.NewOffsetRow(
             group=options.group,
             topic=key.topic,
             partition=key.partition,
@@ -158,7 +158,7 @@ def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     ]
     text = reset.as_csv(plan.offsets).removesuffix("\n") if options.export else None
     notes = [] if options.execute else ["Dry run: no offset was changed; --execute commits them."]
-    return Output(rows.NewOffset, found, notes=notes, text=text, is_exact=True)
+    return Output(rows.NewOffsetRow, found, notes=notes, text=text, is_exact=True)
 
 
 def _warnings(admin: GroupAdmin, options: argparse.Namespace) -> Iterator[str]:

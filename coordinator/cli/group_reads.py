@@ -28,7 +28,7 @@ def list_groups(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """All groups, or those of some states and types."""
     states, types = (tuple(n for ns in it for n in ns) for it in (options.state, options.type))
     found = [
-        rows.Listed(
+        rows.GroupRow(
             group=group.group_id,
             type=group.group_type,
             protocol=group.protocol_type or None,
@@ -38,7 +38,7 @@ def list_groups(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         for group in admin.list_groups(states, types)
     ]
     empty = f"No group is {' or '.join((*states, *types))}." if states or types else NO_GROUPS
-    return Output(rows.Listed, found, empty=empty)
+    return Output(rows.GroupRow, found, empty=empty)
 
 
 def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -49,7 +49,7 @@ def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     logs = log_offsets.read_file(options.log_offsets)
     seen = [GroupView.of(admin, group) for group in selected.groups]
     found = [row for each in seen for row in partition_rows(admin, each, logs)]
-    kind: type = rows.Partition
+    kind: type = rows.PartitionRow
     if any(each.phase for each in seen):
         kind = rows.showing(kind, "state", "waited_for")
     notes = [note for each in seen for note in sentences(each)]
@@ -74,7 +74,9 @@ def state(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     unknown = sum(row.partitions_without_lag for row in found)
     if unknown:
         notes.append(f"TOTAL-LAG leaves out {unknown} partitions: no end of their logs is known.")
-    return Output(rows.Summary, found, empty=NO_GROUPS, notes=notes, has_failed=selected.is_partial)
+    return Output(
+        rows.GroupSummaryRow, found, empty=NO_GROUPS, notes=notes, has_failed=selected.is_partial
+    )
 
 
 def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -85,7 +87,7 @@ def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     if any(each.phase for each in seen):
         shown += ["state", "waited_for"]
     return Output(
-        rows.showing(rows.Member, *shown),
+        rows.showing(rows.MemberRow, *shown),
         [row for each in seen for row in member_rows(each)],
         empty=selected.words("has no members"),
         notes=[note for each in seen for note in sentences(each)],
@@ -97,14 +99,14 @@ def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Committed offsets."""
     selected = _selected(admin, options)
     found = [
-        rows.Offset(
+        rows.OffsetRow(
             group=group.group_id, topic=key.topic, partition=key.partition, current_offset=offset
         )
         for group in selected.groups
         for key, offset in sorted(admin.offsets(group.group_id).items())
     ]
     empty = selected.words("has no committed offsets")
-    return Output(rows.Offset, found, empty=empty, has_failed=selected.is_partial)
+    return Output(rows.OffsetRow, found, empty=empty, has_failed=selected.is_partial)
 
 
 READS: dict[str, Callable[[GroupAdmin, argparse.Namespace], Output]] = {

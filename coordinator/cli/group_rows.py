@@ -29,7 +29,7 @@ _OFFSET = "Offset of the next row to read; null: none is committed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class GroupRow:
     """A group."""
 
     group: str = column(_GROUP)
@@ -40,7 +40,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class AwaitedMember:
     """A member that a rebalance waits for."""
 
     consumer_id: str = column("Member id.")
@@ -50,7 +50,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class GroupSummaryRow:
     """A group as a whole."""
 
     group: str = column(_GROUP)
@@ -72,11 +72,11 @@ class Summary:
     waits_until_ms: int | None = column(
         "When that phase times out, epoch milliseconds; null: no rebalance runs.", None
     )
-    waits_for: tuple[Awaited, ...] = column("Members that the phase waits for.", None)
+    waits_for: tuple[AwaitedMember, ...] = column("Members that the phase waits for.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class PartitionRow:
     """A partition with its offsets and owner, or a member without partitions."""
 
     group: str = column(_GROUP)
@@ -113,7 +113,7 @@ def _spelled(assignment: Sequence[TopicPartitions] | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class MemberRow:
     """A member of a group."""
 
     group: str = column(_GROUP)
@@ -137,7 +137,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offset:
+class OffsetRow:
     """A committed offset."""
 
     group: str = column(_GROUP)
@@ -147,14 +147,14 @@ class Offset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deleted(Change):
+class DeletedGroupRow(Change):
     """The deletion of a group."""
 
     group: str = column(_GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeleted(Change):
+class DeletedOffsetRow(Change):
     """The deletion of a committed offset."""
 
     group: str = column(_GROUP)
@@ -163,7 +163,7 @@ class OffsetDeleted(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed(Change):
+class RemovedMemberRow(Change):
     """The removal of a member."""
 
     group: str = column(_GROUP)
@@ -174,7 +174,7 @@ class Removed(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewOffset:
+class NewOffsetRow:
     """The reset of an offset."""
 
     group: str = column(_GROUP)

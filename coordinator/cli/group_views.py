@@ -67,7 +67,7 @@ def _phase(admin: GroupAdmin, group_id: str) -> Phase | None:
 # --- Rows ---------------------------------------------------------------------------------------
 
 
-def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list[rows.Partition]:
+def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list[rows.PartitionRow]:
     """Partitions with an owner or an offset, then members without partitions."""
     group = seen.group
     ends = admin.log_ends(group.group_id)
@@ -81,11 +81,11 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
         if not owned:
             idle.append(member)
 
-    def row(key: TopicPartition | None, member: MemberDescription) -> rows.Partition:
+    def row(key: TopicPartition | None, member: MemberDescription) -> rows.PartitionRow:
         current = committed.get(key) if key is not None else None
         end = ends.get(key) if key is not None else None
         awaited = seen.awaited.get(member.member_id)
-        return rows.Partition(
+        return rows.PartitionRow(
             group=group.group_id,
             topic=key.topic if key is not None else None,
             partition=key.partition if key is not None else None,
@@ -110,12 +110,12 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
     ]
 
 
-def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Summary:
+def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.GroupSummaryRow:
     """The group as a whole."""
     group, phase = seen.group, seen.phase
     partitions = [row for row in partition_rows(admin, seen, logs) if row.topic is not None]
     lags = [row.lag for row in partitions if row.lag is not None]
-    return rows.Summary(
+    return rows.GroupSummaryRow(
         group=group.group_id,
         coordinator=admin.coordinator_of(group.group_id),
         assignment_strategy=group.protocol_data or None,
@@ -128,7 +128,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Su
         rebalancing_since_ms=seen.since_ms,
         waits_until_ms=None if phase is None else phase.deadline_ms,
         waits_for=tuple(
-            rows.Awaited(
+            rows.AwaitedMember(
                 consumer_id=member.member_id,
                 client_id=member.client_id or None,
                 host=member.client_host or None,
@@ -139,7 +139,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Su
     )
 
 
-def member_rows(seen: GroupView) -> Iterator[rows.Member]:
+def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
     """Members, then ids that were handed out and have not joined yet."""
     group = seen.group
     for member in (*group.members, *seen.pending):
@@ -147,7 +147,7 @@ def member_rows(seen: GroupView) -> Iterator[rows.Member]:
         if group.group_state not in REBALANCING:
             owned = partitions_in(member.member_assignment)
         awaited = seen.awaited.get(member.member_id)
-        yield rows.Member(
+        yield rows.MemberRow(
             group=group.group_id,
             consumer_id=member.member_id,
             group_instance_id=_instance(member),

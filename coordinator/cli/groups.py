@@ -21,17 +21,21 @@ STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
 TYPES = ("classic",)
 _INT64 = 2**63
 _READS: tuple[tuple[str, str, type], ...] = (
-    ("list", "list all groups", rows.Listed),
-    ("state", "show groups as wholes: state, assignor, members, lag", rows.Summary),
-    ("describe", "show partitions: offsets, lag and owners", rows.Partition),
-    ("members", "list members", rows.Member),
-    ("offsets", "list committed offsets", rows.Offset),
+    ("list", "list all groups", rows.GroupRow),
+    ("state", "show groups as wholes: state, assignor, members, lag", rows.GroupSummaryRow),
+    ("describe", "show partitions: offsets, lag and owners", rows.PartitionRow),
+    ("members", "list members", rows.MemberRow),
+    ("offsets", "list committed offsets", rows.OffsetRow),
 )
 _CHANGES: tuple[tuple[str, str, type], ...] = (
-    ("remove-member", "remove members from a group; those that run may join again", rows.Removed),
-    ("delete", "delete groups that have no members", rows.Deleted),
-    ("delete-offsets", "delete offsets of topics that no member reads", rows.OffsetDeleted),
-    ("reset-offsets", "reset offsets; a dry run unless --execute is given", rows.NewOffset),
+    (
+        "remove-member",
+        "remove members from a group; those that run may join again",
+        rows.RemovedMemberRow,
+    ),
+    ("delete", "delete groups that have no members", rows.DeletedGroupRow),
+    ("delete-offsets", "delete offsets of topics that no member reads", rows.DeletedOffsetRow),
+    ("reset-offsets", "reset offsets; a dry run unless --execute is given", rows.NewOffsetRow),
 )
 
 
@@ -44,7 +48,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
         command.set_defaults(run=run, action=name)
         _FLAGS[name](command)
         is_read = (name, text, kind) in _READS
-        kinds = (kind, rows.Summary) if name == "describe" else (kind,)
+        kinds = (kind, rows.GroupSummaryRow) if name == "describe" else (kind,)
         add_common_flags(command, *kinds, can_watch=is_read)
 
 
@@ -205,7 +209,7 @@ def _add_topics(command: argparse.ArgumentParser, *, required: bool) -> None:
         "--topic",
         action="append",
         default=[],
-        type=_selection,
+        type=selection,
         metavar=FORM,
         help="partitions; without numbers all of the topic that have an offset; repeatable",
     )
@@ -243,18 +247,9 @@ _FLAGS = {
 
 
 def _text(value: str) -> str:
-    """An id, which is not empty and goes into a message."""
     if not value:
         raise argparse.ArgumentTypeError("an id must not be empty")
-    try:
-        value.encode()
-    except UnicodeError:
-        raise argparse.ArgumentTypeError(f"{value!r} is not UTF-8") from None
     return value
-
-
-def _selection(value: str) -> Any:  # Any: a Selection.
-    return selection(_text(value))
 
 
 def _pattern(text: str) -> re.Pattern[str]:
