@@ -11,10 +11,10 @@ import grpc
 from coordinator.cli import group_rows as rows
 from coordinator.cli import log_offsets, reset
 from coordinator.cli.flags import WrongUsage
-from coordinator.cli.group_refusals import advice_of, no_such_group, quoted
+from coordinator.cli.group_refusals import advice_of, quoted
 from coordinator.cli.output import Output, complain
 from coordinator.cli.partitions import chosen
-from coordinator.cli.refusals import complaint, nearest
+from coordinator.cli.refusals import complaint, nearest, no_such_group
 from coordinator.client.admin import GroupAdmin, GroupNotFound
 from coordinator.core.errors import ErrorCode
 

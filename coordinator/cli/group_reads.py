@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coordinator.cli import group_rows as rows
 from coordinator.cli import log_offsets
 from coordinator.cli.flags import WrongUsage
-from coordinator.cli.group_refusals import no_such_group, quoted
+from coordinator.cli.group_refusals import quoted
 from coordinator.cli.group_views import (
     GroupView,
     member_rows,
@@ -18,7 +18,7 @@ from coordinator.cli.group_views import (
     summary_row,
 )
 from coordinator.cli.output import Output, complain
-from coordinator.cli.refusals import nearest
+from coordinator.cli.refusals import nearest, no_such_group
 from coordinator.client.admin import GroupAdmin, GroupDescription, GroupNotFound
 
 # --- Actions ------------------------------------------------------------------------------------

@@ -58,15 +58,11 @@ def run(options: argparse.Namespace) -> int:
     def act() -> Output:
         from coordinator.cli.group_changes import CHANGES
         from coordinator.cli.group_reads import READS
-        from coordinator.cli.group_refusals import no_such_group
-        from coordinator.client.admin import GroupAdmin, GroupNotFound
+        from coordinator.client.admin import GroupAdmin
 
         credentials = credentials_of(options)
         with GroupAdmin(options.bootstrap, remember=True, credentials=credentials) as admin:
-            try:
-                return (READS | CHANGES)[options.action](admin, options)
-            except GroupNotFound as error:
-                raise LookupError(no_such_group(admin, error)) from error
+            return (READS | CHANGES)[options.action](admin, options)
 
     return show(options, act)
 

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 
 import grpc
 
+from coordinator.client.admin import GroupAdmin, GroupNotFound
 from coordinator.client.nodes import TIMEOUT_S
 from coordinator.handshake import tls_trouble
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
+LOOKED_AT = 10_000
+"""Groups among which the nearest names are looked for, in 0.3 s."""
 _REFUSED = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -54,6 +57,9 @@ def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
         return str(error)
     if isinstance(error, KeyError | IndexError):
         return None  # A LookupError, but none of those that we raise.
+    if isinstance(error, GroupNotFound):
+        with GroupAdmin(options.bootstrap, credentials=options.credentials) as admin:
+            return no_such_group(admin, error)
     if isinstance(error, LookupError | ValueError) and error.args:
         return str(error.args[-1])
     return None
@@ -91,6 +97,20 @@ def not_there(what: str, name: object, known: Sequence[object], *, plural: str =
     if not known:
         return f"There is no {what} {name}: there are no {plural}."
     return f"There is no {what} {name}; the {plural} are {nearest(name, known)}."
+
+
+def no_such_group(admin: GroupAdmin, error: GroupNotFound) -> str:
+    """The sentence for a group that does not exist, with groups that do, the nearest first."""
+    told = str(error).removesuffix(".")
+    try:
+        groups = admin.list_groups()[:LOOKED_AT]
+    except (grpc.RpcError, LookupError):
+        return f"{told}."
+    if not groups:
+        return f"{told}: there are no groups."
+    return (
+        f"{told}; the groups are {nearest(error.group_id, [group.group_id for group in groups])}."
+    )
 
 
 def nearest(name: object, known: Sequence[object]) -> str:

@@ -26,10 +26,14 @@ class Desk(Scenario):
 
     def groups(self, line: str) -> tuple[int, str, str]:
         """Run `coordinator groups`: the exit status, standard output and error."""
+        return self.command(f"groups {line}")
+
+    def command(self, line: str) -> tuple[int, str, str]:
+        """Run a command: the exit status, standard output and error."""
         out, err = _Stdout(self.is_terminal), io.StringIO()
         with self._reached(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                status = main(["groups", *shlex.split(line), "--bootstrap", "virtual:1"])
+                status = main([*shlex.split(line), "--bootstrap", "virtual:1"])
             except SystemExit as end:  # argparse refuses.
                 status = end.code
         self._check()

@@ -173,6 +173,14 @@ def test_the_nearest_names_come_first(desk):
     assert "the groups are orders, alpha, zeta." in desk.refused("state ordres")
 
 
+@pytest.mark.parametrize("command", ["explain", "timeline", "who-blocks"])
+def test_other_commands_say_which_groups_there_are_too(desk, command):
+    stable(desk, "orders")
+    status, out, err = desk.command(f"{command} ordres")
+    assert (status, out) == (1, "")
+    assert err == "coordinator: Consumer group 'ordres' does not exist; the groups are orders.\n"
+
+
 def test_no_groups_at_all_is_said(desk):
     assert "does not exist: there are no groups." in desk.refused("describe nobody")
     status, _, err = desk.groups("describe --all")
