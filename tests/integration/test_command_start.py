@@ -1,4 +1,4 @@
-"""What `coordinator` imports before it has anything to do, and completion in real shells."""
+"""Imports of `coordinator` before it has anything to do, and completion in real shells."""
 
 from __future__ import annotations
 
