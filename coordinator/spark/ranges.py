@@ -7,10 +7,8 @@ batches. A batch begins at the offsets that the group has stored, not at those t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from coordinator.assignors import TopicPartition
@@ -107,16 +105,3 @@ def plan(
             planned[partition] = Range(start.begin, start.begin + taken, start.stored)
             left -= taken
     return planned
-
-
-def ranges_of_batch(checkpoint: Path, batch_id: int) -> BatchRanges:
-    """Ranges of a batch, from the checkpoint of a query with this one source.
-
-    Raises:
-        FileNotFoundError: there is no such batch. ValueError: the query has several sources.
-    """
-    lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-    offsets = lines[2:]  # After the version and the query's metadata.
-    if len(offsets) != 1:
-        raise ValueError(f"the query has {len(offsets)} sources; exactly-once needs one")
-    return BatchRanges.from_offset(json.loads(offsets[0]))

@@ -48,6 +48,7 @@ from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.sync import BlockingMember
 from coordinator.sources.base import Snapshot, snapshot_of
+from coordinator.spark.announced import Announcement
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import (
     MANIFESTS,
@@ -143,11 +144,14 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._marks: dict[int, str] = {}
         self._stored: dict[int, str] = {}
         self._planned = _Planned()
+        self._announcement: Announcement | None = None
         self._finished = 0
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
-        return {**self.__dict__, "_member": None, "_planned": _Planned()}
+        return {
+            **self.__dict__, "_member": None, "_planned": _Planned(), "_announcement": None
+        }  # fmt: skip
 
     # --- What Spark asks, in the source process ---
 
@@ -185,13 +189,13 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {p: self._stored[p] for p in ranges},
         )
         self._planned = _Planned(batch.id, {p: held[p] for p in map(self._options.key, ranges)})
-        return batch.to_offset()
+        return self._announced(batch.to_offset())
 
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         if start == end:
             return []
-        batch = BatchRanges.from_offset(end)
+        batch = BatchRanges.from_offset(self._announced(end))
         found = [
             RangePartition(p, r.begin, r.end, batch.marks.get(p, ""))
             for p, r in batch.ranges.items()
@@ -214,8 +218,18 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         member, self._member = self._member, None
         if member is not None:
             member.close("query stopped")
+        if self._announcement is not None:
+            self._announcement.withdraw()
 
     # --- Inside ---
+
+    def _announced(self, offset: dict[str, Any]) -> dict[str, Any]:
+        """Tell an exactly-once sink which batch comes next; returns the offset."""
+        if self._announcement is None:
+            options = self._options
+            self._announcement = Announcement(options.group, options.source.topic)
+        self._announcement.put(offset)
+        return offset
 
     def _finish(self, offset: dict[str, Any]) -> None:
         """Commit the end of a batch, unless another member has processed its partitions.

@@ -22,7 +22,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.sinks.deciding import Proposal
 from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.servers import Server, scrape, scratch, total
@@ -192,12 +192,16 @@ class TimedSink(ExactlyOnceSink):
         super().__init__(*arguments)
         self.took: list[float] = []
 
-    def _commit(self, batch: BatchRanges, name: str) -> bool:
-        began = time.perf_counter()
-        try:
-            return super()._commit(batch, name)
-        finally:
-            self.took.append(1_000 * (time.perf_counter() - began))
+        decide = self.decider.decide
+
+        def timed(token: str, proposal: Proposal) -> bool:
+            began = time.perf_counter()
+            try:
+                return decide(token, proposal)
+            finally:
+                self.took.append(1_000 * (time.perf_counter() - began))
+
+        self.decider.decide = timed  # type: ignore[method-assign]
 
 
 def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:

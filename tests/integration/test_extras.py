@@ -135,6 +135,26 @@ USES = {
         page = (out / "deploy/docs/reference/spark.html").read_text()
         assert "furo" in page and "run_members" in page
         """,
+    "delta": """
+        import pyarrow
+        from coordinator.spark.sinks.delta import DeltaSink
+        from coordinator.spark.sinks.protocol import Decision
+        sink = DeltaSink("table")
+        token = sink.stage(pyarrow.table({"x": [1, 2]}), "a")
+        sink.commit(token, Decision("g", 1, "n", token))
+        assert sink.recover(Decision("g", 1)) == 1
+        """,
+    "iceberg": """
+        import os, pyarrow
+        from coordinator.spark.sinks.iceberg import IcebergSink
+        from coordinator.spark.sinks.protocol import Decision
+        here = os.getcwd()
+        catalog = {"type": "sql", "uri": f"sqlite:///{here}/c.db", "warehouse": f"file://{here}/w"}
+        sink = IcebergSink("ns.t", "lake", catalog)
+        token = sink.stage(pyarrow.table({"x": [1, 2]}), "a")
+        sink.commit(token, Decision("g", 1, "n", token))
+        assert sink.recover(Decision("g", 1)) == 1
+        """,
     "spark": """
         from coordinator.spark.stream import ConsumerGroupSource
         import pandas, pyarrow, pyarrow.parquet, pyspark

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.spark.options import DataLost, StreamOptions
-from coordinator.spark.ranges import BatchRanges, Range, plan, ranges_of_batch
+from coordinator.spark.ranges import BatchRanges, Range, plan
 
 LOGS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 1_000), st.integers(0, 1_000)), max_size=12
@@ -40,17 +40,6 @@ def test_ranges_come_back_from_spark_as_they_went(number, logs):
     batch = BatchRanges(number, {p: Range(b, b + n, b - 1) for p, (b, n) in logs.items()})
     through_spark = json.loads(json.dumps(batch.to_offset()))
     assert BatchRanges.from_offset(through_spark) == batch
-
-
-def test_a_batch_is_found_in_the_checkpoint(tmp_path):
-    batch = BatchRanges(3, {1: Range(5, 9, 5)})
-    (tmp_path / "offsets").mkdir()
-    lines = ["v1", '{"batchWatermarkMs":0}', json.dumps(batch.to_offset())]
-    (tmp_path / "offsets/7").write_text("\n".join(lines))
-    assert ranges_of_batch(tmp_path, 7) == batch
-    (tmp_path / "offsets/8").write_text("\n".join([*lines, lines[-1]]))
-    with pytest.raises(ValueError, match="2 sources"):
-        ranges_of_batch(tmp_path, 8)
 
 
 GIVEN = {"coordinator": "one:7400", "group": "g", "source": "/logs"}

@@ -25,7 +25,7 @@ from pathlib import Path
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client.admin import GroupAdmin
-from coordinator.spark.exactly_once import DATA, data_of
+from coordinator.spark.exactly_once import committed_files
 from tests.faults.spark.driver import Settings
 from tests.faults.spark.feed import Feed
 from tests.faults.spark.judge import Verdict, judge
@@ -264,9 +264,8 @@ class Run:
         if self.sink == "plain":
             paths = [p for p in (self.folder / "data").iterdir() if any(p.glob("*.parquet"))]
         else:
-            with GroupAdmin(self.coordinator.address) as admin:
-                _, newest = admin.stored("flights")
-            paths = [self.folder / DATA / name for name in data_of(self.folder, newest.decode())]
+            found = committed_files(str(self.folder), self.coordinator.address, "flights")
+            paths = [Path(str(path)) for path in found]
         return judge(paths, self.feed.lengths)
 
     def refused(self, what: str) -> int:

@@ -1,0 +1,132 @@
+"""Announcements: a query's source process tells its sink the ranges of each batch.
+
+Spark gives a sink rows and a number, and knows the ranges itself; what its checkpoint's files look
+like is its own affair. The process that plans batches and the process that runs the sink are both
+below one Java process, on one machine, and see one folder for temporary files. There each source
+announces the batch that it has planned or was asked for, before Spark reads or writes a row of it.
+
+If several queries of a group run in one Java process, the sink has to tell its own announcement
+from the others'. It looks for the batch's random id in the checkpoint's entry for the batch, as
+bytes, whatever the format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coordinator.sources.file_systems import StorePath
+from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.sinks.protocol import SinkRefused
+
+
+class Announcement:
+    """The newest batch of one source, as a file that vanishes with `withdraw`.
+
+    Args:
+        java: id of the Java process; by default the one that started this process.
+    """
+
+    def __init__(self, group: str, topic: str, *, java: int | None = None) -> None:
+        self._group, self._topic = group, topic
+        self._path = _folder(java or os.getppid()) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+
+    def put(self, offset: Mapping[str, Any]) -> None:  # Any: JSON, as Spark's offsets are.
+        """Announce a batch by its end, as Spark has it."""
+        content = {"group": self._group, "topic": self._topic, "end": offset}
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        hidden = self._path.with_suffix(".new")
+        hidden.write_text(json.dumps(content))
+        hidden.replace(self._path)
+
+    def withdraw(self) -> None:
+        """The source has stopped."""
+        self._path.unlink(missing_ok=True)
+
+
+def announced_batch(
+    java: int, group: str, topic: str, batch_id: int, checkpoint: StorePath | None
+) -> BatchRanges:
+    """The batch that a query of this Java process is running.
+
+    Args:
+        java: id of the Java process. checkpoint: the query's, if it is known.
+    Raises:
+        SinkRefused: there is none, or there are several that cannot be told from each other.
+    """
+    found = _announcements(java, group, topic)
+    if len(found) > 1:
+        found = _of_checkpoint(found, batch_id, checkpoint)
+    if not found:
+        raise SinkRefused(
+            f"no query of group {group} and topic {topic} has announced batch {batch_id} in "
+            f"{_folder(java)}: the rows must come from format('consumer_group') with this group "
+            "and topic, in the same Spark application"
+        )
+    if len(found) > 1:
+        raise SinkRefused(
+            f"{len(found)} queries of group {group} run in this Spark application: give each sink "
+            "its query's checkpoint=, so that it knows its own batches"
+        )
+    return BatchRanges.from_offset(found[0])
+
+
+def java_process(rows: Any) -> int:
+    """Id of the Java process of a DataFrame's driver."""
+    session = rows.sparkSession
+    gateway = getattr(session, "_jvm", None)
+    if gateway is not None:
+        return int(gateway.java.lang.ProcessHandle.current().pid())
+    return os.getppid()  # Spark Connect runs the function in a process that Java has started.
+
+
+# --- Inside ---
+
+
+def _announcements(java: int, group: str, topic: str) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted(_folder(java).glob("*.json")):
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            continue
+        if not _is_alive(int(path.name.partition("-")[0])):
+            path.unlink(missing_ok=True)
+        elif (content["group"], content["topic"]) == (group, topic):
+            found.append(content["end"])
+    return found
+
+
+def _of_checkpoint(
+    found: list[dict[str, Any]], batch_id: int, checkpoint: StorePath | None
+) -> list[dict[str, Any]]:
+    if checkpoint is None:
+        return found
+    entry = (checkpoint / "offsets" / str(batch_id)).read().decode(errors="replace")
+    # Batches of earlier versions have no id: then Spark's own entry was of the first format.
+    return [end for end in found if (end.get("id") or json.dumps(end)) in entry]
+
+
+def _folder(java: int) -> Path:
+    """Folder of a Java process's announcements; nobody else may write there."""
+    user = os.getuid() if hasattr(os, "getuid") else 0  # Containers run under ids without names.
+    base = Path(tempfile.gettempdir(), f"consumer-group-{user}")
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.stat().st_uid != user:
+        raise SinkRefused(f"{base} belongs to another user: delete it, or set TMPDIR")
+    return base / str(java)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

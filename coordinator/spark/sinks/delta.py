@@ -1,0 +1,151 @@
+"""Delta tables. Needs the extra `delta`.
+
+Staged files lie in the table's folder, where Delta's own VACUUM removes those that do not count.
+The number is a transaction identifier of Delta (`txn`: appId, version), which the log keeps through
+checkpoints, and which the version of the table that brings the rows sets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from coordinator.sources.file_systems import StorePath
+from coordinator.spark.sinks.attempts import attempts
+from coordinator.spark.sinks.protocol import Decision, SinkRefused
+from coordinator.spark.sinks.staging import (
+    arrow_schema,
+    files_of,
+    new_file,
+    stage_files,
+    to_token,
+)
+
+
+class DeltaSink:
+    """A `Sink` into an unpartitioned Delta table, which is made if it is not there.
+
+    Args:
+        location: of the table: a path, or s3://BUCKET/PATH and the like. Settings behind `?` are
+            pyarrow's, and count for Delta too: endpoint_override, region, scheme.
+        storage_options: more settings for `deltalake`, under its names.
+    """
+
+    def __init__(self, location: str, *, storage_options: Mapping[str, str] | None = None) -> None:
+        self._folder = StorePath.of(location)
+        self._options = {**_options(self._folder), **(storage_options or {})}
+
+    @property
+    def place(self) -> str:
+        return f"delta:{self._folder}"
+
+    def stage(self, rows: Any, name: str) -> str:
+        self._check(arrow_schema(rows))
+        return to_token(stage_files(rows, partial(new_file, self._folder), f"staged-{name}"))
+
+    def commit(self, token: str, decision: Decision) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction
+
+        now_ms = int(time.time() * 1_000)
+        added = [
+            AddAction(f.name, f.size, {}, now_ms, True, json.dumps({"numRecords": f.rows}))
+            for f in files_of(token)
+        ]
+        # A put without an answer may have been made: each attempt looks at the number again.
+        for attempt in attempts(DeltaError, OSError, what=f"{self.place} cannot be written"):
+            with attempt:
+                table = self._table()
+                if self._number(table, decision.group) >= decision.number:
+                    return
+                table.create_write_transaction(
+                    added,
+                    mode="append",
+                    schema=table.schema(),
+                    commit_properties=CommitProperties(
+                        custom_metadata={"consumerGroup": decision.group},
+                        # Delta would try again on top of a version that has our number.
+                        max_commit_retries=0,
+                        app_transactions=[Transaction(_app_id(decision.group), decision.number)],
+                    ),
+                )
+                return
+
+    def recover(self, newest: Decision) -> int:
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return self._number(self._table(), newest.group)
+        except TableNotFoundError:
+            return 0
+
+    def discard(self, token: str) -> None:
+        for file in files_of(token):
+            (self._folder / file.name).delete()
+
+    # --- Inside ---
+
+    def _check(self, schema: Any) -> None:
+        """Make the table if there is none, and compare the schema with its own."""
+        import deltalake
+        from deltalake.exceptions import TableNotFoundError
+
+        given = deltalake.Schema.from_arrow(schema)
+        try:
+            table = self._table()
+        except TableNotFoundError:
+            table = deltalake.DeltaTable.create(
+                self._uri(), given, mode="ignore", storage_options=self._options
+            )
+        if table.metadata().partition_columns:
+            raise SinkRefused(f"{self.place} is partitioned, which this sink does not write")
+        known = {field.name: field for field in table.schema().fields}
+        for field in given.fields:
+            if field.name not in known:
+                raise SinkRefused(
+                    f"{self.place} has no column {field.name}: add it to the table, or select "
+                    f"its columns ({', '.join(known)}) before the sink"
+                )
+            if field.type != known[field.name].type:
+                raise SinkRefused(
+                    f"{self.place}: column {field.name} is {known[field.name].type} in the "
+                    f"table, and {field.type} in the rows: cast it before the sink"
+                )
+
+    def _table(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._uri(), storage_options=self._options)
+
+    def _number(self, table: Any, group: str) -> int:
+        return table.transaction_version(_app_id(group)) or 0
+
+    def _uri(self) -> str:
+        return os.path.abspath(self._folder.path) if self._folder.is_local else str(self._folder)
+
+
+def _app_id(group: str) -> str:
+    return f"consumer-group:{group}"
+
+
+def _options(folder: StorePath) -> dict[str, str]:
+    """Settings for deltalake's S3, from those for pyarrow's and the environment."""
+    if not folder.base.startswith("s3:"):
+        return {}
+    given = dict(parse_qsl(folder.settings))
+    options = {}
+    endpoint = given.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL", "")
+    if endpoint:
+        scheme = given.get("scheme", "https")
+        endpoint = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        options["AWS_ENDPOINT_URL"] = endpoint
+        options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+    if "region" in given:
+        options["AWS_REGION"] = given["region"]
+    return options

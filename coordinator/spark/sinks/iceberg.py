@@ -1,0 +1,162 @@
+"""Iceberg tables. Needs the extra `iceberg`.
+
+Staged files lie in the table's data folder and are added as they are. The number is a property of
+the table, set by the same commit as the snapshot that brings the rows, so that it outlives
+snapshots that expire; each snapshot names group and number too. The catalog compares and sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from coordinator.spark.sinks.attempts import attempts
+from coordinator.spark.sinks.protocol import Decision, SinkRefused
+from coordinator.spark.sinks.staging import arrow_schema, files_of, stage_files, to_token
+
+RETRIES = "commit.retry.num-retries"
+
+
+class IcebergSink:
+    """A `Sink` into an unpartitioned Iceberg table, which is made if it is not there.
+
+    Args:
+        table: NAMESPACE.NAME.
+        catalog: its name, which SQL catalogs keep with every table.
+        properties: the catalog's, as `pyiceberg.catalog.load_catalog` takes them: type, uri,
+            warehouse, s3.endpoint, …; None: from pyiceberg's own configuration. Those of the
+            table's files are pickled for the executors, which write them.
+    """
+
+    def __init__(
+        self, table: str, catalog: str = "default", properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._name, self._catalog_name = table, catalog
+        self._properties = dict(properties or {})
+        self._catalog: Any = None
+
+    @property
+    def place(self) -> str:
+        return f"iceberg:{self._name}"
+
+    def stage(self, rows: Any, name: str) -> str:
+        table = self._prepared(arrow_schema(rows))
+        base = f"{table.location().rstrip('/')}/data"
+        opener = partial(_new_file, dict(table.io.properties), base)
+        return to_token(stage_files(rows, opener, f"staged-{name}"))
+
+    def commit(self, token: str, decision: Decision) -> None:
+        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+        # A commit without an answer may have been made: each attempt looks at the number again.
+        for attempt in attempts(
+            CommitFailedException,
+            CommitStateUnknownException,
+            *_store_errors(),
+            what=f"{self.place} cannot be written",
+        ):
+            with attempt:
+                table = self._table()
+                if _number(table, decision.group) >= decision.number:
+                    return
+                _without_retries(table)
+                base = f"{table.location().rstrip('/')}/data"
+                told = {_key(decision.group): str(decision.number)}
+                with table.transaction() as transaction:
+                    transaction.set_properties(told)
+                    transaction.add_files(
+                        [f"{base}/{file.name}" for file in files_of(token)],
+                        snapshot_properties=told,
+                        # Would read the names of all files; the number says it already.
+                        check_duplicate_files=False,
+                    )
+                return
+
+    def recover(self, newest: Decision) -> int:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return _number(self._table(), newest.group)
+        except NoSuchTableError:
+            return 0
+
+    def discard(self, token: str) -> None:
+        table = self._table()
+        for file in files_of(token):
+            table.io.delete(f"{table.location().rstrip('/')}/data/{file.name}")
+
+    # --- Inside ---
+
+    def _prepared(self, schema: Any) -> Any:
+        """The table, made if there is none; its schema takes the rows'."""
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        try:
+            table = self._table()
+        except NoSuchTableError:
+            catalog = self._opened()
+            catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+            try:
+                table = catalog.create_table(self._name, schema=schema)
+            except TableAlreadyExistsError:
+                table = self._table()
+        if not table.spec().is_unpartitioned():
+            raise SinkRefused(f"{self.place} is partitioned, which this sink does not write")
+        try:
+            from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check
+
+            check(table.schema(), schema, format_version=table.format_version)
+        except (ValueError, TypeError) as error:
+            raise SinkRefused(
+                f"{self.place} does not take the rows: {error}: change the table's schema, or "
+                "select and cast its columns before the sink"
+            ) from error
+        return table
+
+    def _table(self) -> Any:
+        return self._opened().load_table(self._name)
+
+    def _opened(self) -> Any:
+        from pyiceberg.catalog import load_catalog
+
+        if self._catalog is None:
+            # Two processes that make a catalog's own tables at the same moment are both right.
+            for attempt in attempts(*_store_errors(), what="the catalog cannot be opened"):
+                with attempt:
+                    self._catalog = load_catalog(self._catalog_name, **self._properties)
+                    break
+        return self._catalog
+
+
+def _new_file(properties: Mapping[str, str], base: str, name: str) -> Any:
+    """Open a new file as the table's own are opened, with the catalog's settings."""
+    from pyiceberg.io import load_file_io
+
+    location = f"{base}/{name}"
+    return load_file_io(dict(properties), location).new_output(location).create()
+
+
+def _store_errors() -> tuple[type[Exception], ...]:
+    """Errors of files, and of the database that a SQL catalog is in."""
+    try:
+        from sqlalchemy.exc import DBAPIError
+    except ImportError:
+        return (OSError,)
+    return (OSError, DBAPIError)
+
+
+def _without_retries(table: Any) -> None:
+    """Have a conflict fail. pyiceberg would add the files again, above whoever was faster.
+
+    Changes what this process has read of the table, and nothing else.
+    """
+    table.metadata.properties[RETRIES] = "0"
+
+
+def _number(table: Any, group: str) -> int:
+    return int(table.properties.get(_key(group), "0"))
+
+
+def _key(group: str) -> str:
+    return f"consumer-group.{group}"

@@ -1,0 +1,278 @@
+"""One suite for every sink: a kill and a pause between any two steps, zombies, lost answers.
+
+On disk; `test_sinks_in_s3.py` takes what concerns the store to S3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.admin import GroupAdmin
+from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
+from coordinator.spark.sinks.deciding import STEPS
+from coordinator.spark.sinks.protocol import Decision, SinkRefused
+from tests.patience import HANG_S
+from tests.serving import running
+from tests.sinks_kit import (
+    GROUP,
+    KINDS,
+    NOTHING,
+    PARTITIONS,
+    TOPIC,
+    Place,
+    everything,
+    plan,
+    query,
+    rows_of,
+)
+
+
+@pytest.fixture(params=KINDS)
+def place(request, tmp_path):
+    return Place(request.param, str(tmp_path))
+
+
+@pytest.fixture
+async def server():
+    async with running() as it:
+        yield it
+
+
+class Killed(BaseException):
+    """The process ends here, and nothing of it is left."""
+
+
+def batch(**ends: tuple[int, int, int]) -> BatchRanges:
+    """Ranges by partition: begin, end, stored."""
+    return BatchRanges(1, {int(p[1:]): Range(*r) for p, r in ends.items()})
+
+
+FIRST = batch(p0=(0, 4, -1), p1=(0, 2, -1))
+SECOND = batch(p0=(4, 7, 4))
+OTHERS = batch(p2=(0, 3, -1))
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_kill_between_any_two_steps_leaves_each_row_once(server, place, step):
+    def dies(at: str) -> None:
+        if at == step:
+            raise Killed
+
+    def story():
+        query(place, server.address).write(rows_of(OTHERS), OTHERS)
+        victim = query(place, server.address, dies)
+        with pytest.raises(Killed):
+            victim.write(rows_of(FIRST), FIRST)
+        # The next query runs the batch again, as Spark does, or begins where the group is.
+        heir = query(place, server.address)
+        counted = heir.write(rows_of(FIRST), FIRST)
+        assert counted == (step not in ("decided", "followed"))
+        assert place.rows(server.address) == counter(OTHERS, FIRST)
+        assert heir.write(rows_of(SECOND), SECOND)
+        assert place.rows(server.address) == counter(OTHERS, FIRST, SECOND)
+
+    await asyncio.to_thread(story)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_pause_between_any_two_steps_while_others_go_on(server, place, step):
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pauses(at: str) -> None:
+        if at == step and not reached.is_set():
+            reached.set()
+            assert go_on.wait(HANG_S)
+
+    async def story():
+        zombie = query(place, server.address, pauses)
+        late = asyncio.create_task(asyncio.to_thread(zombie.write, rows_of(FIRST), FIRST))
+        assert await asyncio.to_thread(reached.wait, HANG_S)
+        await asyncio.to_thread(meanwhile)
+        go_on.set()
+        counted = await late
+        assert counted == (step in ("decided", "followed"))
+        assert await asyncio.to_thread(place.rows, server.address) == expected
+        third = batch(p1=(2, 5, 2))
+        assert await asyncio.to_thread(zombie.write, rows_of(third), third)
+        assert await asyncio.to_thread(place.rows, server.address) == expected + counter(third)
+
+    expected = counter(FIRST, SECOND, OTHERS)
+
+    def meanwhile():
+        heir = query(place, server.address)
+        heir.write(rows_of(FIRST), FIRST)
+        assert heir.write(rows_of(SECOND), SECOND)
+        assert query(place, server.address).write(rows_of(OTHERS), OTHERS)
+        assert place.rows(server.address) == expected
+
+    await story()
+
+
+async def test_what_a_zombie_has_staged_is_dropped(server, place):
+    def story():
+        assert query(place, server.address).write(rows_of(FIRST), FIRST)
+        before = place.staged()
+        assert not query(place, server.address).write(rows_of(FIRST), FIRST)
+        assert place.staged() == before
+        assert place.rows(server.address) == counter(FIRST)
+
+    await asyncio.to_thread(story)
+
+
+async def test_two_that_follow_the_same_decision_at_once_show_it_once(server, place):
+    """The table itself is the fence: both have looked, and neither saw the number."""
+
+    def decides_only():
+        def dies(at: str) -> None:
+            if at == "decided":
+                raise Killed
+
+        with pytest.raises(Killed):
+            query(place, server.address, dies).write(rows_of(FIRST), FIRST)
+
+    await asyncio.to_thread(decides_only)
+    with GroupAdmin(server.address) as admin:
+        stored, manifest = await asyncio.to_thread(admin.stored, GROUP)
+    decision = Decision.from_manifest(GROUP, stored[MANIFESTS], manifest)
+    sinks = [place.sink() for _ in range(4)]
+    start = threading.Barrier(len(sinks))
+
+    def follow(sink):
+        start.wait(HANG_S)
+        sink.commit(decision.token, decision)
+
+    await asyncio.gather(*(asyncio.to_thread(follow, sink) for sink in sinks))
+    assert await asyncio.to_thread(place.rows, server.address) == counter(FIRST)
+
+
+async def test_recover_finishes_what_was_decided_and_no_more(server, place):
+    def dies(at: str) -> None:
+        if at == "decided":
+            raise Killed
+
+    def story():
+        with pytest.raises(Killed):
+            query(place, server.address, dies).write(rows_of(FIRST), FIRST)
+        heir = query(place, server.address)
+        assert heir.recover().number == 1
+        assert heir.recover().offsets == {(TOPIC, 0): 4, (TOPIC, 1): 2}
+        assert place.rows(server.address) == counter(FIRST)
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_batch_without_rows_moves_the_offsets_alone(server, place):
+    def story():
+        exact = query(place, server.address)
+        assert exact.write(NOTHING, FIRST)
+        assert offsets(server) == {0: 4, 1: 2}
+        assert exact.write(rows_of(SECOND), SECOND)
+        assert exact.write(NOTHING, OTHERS)
+        assert query(place, server.address).write(NOTHING, OTHERS), "done, and nothing to drop"
+        assert offsets(server) == {0: 7, 1: 2, 2: 3}
+        assert place.rows(server.address) == counter(SECOND)
+        with GroupAdmin(server.address) as admin:
+            assert admin.offsets(GROUP)[MANIFESTS] == 1
+
+    await asyncio.to_thread(story)
+
+
+async def test_an_answer_of_the_coordinator_that_is_lost_is_looked_up(server, place, monkeypatch):
+    commit, lost = GroupAdmin.commit, []
+
+    def loses_its_answer(self, *arguments, **more):
+        found = commit(self, *arguments, **more)
+        if not lost:
+            lost.append(found)
+            query(place, server.address).write(rows_of(SECOND), SECOND)
+            raise grpc.RpcError
+        return found
+
+    monkeypatch.setattr(GroupAdmin, "commit", loses_its_answer)
+
+    def story():
+        assert query(place, server.address).write(rows_of(FIRST), FIRST)
+        assert lost == [{}], "it had been carried out"
+        assert place.rows(server.address) == counter(FIRST, SECOND)
+
+    await asyncio.to_thread(story)
+
+
+async def test_rows_that_do_not_fit_are_refused_before_anything_is_decided(server, place):
+    if place.kind == "parquet":
+        pytest.skip("files have each a schema of their own")
+
+    def story():
+        query(place, server.address).write(rows_of(OTHERS), OTHERS)
+        wide = rows_of(FIRST).append_column("more", pa.array(["x"] * 6))
+        with pytest.raises(SinkRefused, match="more"):
+            query(place, server.address).write(wide, FIRST)
+        assert offsets(server) == {2: 3}
+        assert place.rows(server.address) == counter(OTHERS)
+
+    await asyncio.to_thread(story)
+
+
+async def test_another_table_of_the_same_group_is_refused(server, place):
+    def story():
+        for more in (OTHERS, FIRST):
+            query(place, server.address).write(rows_of(more), more)
+        other = query(place, server.address)
+        other.decider._sink = other.sink = place.sink("another")
+        with pytest.raises(SinkRefused, match="one group for each table"):
+            other.write(rows_of(SECOND), SECOND)
+        assert offsets(server) == {0: 4, 1: 2, 2: 3}
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_group_that_was_deleted_goes_on_above_the_tables_number(server, place, caplog):
+    def story():
+        for more in (OTHERS, FIRST):
+            query(place, server.address).write(rows_of(more), more)
+        with GroupAdmin(server.address) as admin:
+            assert admin.delete_group(GROUP) == "NONE"
+        assert query(place, server.address).write(rows_of(FIRST), FIRST)
+        assert place.rows(server.address)[0, 0] == (1 if place.kind == "parquet" else 2)
+        assert place.kind == "parquet" or "written again" in caplog.text
+
+    await asyncio.to_thread(story)
+
+
+async def test_queries_that_race_for_the_same_rows_count_each_row_once(server, place):
+    rows = 30
+
+    def work(seed: int) -> int:
+        dice, exact = random.Random(seed), query(place, server.address)
+        misses = refused = 0
+        while misses < 5:
+            more = plan(server.address, dice, rows)
+            misses = misses + 1 if more is None else 0
+            refused += more is not None and not exact.write(rows_of(more), more)
+        return refused
+
+    refused = await asyncio.gather(*(asyncio.to_thread(work, seed) for seed in range(3)))
+    found = await asyncio.to_thread(place.rows, server.address)
+    assert found == everything(rows)
+    assert sum(refused) > 0, "otherwise nobody raced"
+
+
+def counter(*batches: BatchRanges) -> Counter:
+    return Counter(
+        (p, n) for one in batches for p, r in one.ranges.items() for n in range(r.begin, r.end)
+    )
+
+
+def offsets(server) -> dict[int, int]:
+    with GroupAdmin(server.address) as admin:
+        found = admin.offsets(GROUP)
+    keys = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
+    return {key.partition: found[key] for key in keys if key in found}

@@ -1,0 +1,93 @@
+"""A sink is given the batch that its query's source process has announced."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from coordinator.sources.file_systems import StorePath
+from coordinator.spark import announced
+from coordinator.spark.announced import Announcement, announced_batch
+from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.sinks.protocol import SinkRefused
+
+JAVA = 4_000_000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(announced.tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def batch(end: int, id: str) -> dict:
+    return BatchRanges(1, {0: Range(0, end, -1)}, id).to_offset()
+
+
+def announce(offset: dict, group: str = "g", topic: str = "t") -> Announcement:
+    it = Announcement(group, topic, java=JAVA)
+    it.put(offset)
+    return it
+
+
+def found(batch_id: int = 0, checkpoint: StorePath | None = None) -> int:
+    return announced_batch(JAVA, "g", "t", batch_id, checkpoint).ranges[0].end
+
+
+def test_the_newest_batch_of_the_only_query_is_found():
+    it = announce(batch(3, "one"))
+    announce(batch(9, "other"), group="another")
+    announce(batch(9, "other"), topic="another")
+    it.put(batch(5, "two"))
+    assert found() == 5
+
+
+def test_a_query_that_has_stopped_or_died_does_not_count():
+    announce(batch(3, "one")).withdraw()
+    other = announce(batch(4, "two"))
+    gone = other._path.with_name("999999999-x.json")
+    gone.write_text(other._path.read_text())
+    assert found() == 4
+    assert not gone.exists()
+    other.withdraw()
+    with pytest.raises(SinkRefused, match="has announced batch 7"):
+        found(7)
+
+
+@pytest.mark.parametrize("format", ["v1", "v2"])
+def test_several_queries_are_told_apart_by_the_checkpoints_bytes(tmp_path, format):
+    mine = batch(3, "0123456789ab")
+    announce(mine)
+    announce(batch(4, "ba9876543210"))
+    entry = tmp_path / "checkpoint/offsets/7"
+    entry.parent.mkdir(parents=True)
+    text = json.dumps(mine)
+    # The second format keys offsets by source and keeps them as text in JSON.
+    entry.write_text(
+        f"v1\n{{}}\n{text}" if format == "v1" else f"v2\n{{}}\n{json.dumps({'0': text})}"
+    )
+    assert found(7, StorePath.of(tmp_path / "checkpoint")) == 3
+    with pytest.raises(SinkRefused, match="checkpoint="):
+        found(7)
+
+
+def test_a_batch_of_an_old_checkpoint_has_no_id(tmp_path):
+    old = {"number": 1, "ranges": {"0": {"begin": 0, "end": 3, "stored": -1}}}
+    announce(old)
+    announce(batch(4, "ba9876543210"))
+    entry = tmp_path / "checkpoint/offsets/7"
+    entry.parent.mkdir(parents=True)
+    entry.write_text(f"v1\n{{}}\n{json.dumps(old)}")
+    assert found(7, StorePath.of(tmp_path / "checkpoint")) == 3
+
+
+def test_a_folder_of_somebody_else_is_refused(monkeypatch):
+    announce(batch(3, "one"))
+    mine = f"consumer-group-{os.getuid()}"
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    path = announced.Path(announced.tempfile.gettempdir())
+    (path / mine).rename(path / "consumer-group-12345")
+    with pytest.raises(SinkRefused, match="belongs to another user"):
+        found()
