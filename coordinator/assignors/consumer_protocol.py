@@ -131,6 +131,21 @@ def subscribed_topics(metadata: bytes, most: int = NO_BOUND) -> frozenset[str]:
     return frozenset(topics)
 
 
+def owned_partitions(metadata: bytes, most: int = NO_BOUND) -> tuple[TopicPartition, ...]:
+    """The partitions that a member holds as it joins; none in schema 0, of eager members.
+
+    Args:
+        most: limit of elements of each array; a longer one is refused before it is read.
+    Raises:
+        ConsumerProtocolError: the metadata are malformed, or longer.
+    Source: KIP-429; Kafka `ConsumerProtocolSubscription`.
+    """
+    reader = _Reader(metadata, most)
+    version = reader.version()
+    _read_subscription_prefix(reader)
+    return reader.topic_partitions() if version >= 1 else ()
+
+
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
     """Encode one member's `assignment` in the leader's SyncGroup.
 

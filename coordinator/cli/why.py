@@ -17,7 +17,7 @@ from coordinator.cli.refusals import complaint
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.wire import code_name
 from coordinator.dial import CannotDial
-from coordinator.observe.explain import spell
+from coordinator.observe.spelling import spell
 from coordinator.observe.timeline import as_svg, as_text
 from coordinator.printable import printable, printable_lines
 

@@ -1,6 +1,7 @@
 """Events that handlers emit for metrics, the rebalance journal and log lines.
 
-The core does not know its subscribers. Every event names its group and carries no time.
+The core does not know its subscribers. Every event names its group, and does not carry the time at
+which it happened.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import NO_TIME
 from coordinator.core.records import RebalanceRecord
 
 
@@ -39,6 +41,20 @@ class EvictionCause(Enum):
     SIZE_LIMIT = "size limit"
     CALL_CANCELLED = "client went away"
     ADMIN = "by an operator"
+
+
+@dataclass(frozen=True, slots=True)
+class LastSign:
+    """When a member was last heard, and when its next heartbeat was due. Epoch milliseconds.
+
+    `heard_ms` is -1 if nothing was heard of it since the group was loaded. `interval_ms` is the
+    longest time between two heartbeats that followed each other; -1 if it sent too few, and then a
+    third of the session timeout stands in for it.
+    """
+
+    heard_ms: int
+    due_ms: int
+    interval_ms: int = NO_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +130,27 @@ class RebalanceFailed:
 @dataclass(frozen=True, slots=True)
 class MemberEvicted(_MemberEvent):
     cause: EvictionCause
+    sign: LastSign
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft(_MemberEvent):
+    """`is_by_operator`: somebody else removed it."""
+
     reason: str
+    sign: LastSign
+    is_by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberReplaced:
+    """`sign` is the last one of the process that was replaced."""
+
     group_id: str
     instance_id: str
     old_member_id: str
     new_member_id: str
+    sign: LastSign
 
 
 @dataclass(frozen=True, slots=True)

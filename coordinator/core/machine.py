@@ -36,6 +36,7 @@ from coordinator.core.classic import (
     sync,
 )
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.rests import PartitionReaders
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused
@@ -135,7 +136,7 @@ class GroupMachine(GroupTable):
         self.read_topics = payloads.topics
         self.pauses: Sequence[Pause] = ()
         """Intervals in which members were not heard, from the last `Tick`."""
-        self._read_assignment = payloads.partitions
+        self._readers = PartitionReaders(payloads.partitions, payloads.owned)
         self._waiting: set[CallId] = set()  # Requests that wait for the result of a write.
         self._of_the_shard = self._rows_of_the_shard()
 
@@ -253,7 +254,7 @@ class GroupMachine(GroupTable):
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
         if self.config.group_rebalance_journal:
-            journal.follow_all(self.groups, now_ms, out, self._read_assignment)
+            journal.follow_all(self.groups, now_ms, out, self._readers)
 
     # --- Rows that need the table ---
 

@@ -95,12 +95,74 @@ class RebalanceMember:
 
 @dataclass(frozen=True, slots=True)
 class RemovedMember:
-    """A member that was removed or left during a rebalance; `cause` in words, with its reason."""
+    """A member that was removed or left during a rebalance; `cause` in words, with its reason.
+
+    `code` is that cause as a code; empty in records of early versions, as are the fields after it.
+    `last_heard_ms` is -1 if nothing was heard of it since a fail-over; `heartbeat_interval_ms` is
+    measured, -1 if it sent too few heartbeats.
+    """
 
     member_id: str
     client_id: str
     client_host: str
     cause: str
+    code: str = ""
+    removed_at_ms: int = 0
+    last_heard_ms: int = 0
+    heartbeat_interval_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Partitions of a topic, from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """Partitions of a topic that nobody worked on for a while, or that went to another member.
+
+    Their former owner stopped between `stopped_earliest_ms` (-1: unknown) and `stopped_latest_ms`
+    (-1: it may not have stopped), which is known by `known_by`, a code. The assignment that gives
+    them to a member was durable at `resumed_at_ms`, and unless `is_fetched` that member had not
+    asked for it yet. Without `has_moved` it is the same member. Of many ranges only the first are
+    there; `partition_count` counts all partitions.
+    """
+
+    topic: str
+    from_member_id: str
+    from_client_id: str
+    to_member_id: str
+    to_client_id: str
+    has_moved: bool
+    known_by: str
+    stopped_earliest_ms: int
+    stopped_latest_ms: int
+    resumed_at_ms: int
+    is_fetched: bool = True
+    partition_count: int = 0
+    partitions: tuple[PartitionRange, ...] = ()
+
+    @property
+    def unowned_ms_min(self) -> int:
+        """Shortest time in which nobody can have worked on them."""
+        if self.stopped_latest_ms == NO_TIME:
+            return 0
+        return max(0, self.resumed_at_ms - self.stopped_latest_ms)
+
+    @property
+    def unowned_ms_max(self) -> int:
+        """Longest time in which nobody can have worked on them; -1: unknown."""
+        if self.stopped_earliest_ms == NO_TIME:
+            return NO_TIME
+        return max(0, self.resumed_at_ms - self.stopped_earliest_ms)
+
+
+FROM_LAST_WORK = "last_work"
+"""Value of `counted_from`: times without an owner begin when it was last known to work. Records of
+early versions have none: there they began when the owner was removed or joined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +175,15 @@ class RebalanceRecord:
     leader's SyncGroup, `ended_at_ms` when the assignment was durable. `was_initial`: the first
     rebalance of an empty group, with the initial delay. `protocol` is the selected one.
 
-    `members` are in the order in which they joined; of many only the last ones.
-    `partitions_moved` is -1 if assignments cannot be parsed. `unowned_*` count partitions that were
-    without an owner until this rebalance.
+    `members` are in the order in which they joined; of many only the last ones, and of `removed`
+    the first of `removed_count`. `partitions_moved` is -1 if assignments cannot be parsed.
+
+    `unowned_*` are about partitions that nobody worked on until this rebalance gave them to
+    somebody: the time since their owners are known to have worked (`counted_from`), and what of it
+    is certain (`*_at_least`), since an owner may have worked on for a while. `moves` lists them,
+    but for `partitions_left_out`. A cooperative rebalance takes partitions away in one round
+    (`partitions_taken_away`) and hands them out in the next; `cooperative_round` is its number, or
+    0 if it is none of several.
     """
 
     group_id: str
@@ -141,6 +209,14 @@ class RebalanceRecord:
     unowned_partitions: int = 0
     unowned_ms_max: int = 0
     unowned_ms_total: int = 0
+    counted_from: str = ""
+    unowned_ms_max_at_least: int = 0
+    unowned_ms_total_at_least: int = 0
+    moves: tuple[PartitionMove, ...] = ()
+    partitions_left_out: int = 0
+    partitions_taken_away: int = 0
+    cooperative_round: int = 0
+    removed_count: int = 0
 
 
 Record = (

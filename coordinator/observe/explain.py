@@ -1,25 +1,33 @@
 """A rebalance in plain sentences: its cause, the slow members, its cost, and advice.
 
-Names and reasons come from clients, so every one is made printable.
+Names and reasons come from clients, so every one is made printable. `advice.py` has the advice.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from coordinator.core.events import RebalanceCause, RefusedJoin
-from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.core.classic.rests import StopKnownBy
+from coordinator.core.events import EvictionCause, RebalanceCause, RefusedJoin
+from coordinator.core.records import PartitionMove, RebalanceMember, RebalanceRecord, RemovedMember
+from coordinator.observe.advice import new_advice, slowest_to_join
+from coordinator.observe.spelling import (
+    count_of,
+    listed,
+    name_of,
+    partitions_of,
+    quoted,
+    spell,
+    spell_between,
+    time_of_day,
+)
 from coordinator.printable import printable
 
-SLOW_SHARE = 0.5
-"""Share of the join phase that one member must take before there is advice about it."""
-SLOW_MS = 500
-SHORT_SESSION_MS = 10_000
-COMES_BACK_MS = 60_000
-OFTEN = 3
+LATE_MS = 100
+"""Delay after the one before that makes the last member to join worth a sentence."""
 NAMED_MAX = 5
+LEFT = "left"
 
 
 def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> list[str]:
@@ -34,23 +42,35 @@ def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> 
         *_join_phase(record),
         *_rest(record),
         *_cost(record),
+        *_moves(record),
         *_protocol(record, before),
-        *_advice(record, before),
+        *(advice.text for advice in new_advice(record, before)),
     ]
 
 
-def last_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
-    """The member that joined last, and its delay (ms) after the one before it; None if alone."""
-    if len(record.members) < 2:
-        return None
-    one_before, last = record.members[-2:]
-    return last, last.joined_at_ms - one_before.joined_at_ms
+def cause_code(record: RebalanceRecord) -> str:
+    """The cause as a code of the contract."""
+    return _CAUSE_CODES.get(record.cause, "unknown")
+
+
+def removal_code(removed: RemovedMember) -> str:
+    """Cause of a removal as a code of the contract; also for records of early versions."""
+    if removed.code:
+        return removed.code
+    return LEFT if removed.cause.startswith(LEFT) else _REMOVAL_CODES.get(removed.cause, "unknown")
+
+
+_CAUSE_CODES = {cause.value: cause.name.lower() for cause in RebalanceCause} | {
+    RebalanceCause.LOADED.value: "fail_over",
+    RebalanceCause.ADMIN.value: "removed_by_operator",
+}
+_REMOVAL_CODES = {cause.value: cause.name.lower() for cause in EvictionCause}
 
 
 def explain_refusal(refused: RefusedJoin) -> str:
     """One or more refused joins of a client in plain sentences, with advice."""
     at = datetime.fromtimestamp(refused.last_at_ms / 1_000, UTC)
-    who = _name("", refused.client_id, refused.client_host)
+    who = name_of("", refused.client_id, refused.client_host)
     what = "1 join" if refused.count == 1 else f"{refused.count} joins"
     error = refused.error.name
     told = f"{what} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
@@ -74,9 +94,9 @@ def _headline(record: RebalanceRecord) -> str:
     how = {"completed": f"completed in {took}", "interrupted": f"interrupted after {took}"}
     return (
         f"Generation {record.generation_before} to {record.generation_after} of group "
-        f"{_quoted(record.group_id)}, {at:%Y-%m-%d %H:%M:%S} UTC: "
+        f"{quoted(record.group_id)}, {at:%Y-%m-%d %H:%M:%S} UTC: "
         f"{how.get(record.outcome, f'{record.outcome} after {took}')}, "
-        f"{_count(record.member_count, 'member')}."
+        f"{count_of(record.member_count, 'member')}."
     )
 
 
@@ -99,24 +119,43 @@ _CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words i
 
 
 def _cause(record: RebalanceRecord) -> str:
-    who = _name(record.member_id, record.client_id, record.client_host)
+    who = name_of(record.member_id, record.client_id, record.client_host)
     why = f" and said: {printable(record.reason)}" if record.reason else ""
+    if record.cooperative_round > 1 and record.cause in _JOINED_AGAIN:
+        return (
+            f"It is round {record.cooperative_round} of a cooperative rebalance: {who} joined again"
+            f"{why}, so that what the round before took away is handed out."
+        )
     if record.cause not in _CAUSE_SENTENCES:  # A newer version's.
         return f"It began because of: {record.cause}."
-    return _CAUSE_SENTENCES[record.cause].format(who=who, why=why)
+    heard = next((r for r in record.removed if r.member_id == record.member_id), None)
+    told = "" if heard is None else _last_heard(heard)
+    return f"{_CAUSE_SENTENCES[record.cause].format(who=who, why=why)}{told}."
+
+
+_JOINED_AGAIN = (RebalanceCause.METADATA_CHANGED.value, RebalanceCause.LEADER_REJOINED.value)
+
+
+def _last_heard(removed: RemovedMember) -> str:
+    """Time at which a member that did not leave by itself was last heard; empty if unknown."""
+    if removed.last_heard_ms == 0 or removal_code(removed) == LEFT:
+        return ""
+    if removed.last_heard_ms < 0:
+        return "; nothing was heard of it since this node took the group over"
+    return f"; it was last heard at {time_of_day(removed.last_heard_ms)}"
 
 
 def _join_phase(record: RebalanceRecord) -> Iterator[str]:
     took = spell(record.joined_at_ms - record.started_at_ms)
     if record.joined_at_ms < 0:
-        missing = f"{_count(len(record.members), 'member')} had joined"
+        missing = f"{count_of(len(record.members), 'member')} had joined"
         yield f"No new generation was formed: {missing} when the rebalance ended."
     elif record.was_initial:
         yield f"The join phase waited {took} for more first members: the initial delay."
     else:
         yield f"The join phase took {took}."
-        last = last_to_join(record)
-        if last is not None and last[1] > 0:
+        last = slowest_to_join(record)
+        if last is not None and last[1] >= LATE_MS:
             member, later = last
             yield f"{_member(member)} was last, {spell(later)} after the one before."
         yield from _came_and_went(record)
@@ -124,20 +163,32 @@ def _join_phase(record: RebalanceRecord) -> Iterator[str]:
 
 def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
     """Members that went or joined meanwhile, but for the one with which the rebalance began."""
+    gone: dict[str, list[RemovedMember]] = {}
     for removed in record.removed:
-        who = _name(removed.member_id, removed.client_id, removed.client_host)
-        if not removed.cause.startswith("left"):
-            yield f"{who} was removed: {removed.cause}."
-        elif record.cause != _LEFT or removed.member_id != record.member_id:
-            yield f"{who} {printable(removed.cause)}."
+        if removed.member_id != record.member_id or record.cause not in _GONE:
+            gone.setdefault(removed.cause, []).append(removed)
+    for cause, members in gone.items():
+        names = [name_of(m.member_id, m.client_id, m.client_host) for m in members]
+        who = listed(names, len(names), NAMED_MAX)
+        if cause.startswith(LEFT):
+            yield f"{who} {printable(cause)}."
+        else:
+            heard = _last_heard(members[0]) if len(members) == 1 else ""
+            yield f"{who} {'was' if len(members) == 1 else 'were'} removed: {cause}{heard}."
+    more = record.removed_count - len(record.removed)
+    if more > 0:
+        yield f"{count_of(more, 'more member')} left or {'was' if more == 1 else 'were'} removed."
     told = {record.member_id, *(removed.member_id for removed in record.removed)}
     new = [_member(m) for m in record.members if m.is_new and m.member_id not in told]
     if new:
-        more = f" and {len(new) - NAMED_MAX} more" if len(new) > NAMED_MAX else ""
-        yield f"{', '.join(new[:NAMED_MAX])}{more} joined."
+        yield f"{listed(new, len(new), NAMED_MAX)} joined."
 
 
-_LEFT = RebalanceCause.MEMBER_LEFT.value
+_GONE = (
+    RebalanceCause.MEMBER_LEFT.value,
+    RebalanceCause.ADMIN.value,
+    RebalanceCause.SESSION_EXPIRED.value,
+)
 
 
 def _rest(record: RebalanceRecord) -> Iterator[str]:
@@ -157,114 +208,93 @@ def _rest(record: RebalanceRecord) -> Iterator[str]:
 def _cost(record: RebalanceRecord) -> Iterator[str]:
     if record.partitions_moved < 0:
         return
-    yield f"{_count(record.partitions_moved, 'partition')} changed owners."
-    if record.unowned_partitions:
-        unowned = _count(record.unowned_partitions, "partition")
-        yield f"{unowned} had no owner, for up to {spell(record.unowned_ms_max)}."
+    yield f"{count_of(record.partitions_moved, 'partition')} changed owners."
+    count, longest_ms = record.unowned_partitions, record.unowned_ms_max
+    unowned = count_of(count, "partition")
+    if count and not record.counted_from:
+        yield (
+            f"{unowned} had no owner, for up to {spell(longest_ms)}; that was counted from when "
+            "their owners were removed or joined again, and they may have rested for longer."
+        )
+    elif count and longest_ms:
+        was = "was" if count == 1 else "were"
+        how_long = spell_between(record.unowned_ms_max_at_least, longest_ms)
+        which = " for" if _have_equal_times(record) else ", the longest of them for"
+        yield f"{unowned} {was} not worked on{which} {how_long}."
+    if record.partitions_taken_away:
+        taken = count_of(record.partitions_taken_away, "partition")
+        following = max(record.cooperative_round, 1) + 1
+        yield f"It took {taken} away; round {following} hands out what is given back."
+
+
+def _have_equal_times(record: RebalanceRecord) -> bool:
+    spans = {(move.unowned_ms_min, move.unowned_ms_max) for move in record.moves}
+    return len(spans) == 1 and not record.partitions_left_out
+
+
+def _moves(record: RebalanceRecord) -> Iterator[str]:
+    moved = [move for move in record.moves if move.has_moved]
+    for move in moved[:NAMED_MAX]:
+        where = partitions_of(move.topic, move.partitions, move.partition_count)
+        former = name_of(move.from_member_id, move.from_client_id)
+        new = name_of(move.to_member_id, move.to_client_id)
+        yield f"{where} went from {former} to {new}{_rested(move, former, new)}."
+    more = sum(move.partition_count for move in moved[NAMED_MAX:])
+    if more:
+        yield f"{count_of(more, 'more partition')} changed owners."
+    stayed = [move for move in record.moves if not move.has_moved and move.unowned_ms_max]
+    if stayed:
+        count = sum(move.partition_count for move in stayed)
+        shortest_ms = max(move.unowned_ms_min for move in stayed)
+        longest_ms = max(move.unowned_ms_max for move in stayed)
+        what, owners = count_of(count, "partition"), "its owner" if count == 1 else "their owners"
+        yield (
+            f"{what} stayed with {owners}, and rested while the group gathered, for up to "
+            f"{spell(max(shortest_ms, longest_ms))}."
+        )
+    if record.partitions_left_out:
+        yield f"{count_of(record.partitions_left_out, 'more partition')} moved or rested."
+
+
+def _rested(move: PartitionMove, former: str, new: str) -> str:
+    """Time for which partitions that moved rested, and how that is known."""
+    if not move.unowned_ms_max and not move.unowned_ms_min:
+        return ""
+    how_long = spell_between(move.unowned_ms_min, move.unowned_ms_max)
+    rested = f", not worked on for {how_long}"
+    how = _KNOWN_BY.get(move.known_by, "")
+    if how:
+        earliest, latest = (
+            time_of_day(at_ms) if at_ms >= 0 else ""
+            for at_ms in (move.stopped_earliest_ms, move.stopped_latest_ms)
+        )
+        rested += f": {how.format(who=former, earliest=earliest, latest=latest)}"
+    if not move.is_fetched:
+        rested += f"; {new} had not fetched its assignment yet"
+    return rested
+
+
+_KNOWN_BY = {
+    StopKnownBy.LAST_HEARD.value: "{who} was last heard at {earliest}, and its next heartbeat was "
+    "due at {latest}",
+    StopKnownBy.INTERVAL_UNKNOWN.value: "{who} was last heard at {earliest}, and its next "
+    "heartbeat was due at {latest} if it sends three in a session",
+    StopKnownBy.NOT_HEARD.value: "{who} was not heard since this node took the group over",
+    StopKnownBy.LEFT.value: "{who} left at {latest}",
+    StopKnownBy.REMOVED.value: "{who} was alive, and heard of its removal by {latest}",
+    StopKnownBy.REJOINED.value: "{who} joined without them at {latest}",
+    StopKnownBy.TAKEN_AWAY.value: "{who} gave them back by {latest}",
+}
 
 
 def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
     earlier = next((r.protocol for r in before if r.protocol), "")
     if record.protocol and earlier and earlier != record.protocol:
         yield (
-            f"The group now uses {_quoted(record.protocol)} instead of {_quoted(earlier)}: "
+            f"The group now uses {quoted(record.protocol)} instead of {quoted(earlier)}: "
             "a group uses a protocol that all its members support."
         )
 
 
-# --- Advice ---------------------------------------------------------------------------------
-
-
-def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
-    yield from _about_slowness(record)
-    yield from _about_sessions(record)
-    yield from _about_restarts(record, before)
-    yield from _about_flapping(record, before)
-    is_eager = record.protocol and "cooperative" not in record.protocol
-    if is_eager and record.unowned_ms_max >= SLOW_MS:
-        yield (
-            f"Advice: with {_quoted(record.protocol)} everybody stops while the group gathers; "
-            "with 'cooperative-sticky' members work on with what they keep."
-        )
-
-
-def _about_slowness(record: RebalanceRecord) -> Iterator[str]:
-    last = last_to_join(record)
-    if last is None or record.was_initial or record.joined_at_ms < 0:
-        return
-    member, later = last
-    phase = record.joined_at_ms - record.started_at_ms
-    if later >= SLOW_MS and later >= SLOW_SHARE * phase:
-        whole = record.ended_at_ms - record.started_at_ms
-        yield (
-            f"Advice: {_member(member)} took {spell(later)} of the {spell(whole)}. A member hears "
-            "of a rebalance with its next heartbeat and joins when its work lets it: let it poll "
-            "more often, or work in smaller pieces."
-        )
-
-
-def _about_sessions(record: RebalanceRecord) -> Iterator[str]:
-    has_expired = any(r.cause == "session expired" for r in record.removed)
-    short = [m for m in record.members if 0 <= m.session_timeout_ms < SHORT_SESSION_MS]
-    if has_expired and short:
-        timeout = spell(short[0].session_timeout_ms)
-        yield (
-            f"Advice: sessions last {timeout} here; a pause of that length (garbage collection, a "
-            "slow disk, a network that hiccups) costs a rebalance. 10 s and more are common."
-        )
-
-
-def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
-    """Advice for a client that left and came back under the same name."""
-    if record.cause != RebalanceCause.MEMBER_JOINED.value or not record.client_id:
-        return
-    for earlier in before:
-        if record.started_at_ms - earlier.ended_at_ms > COMES_BACK_MS:
-            return
-        if any(r.client_id == record.client_id for r in earlier.removed):
-            since = spell(record.started_at_ms - earlier.started_at_ms)
-            yield (
-                f"Advice: {_quoted(record.client_id)} had gone {since} before. With an instance id "
-                "of its own (group_instance_id) a restart within the session causes no rebalance."
-            )
-            return
-
-
-def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:
-    gone = Counter(r.client_id for each in (record, *before) for r in each.removed)
-    count = gone[record.client_id]
-    if record.client_id and count >= OFTEN:
-        yield (
-            f"Advice: {_quoted(record.client_id)} has gone {count} times in the last "
-            f"{len(before) + 1} rebalances. Look at it first."
-        )
-
-
-# --- Words ------------------------------------------------------------------------------------
-
-
-def spell(ms: int) -> str:
-    """A duration for people: 12 ms, 4.1 s, 3 min 20 s."""
-    if ms < 1_000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1_000:.1f} s"
-    return f"{ms // 60_000} min {ms % 60_000 // 1_000} s"
-
-
 def _member(member: RebalanceMember) -> str:
-    return _name(member.member_id, member.client_id, member.client_host)
-
-
-def _name(member_id: str, client_id: str, client_host: str) -> str:
-    """The client id if there is one, else the member id; with the host."""
-    name = printable(client_id or member_id or "an unknown member")
-    return f"{name} ({printable(client_host.removeprefix('/'))})" if client_host else name
-
-
-def _quoted(text: str) -> str:
-    return f"'{printable(text)}'"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return name_of(member.member_id, member.client_id, member.client_host)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Protocol
 
-from coordinator.observe.explain import spell
+from coordinator.observe.spelling import spell
 from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"

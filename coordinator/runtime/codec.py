@@ -18,6 +18,8 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
+    PartitionMove,
+    PartitionRange,
     RebalanceMember,
     RebalanceRecord,
     Record,
@@ -116,19 +118,32 @@ def _rebalance(record: RebalanceRecord) -> pb.Record:
                 client_id=m.client_id,
                 client_host=m.client_host,
                 cause=m.cause,
+                code=m.code,
+                removed_at_ms=m.removed_at_ms,
+                last_heard_ms=m.last_heard_ms,
+                heartbeat_interval_ms=m.heartbeat_interval_ms,
             )
             for m in record.removed
         ],
+        moves=[_move(move) for move in record.moves],
         **{name: getattr(record, name) for name in _REBALANCE_FIELDS},
     )
     return pb.Record(group_id=record.group_id, rebalance=rebalance)
 
 
+def _move(move: PartitionMove) -> pb.Rebalance.Move:
+    return pb.Rebalance.Move(
+        partitions=[pb.Rebalance.Move.Range(first=r.first, last=r.last) for r in move.partitions],
+        **{name: getattr(move, name) for name in _MOVE_FIELDS},
+    )
+
+
 _REBALANCE_FIELDS = [
     field.name
     for field in fields(RebalanceRecord)
-    if field.name not in ("group_id", "members", "removed")
+    if field.name not in ("group_id", "members", "removed", "moves")
 ]
+_MOVE_FIELDS = [field.name for field in fields(PartitionMove) if field.name != "partitions"]
 
 
 # Any: each function takes the records of its row.
@@ -212,8 +227,24 @@ def _read_rebalance(group_id: str, m: pb.Rebalance) -> Record:
             for member in m.members
         ),
         removed=tuple(
-            RemovedMember(r.member_id, intern(r.client_id), intern(r.client_host), intern(r.cause))
+            RemovedMember(
+                r.member_id,
+                intern(r.client_id),
+                intern(r.client_host),
+                intern(r.cause),
+                intern(r.code),
+                r.removed_at_ms,
+                r.last_heard_ms,
+                r.heartbeat_interval_ms,
+            )
             for r in m.removed
+        ),
+        moves=tuple(
+            PartitionMove(
+                partitions=tuple(PartitionRange(r.first, r.last) for r in move.partitions),
+                **{name: getattr(move, name) for name in _MOVE_FIELDS},
+            )
+            for move in m.moves
         ),
         **{name: getattr(m, name) for name in _REBALANCE_FIELDS},
     )

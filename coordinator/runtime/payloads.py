@@ -7,9 +7,10 @@ from functools import lru_cache
 from coordinator.assignors.consumer_protocol import (
     ConsumerProtocolError,
     decode_assignment,
+    owned_partitions,
     subscribed_topics,
 )
-from coordinator.core.classic.journal import OWNED_MAX
+from coordinator.core.classic.last_work import OWNED_MAX
 from coordinator.core.classic.subscriptions import PayloadReader
 
 TOPICS_MAX = 10_000
@@ -37,6 +38,18 @@ def read_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     return read(assignment)
 
 
+def read_owned(metadata: bytes) -> tuple[tuple[str, int], ...] | None:
+    """Partitions that a consumer's metadata say it holds; None if they cannot be read.
+
+    Not cached: members hold different partitions.
+    """
+    try:
+        found = owned_partitions(metadata, OWNED_MAX)
+    except ConsumerProtocolError:
+        return None
+    return tuple((p.topic, p.partition) for p in found)
+
+
 def _topics(metadata: bytes) -> frozenset[str] | None:
     try:
         return subscribed_topics(metadata, TOPICS_MAX)
@@ -57,4 +70,4 @@ def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
 _remembered_topics = lru_cache(maxsize=1024)(_topics)
 _remembered_partitions = lru_cache(maxsize=4096)(_partitions)
 
-PAYLOADS = PayloadReader(read_topics, read_partitions)
+PAYLOADS = PayloadReader(read_topics, read_partitions, read_owned)

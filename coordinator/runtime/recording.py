@@ -20,7 +20,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from coordinator import __version__
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import IdSource, ShardId
-from coordinator.core.records import Record
+from coordinator.core.records import RebalanceRecord, Record, RemovedMember
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
 from coordinator.shard.followers import TAIL_BYTES, AckPolicy
@@ -128,10 +128,14 @@ class RecordingShard(Shard):
 
 
 def state_hash(shard: Shard) -> str:
-    """SHA-256 of durable records and of group membership and state."""
+    """SHA-256 of durable records and of group membership and state.
+
+    Of the journal, only what the first version wrote: its recordings have hashes of that.
+    """
     digest = hashlib.sha256()
     for record in shard.records():
-        digest.update(codec.encode(record))
+        hashed = _as_first_written(record) if isinstance(record, RebalanceRecord) else record
+        digest.update(codec.encode(hashed))
     for group_id, group in sorted(shard.machine.groups.items()):
         soft = (
             group_id,
@@ -144,3 +148,19 @@ def state_hash(shard: Shard) -> str:
         )
         digest.update(repr(soft).encode())
     return digest.hexdigest()
+
+
+def _as_first_written(record: RebalanceRecord) -> RebalanceRecord:
+    removed = tuple(
+        RemovedMember(gone.member_id, gone.client_id, gone.client_host, gone.cause)
+        for gone in record.removed
+    )
+    return replace(record, removed=removed, **_LATER_FIELDS)
+
+
+_NAMES = [field.name for field in fields(RebalanceRecord)]
+# Any: the fields' own types.
+_LATER_FIELDS: dict[str, Any] = {
+    field.name: field.default
+    for field in fields(RebalanceRecord)[_NAMES.index("unowned_ms_total") + 1 :]
+}

@@ -847,6 +847,16 @@ class Rebalance(_message.Message):
     UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    CAUSE_CODE_FIELD_NUMBER: _builtins.int
+    COUNTED_FROM_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_AT_LEAST_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_TOTAL_AT_LEAST_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    PARTITIONS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    COOPERATIVE_ROUND_FIELD_NUMBER: _builtins.int
+    PARTITIONS_TAKEN_AWAY_FIELD_NUMBER: _builtins.int
+    REMOVED_COUNT_FIELD_NUMBER: _builtins.int
+    ADVICE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     cause: _builtins.str
     """Cause in words, such as: member joined, session expired."""
@@ -877,11 +887,31 @@ class Rebalance(_message.Message):
     partitions_moved: _builtins.int
     """Partitions that changed owners; -1: assignments are not in the format of the consumer protocol."""
     unowned_partitions: _builtins.int
-    """Partitions that were without an owner until this rebalance ended, and for how long: the
-    longest time, and the sum over partitions.
+    """Partitions that nobody worked on until this rebalance ended, and for how long: the longest
+    time, and the sum over partitions. See counted_from.
     """
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
+    cause_code: _builtins.str
+    """The cause as a code, such as: member_joined, session_expired."""
+    counted_from: _builtins.str
+    """From when unowned_* count. "last_work": from when the owners of the partitions are last known
+    to have worked. Empty in rebalances of early versions: from when they were removed or had
+    joined again; then the fields below are not set.
+    """
+    unowned_ms_max_at_least: _builtins.int
+    """What of unowned_ms_max and unowned_ms_total is certain. An owner may have worked on for a while
+    after it was last known to: until its next heartbeat was due, if it died.
+    """
+    unowned_ms_total_at_least: _builtins.int
+    partitions_left_out: _builtins.int
+    cooperative_round: _builtins.int
+    """A cooperative rebalance takes partitions away in one round, and hands them out in the next,
+    once their owners have given them back. The number of the round; 0: it needed one only.
+    """
+    partitions_taken_away: _builtins.int
+    removed_count: _builtins.int
+    """Number of members that left or were removed; removed lists the first ones."""
     @_builtins.property
     def participants(self) -> _containers.RepeatedCompositeFieldContainer[Global___RebalanceParticipant]:
         """Members in the order in which they joined; in large groups only the last ones."""
@@ -891,6 +921,16 @@ class Rebalance(_message.Message):
     @_builtins.property
     def explanation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rebalance in plain sentences, the advice last."""
+
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove]:
+        """Partitions that nobody worked on for a while, or that changed owners; those that moved first,
+        and of these the longest. Of many only some, and partitions_left_out counts the others.
+        """
+
+    @_builtins.property
+    def advice(self) -> _containers.RepeatedCompositeFieldContainer[Global___Advice]:
+        """Advice that no earlier rebalance in the journal has given."""
 
     def __init__(
         self,
@@ -920,14 +960,168 @@ class Rebalance(_message.Message):
         unowned_ms_max: _builtins.int = ...,
         unowned_ms_total: _builtins.int = ...,
         explanation: _abc.Iterable[_builtins.str] | None = ...,
+        cause_code: _builtins.str = ...,
+        counted_from: _builtins.str = ...,
+        unowned_ms_max_at_least: _builtins.int = ...,
+        unowned_ms_total_at_least: _builtins.int = ...,
+        moves: _abc.Iterable[Global___PartitionMove] | None = ...,
+        partitions_left_out: _builtins.int = ...,
+        cooperative_round: _builtins.int = ...,
+        partitions_taken_away: _builtins.int = ...,
+        removed_count: _builtins.int = ...,
+        advice: _abc.Iterable[Global___Advice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "outcome", b"outcome", "participants", b"participants", "partitions_moved", b"partitions_moved", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_total", b"unowned_ms_total", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015
+
+@_typing.final
+class PartitionMove(_message.Message):
+    """Partitions of one topic with the same former owner, the same new owner and the same times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Range(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_FIELD_NUMBER: _builtins.int
+        LAST_FIELD_NUMBER: _builtins.int
+        first: _builtins.int
+        last: _builtins.int
+        """Included."""
+        def __init__(
+            self,
+            *,
+            first: _builtins.int = ...,
+            last: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    FROM_MEMBER_ID_FIELD_NUMBER: _builtins.int
+    FROM_CLIENT_ID_FIELD_NUMBER: _builtins.int
+    TO_MEMBER_ID_FIELD_NUMBER: _builtins.int
+    TO_CLIENT_ID_FIELD_NUMBER: _builtins.int
+    HAS_MOVED_FIELD_NUMBER: _builtins.int
+    STOPPED_EARLIEST_MS_FIELD_NUMBER: _builtins.int
+    STOPPED_LATEST_MS_FIELD_NUMBER: _builtins.int
+    RESUMED_AT_MS_FIELD_NUMBER: _builtins.int
+    IS_FETCHED_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MIN_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
+    KNOWN_BY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition_count: _builtins.int
+    from_member_id: _builtins.str
+    from_client_id: _builtins.str
+    to_member_id: _builtins.str
+    to_client_id: _builtins.str
+    has_moved: _builtins.bool
+    """False: they stayed with their owner, which stopped for the rebalance."""
+    stopped_earliest_ms: _builtins.int
+    """The former owner stopped to work between these times, milliseconds since the epoch. Earliest
+    -1: unknown; latest -1: it may not have stopped.
+    """
+    stopped_latest_ms: _builtins.int
+    resumed_at_ms: _builtins.int
+    """The assignment to the new owner was durable, milliseconds since the epoch. is_fetched: the new
+    owner had asked for it and was answered then; else it was not working yet.
+    """
+    is_fetched: _builtins.bool
+    unowned_ms_min: _builtins.int
+    """Shortest and longest time in which nobody worked on them; longest -1: unknown."""
+    unowned_ms_max: _builtins.int
+    known_by: _builtins.str
+    """How it is known when the former owner stopped; one of:
+    last_heard: it died or was paused between the time it was last heard and its next heartbeat;
+    last_heard_interval_unknown: the same, with a third of its session timeout as the interval;
+    not_heard_since_take_over: nothing was heard of it since a node took the group over;
+    left: it left the group; removed: it was alive, and heard of it with its next heartbeat;
+    rejoined: it was told of the rebalance, and joined again without them;
+    taken_away: an assignment took them away, and it joined again without them.
+    """
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove.Range]:
+        """In ascending order; of many only the first, and partition_count counts them all."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___PartitionMove.Range] | None = ...,
+        partition_count: _builtins.int = ...,
+        from_member_id: _builtins.str = ...,
+        from_client_id: _builtins.str = ...,
+        to_member_id: _builtins.str = ...,
+        to_client_id: _builtins.str = ...,
+        has_moved: _builtins.bool = ...,
+        stopped_earliest_ms: _builtins.int = ...,
+        stopped_latest_ms: _builtins.int = ...,
+        resumed_at_ms: _builtins.int = ...,
+        is_fetched: _builtins.bool = ...,
+        unowned_ms_min: _builtins.int = ...,
+        unowned_ms_max: _builtins.int = ...,
+        known_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_client_id", b"from_client_id", "from_member_id", b"from_member_id", "has_moved", b"has_moved", "is_fetched", b"is_fetched", "known_by", b"known_by", "partition_count", b"partition_count", "partitions", b"partitions", "resumed_at_ms", b"resumed_at_ms", "stopped_earliest_ms", b"stopped_earliest_ms", "stopped_latest_ms", b"stopped_latest_ms", "to_client_id", b"to_client_id", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionMove: _TypeAlias = PartitionMove  # noqa: Y015
+
+@_typing.final
+class Advice(_message.Message):
+    """Advice for those who run the group, as a code with what it is about."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """One of: slow_to_join, short_session, static_membership, unstable_member, cooperative_protocol."""
+    text: _builtins.str
+    """The sentence in the explanation."""
+    client_id: _builtins.str
+    """The member that it is about; empty if it is about the group."""
+    duration_ms: _builtins.int
+    """slow_to_join: how long the others waited for it. short_session: the session timeout.
+    static_membership: time between its leave and its return. cooperative_protocol: time for which
+    partitions rested. Else 0.
+    """
+    count: _builtins.int
+    """unstable_member: how often it has gone. Else 0."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        text: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        duration_ms: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "code", b"code", "count", b"count", "duration_ms", b"duration_ms", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Advice: _TypeAlias = Advice  # noqa: Y015
 
 @_typing.final
 class RebalanceParticipant(_message.Message):
@@ -975,11 +1169,27 @@ class RemovedMember(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     CLIENT_HOST_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
+    LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     client_id: _builtins.str
     client_host: _builtins.str
     cause: _builtins.str
     """Cause in words, such as: session expired, did not re-join in time, left."""
+    code: _builtins.str
+    """The cause as a code: session_expired, join_timed_out, new_member_timed_out, sync_timed_out,
+    size_limit, call_cancelled, left, removed_by_operator.
+    """
+    removed_at_ms: _builtins.int
+    """Milliseconds since the epoch; 0 in rebalances of early versions."""
+    last_heard_ms: _builtins.int
+    """Time of its last heartbeat or call, milliseconds since the epoch; 0 in rebalances of early
+    versions; -1: nothing was heard of it since a node took the group over.
+    """
+    heartbeat_interval_ms: _builtins.int
+    """Measured time between its heartbeats; -1: it sent too few; 0 in rebalances of early versions."""
     def __init__(
         self,
         *,
@@ -987,10 +1197,14 @@ class RemovedMember(_message.Message):
         client_id: _builtins.str = ...,
         client_host: _builtins.str = ...,
         cause: _builtins.str = ...,
+        code: _builtins.str = ...,
+        removed_at_ms: _builtins.int = ...,
+        last_heard_ms: _builtins.int = ...,
+        heartbeat_interval_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "member_id", b"member_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

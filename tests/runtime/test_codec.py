@@ -17,6 +17,8 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
+    PartitionMove,
+    PartitionRange,
     RebalanceMember,
     RebalanceRecord,
     Record,
@@ -40,6 +42,10 @@ BY_TYPE = {
     "bytes": BYTES,
     "bool": st.booleans(),
 }
+NESTED = {
+    kind.__name__: kind
+    for kind in (MemberRecord, RebalanceMember, RemovedMember, PartitionMove, PartitionRange)
+}
 WIDE = ("offset", "committed_at_ms", "state_changed_at_ms")
 
 
@@ -47,12 +53,8 @@ def values(kind: type) -> st.SearchStrategy:
     """Any record of a kind, of any values its fields can have."""
     fields = {}
     for field in dataclasses.fields(kind):
-        if field.name in ("members", "removed"):
-            nested = {
-                "tuple[MemberRecord, ...]": MemberRecord,
-                "tuple[RebalanceMember, ...]": RebalanceMember,
-                "tuple[RemovedMember, ...]": RemovedMember,
-            }[field.type]
+        nested = NESTED.get(field.type.removeprefix("tuple[").removesuffix(", ...]"))
+        if nested is not None:
             fields[field.name] = st.lists(values(nested), max_size=4).map(tuple)
         elif field.name in WIDE:
             fields[field.name] = INT64

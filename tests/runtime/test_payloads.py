@@ -10,7 +10,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.core.classic.journal import OWNED_MAX
+from coordinator.core.classic.last_work import OWNED_MAX
 from coordinator.runtime.payloads import REMEMBERED_BYTES, TOPICS_MAX, read_partitions, read_topics
 
 

@@ -69,7 +69,7 @@ class DormantGroups:
                 protocols=self._same.setdefault(protocols, protocols),
                 now_ms=now_ms,
             )
-            member.is_new = False
+            member.is_new, member.is_loaded = False, True
             group.add_member(member)
             reset_session(group, member, now_ms, out)
         group.leader_id = committed.leader

@@ -30,6 +30,7 @@ from collections.abc import Iterable
 
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.replacement import Replacement
+from coordinator.core.classic.rests import Rests
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
@@ -90,9 +91,9 @@ class ClassicGroup(Group):
         "protocol_name",
         "refused_joins",
         "replacements",
+        "rests",
         "static_members",
         "trace",
-        "unowned",
     )
 
     def __init__(
@@ -121,9 +122,9 @@ class ClassicGroup(Group):
         self.members_by_host = members_by_host
         # Recent refused joins, the newest last.
         self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
-        # The running rebalance; and since when partitions have had no owner, and who was the last.
+        # The running rebalance, and the partitions that nobody works on.
         self.trace: Trace | None = None
-        self.unowned: dict[tuple[str, int], tuple[int, str]] | None = None
+        self.rests: Rests | None = None
         # Durable facts.
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None

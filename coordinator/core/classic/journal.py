@@ -2,16 +2,18 @@
 
 It follows the events of the rules, and writes one `RebalanceRecord` at the end of each rebalance,
 with a write that no call waits for. The `Trace` of a running rebalance is soft state: after a
-fail-over the journal covers it from the first join on.
+fail-over the journal covers it from the first join on. What it cost is in `moves`.
 
 Source: ours; questions of operators from apache/kafka KIP-1314.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
+from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.rests import PartitionReaders
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
@@ -26,11 +28,12 @@ from coordinator.core.events import (
     RebalanceJournaled,
     RebalanceStarted,
     RefusedJoin,
+    StaticMemberReplaced,
 )
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import (
-    GroupMetadata,
+    FROM_LAST_WORK,
     RebalanceMember,
     RebalanceRecord,
     RemovedMember,
@@ -39,27 +42,16 @@ from coordinator.core.requests import JoinGroup
 from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
-LEFT = "left"
-NO_COUNT = -1
-"""Value of `partitions_moved` if it is unknown."""
+LEFT, REMOVED_BY_OPERATOR = "left", "removed_by_operator"
 MEMBERS_MAX = 64
 """Members listed in a record; of larger groups the last ones to join."""
-OWNED_MAX = 50_000
-"""Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
-more, `partitions_moved` is unknown."""
 TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
 REFUSED_MAX = 16
 """Refused clients that are remembered per group."""
-COOPERATIVE = "cooperative"
-"""Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
-
-Partition = tuple[str, int]
-AssignmentReader = Callable[[bytes], Iterable[Partition] | None]
-"""Injected parser of an assignment's partitions; returns None if it cannot parse it."""
 
 
 def follow_all(
-    groups: Mapping[str, ClassicGroup], now_ms: int, out: Outcome, read_assignment: AssignmentReader
+    groups: Mapping[str, ClassicGroup], now_ms: int, out: Outcome, read: PartitionReaders
 ) -> None:
     """Update the traces of all groups by the events of one command."""
     by_group: dict[str, list[Event]] = {}
@@ -68,7 +60,7 @@ def follow_all(
     for group_id, events in by_group.items():
         group = groups.get(group_id)
         if group is not None:
-            follow(group, events, now_ms, out, read_assignment)
+            follow(group, events, now_ms, out, read)
 
 
 def follow(
@@ -76,34 +68,42 @@ def follow(
     events: Iterable[Event],
     now_ms: int,
     out: Outcome,
-    read_assignment: AssignmentReader,
+    read: PartitionReaders,
 ) -> None:
     """Update the trace of a group by its events; write its record at the end of a rebalance."""
     early: list[Event] = []  # Events that caused a rebalance precede its start.
     for event in events:
+        trace = group.trace
         match event:
             case RebalanceStarted():
-                if group.trace is not None:
-                    _finish(group, INTERRUPTED, now_ms, out, read_assignment)
-                group.trace = Trace(
-                    event, now_ms, was_initial=group.initial_join, before=group.committed
+                if trace is not None:
+                    _finish(group, trace, INTERRUPTED, now_ms, out, read)
+                group.trace = Trace.begin(
+                    event,
+                    now_ms,
+                    was_initial=group.initial_join,
+                    before=group.committed,
+                    rests=group.rests,
                 )
                 for what in early:
-                    _note(group.trace, what, now_ms)
-            case RebalanceCompleted() if group.trace is not None:
-                _finish(group, COMPLETED, now_ms, out, read_assignment)
-            case RebalanceFailed() if group.trace is not None:
-                _finish(group, f"{FAILED}: {event.error}", now_ms, out, read_assignment)
-            case _ if group.trace is not None:
-                _note(group.trace, event, now_ms)
+                    _note(group, group.trace, what, now_ms, read)
+            case RebalanceCompleted() if trace is not None:
+                _finish(group, trace, COMPLETED, now_ms, out, read)
+            case RebalanceFailed() if trace is not None:
+                _finish(group, trace, f"{FAILED}: {event.error}", now_ms, out, read)
+            case _ if trace is not None:
+                _note(group, trace, event, now_ms, read)
             case _:
                 early.append(event)
 
 
-def _note(trace: Trace, event: Event, now_ms: int) -> None:
+def _note(
+    group: ClassicGroup, trace: Trace, event: Event, now_ms: int, read: PartitionReaders
+) -> None:
     match event:
         case MemberJoined():
             trace.joined.setdefault(event.member_id, (event, now_ms))
+            last_work.rejoined(group, trace, event.member_id, now_ms, read)
         case MemberSynced():
             trace.synced.setdefault(event.member_id, now_ms)
             if event.is_leader and trace.synced_at_ms == NO_TIME:
@@ -112,11 +112,29 @@ def _note(trace: Trace, event: Event, now_ms: int) -> None:
             trace.joined_at_ms = now_ms
             trace.protocol = event.protocol_name
         case MemberEvicted() | MemberLeft():
-            cause = event.cause.value if isinstance(event, MemberEvicted) else _left(trace, event)
-            removed = RemovedMember(event.member_id, event.client_id, event.client_host, cause)
-            trace.removed.append((removed, now_ms))
+            trace.removed.append(_removed(trace, event, now_ms))
+            last_work.gone(group, trace, event, now_ms, read)
+        case StaticMemberReplaced():
+            last_work.replaced(group, trace, event, now_ms, read)
         case _:
             pass
+
+
+def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> RemovedMember:
+    if isinstance(event, MemberEvicted):
+        cause, code = event.cause.value, event.cause.name.lower()
+    else:
+        cause, code = _left(trace, event), REMOVED_BY_OPERATOR if event.is_by_operator else LEFT
+    return RemovedMember(
+        event.member_id,
+        event.client_id,
+        event.client_host,
+        cause,
+        code,
+        removed_at_ms=now_ms,
+        last_heard_ms=event.sign.heard_ms,
+        heartbeat_interval_ms=event.sign.interval_ms,
+    )
 
 
 def _left(trace: Trace, event: MemberLeft) -> str:
@@ -126,12 +144,17 @@ def _left(trace: Trace, event: MemberLeft) -> str:
 
 
 def _finish(
-    group: ClassicGroup, outcome: str, now_ms: int, out: Outcome, read_assignment: AssignmentReader
+    group: ClassicGroup,
+    trace: Trace,
+    outcome: str,
+    now_ms: int,
+    out: Outcome,
+    read: PartitionReaders,
 ) -> None:
-    trace, group.trace = group.trace, None
-    assert trace is not None
-    moved, unowned = _partitions(group, trace, now_ms, read_assignment, outcome == COMPLETED)
+    group.trace = None
     started = trace.started
+    is_completed = outcome == COMPLETED
+    cost = moves.cost_of(group, trace, now_ms, read) if is_completed else moves.UNKNOWN
     record = RebalanceRecord(
         group.group_id,
         cause=started.cause.value,
@@ -151,11 +174,19 @@ def _finish(
         leader=group.leader_id or "",
         member_count=len(group.members),
         members=_members(group, trace),
-        removed=tuple(removed for removed, _ in trace.removed[:MEMBERS_MAX]),
-        partitions_moved=moved,
-        unowned_partitions=len(unowned),
-        unowned_ms_max=max(unowned, default=0),
-        unowned_ms_total=sum(unowned),
+        removed=tuple(trace.removed[:MEMBERS_MAX]),
+        removed_count=len(trace.removed),
+        counted_from=FROM_LAST_WORK,
+        cooperative_round=cost.round,
+        partitions_moved=cost.partitions_moved,
+        partitions_taken_away=cost.partitions_taken_away,
+        unowned_partitions=cost.unowned_partitions,
+        unowned_ms_max=cost.unowned_ms_max,
+        unowned_ms_total=cost.unowned_ms_total,
+        unowned_ms_max_at_least=cost.unowned_ms_max_at_least,
+        unowned_ms_total_at_least=cost.unowned_ms_total_at_least,
+        moves=cost.moves,
+        partitions_left_out=cost.partitions_left_out,
     )
     out.persist([record], RebalanceWritten(record))
 
@@ -210,61 +241,3 @@ def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:
             )
         )
     return tuple(found)
-
-
-def _partitions(
-    group: ClassicGroup,
-    trace: Trace,
-    now_ms: int,
-    read_assignment: AssignmentReader,
-    is_complete: bool,
-) -> tuple[int, list[int]]:
-    """Return the number of moved partitions, and how long each partition had no owner.
-
-    Members of a cooperative protocol keep their partitions during a rebalance; other members stop
-    when they join. Partitions still without an owner are carried over to the next rebalance, with
-    their former owner: a cooperative protocol takes a partition away in one rebalance, and hands it
-    out in the next one.
-    """
-    before = _owners(trace.before, read_assignment)
-    after = _owners(group.committed if group.members else None, read_assignment)
-    if before is None or after is None:
-        return NO_COUNT, []
-    since = group.unowned or {}
-    owner = {p: name for p, (_, name) in since.items()}
-    owner |= {p: name for p, (name, _) in before.items()}
-    gone = {removed.member_id: at_ms for removed, at_ms in trace.removed}
-    is_cooperative = COOPERATIVE in trace.protocol
-    for partition, (name, member_id) in before.items():
-        if member_id in gone:
-            since.setdefault(partition, (gone[member_id], name))
-        elif not is_cooperative:
-            _, at_ms = trace.joined.get(member_id, (None, trace.started_at_ms))
-            since.setdefault(partition, (at_ms, name))
-        elif is_complete and partition not in after:
-            since.setdefault(partition, (now_ms, name))
-    if not is_complete:
-        group.unowned = since or None
-        return NO_COUNT, []
-    moved = sum(owner[p] != name for p, (name, _) in after.items() if p in owner)
-    ended = [now_ms - since[p][0] for p in after if p in since]
-    group.unowned = {p: lost for p, lost in since.items() if p not in after} or None
-    return moved, ended
-
-
-def _owners(
-    record: GroupMetadata | None, read_assignment: AssignmentReader
-) -> dict[Partition, tuple[str, str]] | None:
-    """Return each partition's owner: instance id (or member id), and member id."""
-    owners: dict[Partition, tuple[str, str]] = {}
-    for member in record.members if record is not None else ():
-        partitions = read_assignment(member.assignment)
-        if partitions is None:
-            return None
-        partitions = tuple(partitions)
-        if len(owners) + len(partitions) > OWNED_MAX:
-            return None
-        owner = (member.instance_id or member.member_id, member.member_id)
-        for partition in partitions:
-            owners[partition] = owner
-    return owners

@@ -90,6 +90,8 @@ def _leave(
             member.client_id,
             member.client_host,
             leaving.reason,
+            member.last_sign(),
+            is_by_operator=not leaving.member_id,
         )
     )
     return member

@@ -47,8 +47,11 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
+    member.beat(now_ms)
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
+    if preparing and group.trace is not None:
+        group.trace.told.setdefault(member.member_id, now_ms)
     out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
 
 
@@ -69,7 +72,8 @@ def beat(
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
     ):
         return NO_TIME
-    member.last_heard_ms = now_ms
+    member.beat_before_ms = member.last_beat_ms  # Costs a heartbeat one load and one store.
+    member.last_beat_ms = now_ms
     return now_ms + member.session_timeout_ms
 
 

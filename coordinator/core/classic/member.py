@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
-from coordinator.core.ids import CallId
+from coordinator.core.events import LastSign
+from coordinator.core.ids import NO_TIME, CallId
 from coordinator.core.records import MemberRecord
 from coordinator.core.requests import JoinGroup
 
 Protocols = tuple[tuple[str, bytes], ...]
 
+BEATS_A_SESSION = 3
+"""Heartbeats in a session timeout, at least, as Kafka advises for `heartbeat.interval.ms`."""
+
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group. `protocols` holds (name, metadata) in its order of preference."""
+    """A member of a group. `protocols` holds (name, metadata) in its order of preference.
+
+    Times of signs of life, epoch milliseconds: `last_call_ms` of calls other than heartbeats and of
+    their answers; `last_beat_ms` of the last heartbeat, or of the answer to SyncGroup, from which
+    clients count their first one; `beat_before_ms` of the one before, since that SyncGroup.
+    `interval_ms` is the longest time between heartbeats of earlier generations. -1: unknown.
+    """
 
     member_id: str
     _: KW_ONLY
@@ -24,14 +34,18 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     now_ms: InitVar[int]
-    last_heard_ms: int = field(init=False)
+    last_call_ms: int = field(init=False)
+    last_beat_ms: int = NO_TIME
+    beat_before_ms: int = NO_TIME
+    interval_ms: int = NO_TIME
     assignment: bytes = b""
     parked_join: CallId | None = None
     parked_sync: CallId | None = None
     is_new: bool = True  # Until the join phase it entered completes.
+    is_loaded: bool = False  # It was created from the log, not by a JoinGroup.
 
     def __post_init__(self, now_ms: int) -> None:
-        self.last_heard_ms = now_ms
+        self.last_call_ms = now_ms
 
     @classmethod
     def joining(cls, command: JoinGroup, member_id: str, now_ms: int) -> Member:
@@ -51,6 +65,38 @@ class Member:
     def is_static(self) -> bool:
         """True if the member has an instance id (KIP-345)."""
         return self.instance_id is not None
+
+    @property
+    def last_heard_ms(self) -> int:
+        """Time from which its session counts."""
+        return max(self.last_beat_ms, self.last_call_ms)
+
+    def beat(self, now_ms: int) -> None:
+        """Note a heartbeat. `liveness.beat`, a hot path, does the same by itself."""
+        self.beat_before_ms = self.last_beat_ms
+        self.last_beat_ms = now_ms
+
+    def begin_to_beat(self, now_ms: int) -> None:
+        """Note that its SyncGroup is answered: it sends the next heartbeat an interval later."""
+        self.interval_ms = self._measured_ms()
+        self.beat_before_ms = NO_TIME
+        self.last_beat_ms = now_ms
+
+    def last_sign(self) -> LastSign:
+        """When it was last heard, and when it is due to be heard again."""
+        measured_ms = self._measured_ms()
+        interval_ms = measured_ms if measured_ms > 0 else self.session_timeout_ms // BEATS_A_SESSION
+        heard_ms = self.last_heard_ms
+        due_ms = self.last_beat_ms + interval_ms
+        if due_ms < heard_ms or self.last_beat_ms == NO_TIME:
+            due_ms = heard_ms + interval_ms
+        is_unheard = self.is_loaded and self.last_beat_ms == NO_TIME
+        return LastSign(NO_TIME if is_unheard else heard_ms, due_ms, measured_ms)
+
+    def _measured_ms(self) -> int:
+        if self.beat_before_ms == NO_TIME:
+            return self.interval_ms
+        return max(self.interval_ms, self.last_beat_ms - self.beat_before_ms)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """Return the member's metadata for a protocol; empty if it does not list it."""

@@ -13,7 +13,7 @@ from coordinator.core.replies import JoinReply, SyncReply
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
     """Extend the member's session to one session timeout from now."""
-    member.last_heard_ms = now_ms
+    member.last_call_ms = now_ms
     deadline_ms = now_ms + member.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
 
@@ -63,5 +63,12 @@ def evict(group: ClassicGroup, member: Member, cause: EvictionCause, out: Outcom
     """Remove a member that did not leave by itself, and emit the cause."""
     remove(group, member, out)
     out.note(
-        MemberEvicted(group.group_id, member.member_id, member.client_id, member.client_host, cause)
+        MemberEvicted(
+            group.group_id,
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            cause,
+            member.last_sign(),
+        )
     )

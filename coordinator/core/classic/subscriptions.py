@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.journal import AssignmentReader
+from coordinator.core.classic.rests import PartitionReader
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE
 
 READ_MAX = 50_000
@@ -22,10 +22,14 @@ TopicReader = Callable[[bytes], frozenset[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class PayloadReader:
-    """Injected parsers of consumers' metadata and assignments."""
+    """Injected parsers of consumers' metadata and assignments.
+
+    `partitions` reads those of an assignment, `owned` those that a member's metadata claim.
+    """
 
     topics: TopicReader
-    partitions: AssignmentReader
+    partitions: PartitionReader
+    owned: PartitionReader
 
 
 def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozenset[str] | None:

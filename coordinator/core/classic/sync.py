@@ -53,6 +53,7 @@ def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcom
     is_leader = member.member_id == group.leader_id
     out.note(MemberSynced(group.group_id, member.member_id, group.generation, is_leader))
     if group.state is GroupState.STABLE:
+        member.begin_to_beat(now_ms)
         out.reply(command.call_id, _assignment_of(group, member))
     else:
         group.park_sync(member, command.call_id)
@@ -83,6 +84,7 @@ def assignment_written(
     for member in group.members.values():
         call_id = group.unpark_sync(member)
         if call_id is not None:
+            member.begin_to_beat(now_ms)
             out.reply(call_id, _assignment_of(group, member))
             reset_session(group, member, now_ms, out)
 

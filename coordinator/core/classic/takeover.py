@@ -32,9 +32,12 @@ def welcome(
     # While its JoinGroup is parked, a passed deadline evicts only a new member.
     member.is_new = False
     out.check(MemberKey(group.group_id, old_id))
+    sign = member.last_sign()
     reset_session(group, member, now_ms, out)
     out.note(
-        StaticMemberReplaced(group.group_id, replacement.instance_id, old_id, member.member_id)
+        StaticMemberReplaced(
+            group.group_id, replacement.instance_id, old_id, member.member_id, sign
+        )
     )
     note_joined(group, member, out)
     return member

@@ -4,22 +4,53 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from coordinator.core.classic.rests import Partition, Rest, Rests
 from coordinator.core.events import MemberJoined, RebalanceStarted
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import GroupMetadata, RemovedMember
+from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
 
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """A running rebalance. Epoch milliseconds; `synced_at_ms`: the leader's SyncGroup."""
+    """A running rebalance. Epoch milliseconds; -1: not reached.
+
+    `synced_at_ms`: the leader's SyncGroup. `told`: when members heard of the rebalance by a
+    heartbeat.
+    `round`: number of the round of a cooperative rebalance, if it hands out what another one took.
+    `stored` and `held` are what members held before it: records that nobody has asked for yet, and
+    their partitions.
+    """
 
     started: RebalanceStarted
     started_at_ms: int
     was_initial: bool
     before: GroupMetadata | None
+    round: int
     protocol: str = ""
     joined: dict[str, tuple[MemberJoined, int]] = field(default_factory=dict)
     joined_at_ms: int = NO_TIME
     synced: dict[str, int] = field(default_factory=dict)
     synced_at_ms: int = NO_TIME
-    removed: list[tuple[RemovedMember, int]] = field(default_factory=list)
+    removed: list[RemovedMember] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, MemberRecord] = field(default_factory=dict)
+    held: dict[str, dict[Partition, Rest]] = field(default_factory=dict)
+
+    @classmethod
+    def begin(
+        cls,
+        started: RebalanceStarted,
+        now_ms: int,
+        *,
+        was_initial: bool,
+        before: GroupMetadata | None,
+        rests: Rests | None,
+    ) -> Trace:
+        """Begin to follow a rebalance of a group, with the rests that others have left."""
+        round_before = rests.round if rests is not None else 0
+        trace = cls(started, now_ms, was_initial, before, round_before + 1 if round_before else 0)
+        for member in before.members if before is not None else ():
+            trace.stored[member.member_id] = member
+        for partition, rest in rests.of.items() if rests is not None else ():
+            trace.held.setdefault(rest.member_id, {})[partition] = rest
+        return trace

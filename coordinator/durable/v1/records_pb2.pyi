@@ -330,10 +330,21 @@ class Rebalance(_message.Message):
         CLIENT_ID_FIELD_NUMBER: _builtins.int
         CLIENT_HOST_FIELD_NUMBER: _builtins.int
         CAUSE_FIELD_NUMBER: _builtins.int
+        CODE_FIELD_NUMBER: _builtins.int
+        REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
+        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         client_id: _builtins.str
         client_host: _builtins.str
         cause: _builtins.str
+        code: _builtins.str
+        """Empty in records of early versions, which lack the fields below as well."""
+        removed_at_ms: _builtins.int
+        last_heard_ms: _builtins.int
+        """-1: not since a fail-over."""
+        heartbeat_interval_ms: _builtins.int
+        """-1: too few heartbeats to measure it."""
         def __init__(
             self,
             *,
@@ -341,10 +352,90 @@ class Rebalance(_message.Message):
             client_id: _builtins.str = ...,
             client_host: _builtins.str = ...,
             cause: _builtins.str = ...,
+            code: _builtins.str = ...,
+            removed_at_ms: _builtins.int = ...,
+            last_heard_ms: _builtins.int = ...,
+            heartbeat_interval_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "member_id", b"member_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Move(_message.Message):
+        """Partitions of a topic that nobody worked on for a while, or that went to another member."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class Range(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            FIRST_FIELD_NUMBER: _builtins.int
+            LAST_FIELD_NUMBER: _builtins.int
+            first: _builtins.int
+            last: _builtins.int
+            def __init__(
+                self,
+                *,
+                first: _builtins.int = ...,
+                last: _builtins.int = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        TOPIC_FIELD_NUMBER: _builtins.int
+        FROM_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        FROM_CLIENT_ID_FIELD_NUMBER: _builtins.int
+        TO_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        TO_CLIENT_ID_FIELD_NUMBER: _builtins.int
+        HAS_MOVED_FIELD_NUMBER: _builtins.int
+        KNOWN_BY_FIELD_NUMBER: _builtins.int
+        STOPPED_EARLIEST_MS_FIELD_NUMBER: _builtins.int
+        STOPPED_LATEST_MS_FIELD_NUMBER: _builtins.int
+        RESUMED_AT_MS_FIELD_NUMBER: _builtins.int
+        IS_FETCHED_FIELD_NUMBER: _builtins.int
+        PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic: _builtins.str
+        from_member_id: _builtins.str
+        from_client_id: _builtins.str
+        to_member_id: _builtins.str
+        to_client_id: _builtins.str
+        has_moved: _builtins.bool
+        known_by: _builtins.str
+        stopped_earliest_ms: _builtins.int
+        stopped_latest_ms: _builtins.int
+        resumed_at_ms: _builtins.int
+        is_fetched: _builtins.bool
+        partition_count: _builtins.int
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Move.Range]: ...
+        def __init__(
+            self,
+            *,
+            topic: _builtins.str = ...,
+            from_member_id: _builtins.str = ...,
+            from_client_id: _builtins.str = ...,
+            to_member_id: _builtins.str = ...,
+            to_client_id: _builtins.str = ...,
+            has_moved: _builtins.bool = ...,
+            known_by: _builtins.str = ...,
+            stopped_earliest_ms: _builtins.int = ...,
+            stopped_latest_ms: _builtins.int = ...,
+            resumed_at_ms: _builtins.int = ...,
+            is_fetched: _builtins.bool = ...,
+            partition_count: _builtins.int = ...,
+            partitions: _abc.Iterable[Global___Rebalance.Move.Range] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["from_client_id", b"from_client_id", "from_member_id", b"from_member_id", "has_moved", b"has_moved", "is_fetched", b"is_fetched", "known_by", b"known_by", "partition_count", b"partition_count", "partitions", b"partitions", "resumed_at_ms", b"resumed_at_ms", "stopped_earliest_ms", b"stopped_earliest_ms", "stopped_latest_ms", b"stopped_latest_ms", "to_client_id", b"to_client_id", "to_member_id", b"to_member_id", "topic", b"topic"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -370,6 +461,14 @@ class Rebalance(_message.Message):
     UNOWNED_PARTITIONS_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
+    COUNTED_FROM_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_AT_LEAST_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_TOTAL_AT_LEAST_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    PARTITIONS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    PARTITIONS_TAKEN_AWAY_FIELD_NUMBER: _builtins.int
+    COOPERATIVE_ROUND_FIELD_NUMBER: _builtins.int
+    REMOVED_COUNT_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
     outcome: _builtins.str
     member_id: _builtins.str
@@ -390,10 +489,23 @@ class Rebalance(_message.Message):
     unowned_partitions: _builtins.int
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
+    counted_from: _builtins.str
+    """From when unowned_* count: "last_work", or empty in records of early versions, in which they
+    count from when the owner was removed or joined again.
+    """
+    unowned_ms_max_at_least: _builtins.int
+    unowned_ms_total_at_least: _builtins.int
+    partitions_left_out: _builtins.int
+    """Partitions that are in no move, since there are too many."""
+    partitions_taken_away: _builtins.int
+    cooperative_round: _builtins.int
+    removed_count: _builtins.int
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Member]: ...
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Removed]: ...
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Move]: ...
     def __init__(
         self,
         *,
@@ -419,10 +531,18 @@ class Rebalance(_message.Message):
         unowned_partitions: _builtins.int = ...,
         unowned_ms_max: _builtins.int = ...,
         unowned_ms_total: _builtins.int = ...,
+        counted_from: _builtins.str = ...,
+        unowned_ms_max_at_least: _builtins.int = ...,
+        unowned_ms_total_at_least: _builtins.int = ...,
+        moves: _abc.Iterable[Global___Rebalance.Move] | None = ...,
+        partitions_left_out: _builtins.int = ...,
+        partitions_taken_away: _builtins.int = ...,
+        cooperative_round: _builtins.int = ...,
+        removed_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "outcome", b"outcome", "partitions_moved", b"partitions_moved", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_total", b"unowned_ms_total", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from coordinator.core.classic.journal import COMPLETED
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import RebalanceRecord
-from coordinator.observe.explain import explain, explain_refusal
+from coordinator.core.records import PartitionMove, RebalanceRecord, RemovedMember
+from coordinator.observe.advice import new_advice
+from coordinator.observe.explain import cause_code, explain, explain_refusal, removal_code
 from coordinator.v1 import admin_pb2, errors_pb2
 
 
@@ -56,20 +57,67 @@ def rebalance_message(
             )
             for m in record.members
         ],
-        removed=[
-            admin_pb2.RemovedMember(
-                member_id=m.member_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                cause=m.cause,
-            )
-            for m in record.removed
-        ],
+        removed=[_removed(member) for member in record.removed],
         partitions_moved=record.partitions_moved,
         unowned_partitions=record.unowned_partitions,
         unowned_ms_max=record.unowned_ms_max,
         unowned_ms_total=record.unowned_ms_total,
         explanation=explain(record, before),
+        cause_code=cause_code(record),
+        counted_from=record.counted_from,
+        unowned_ms_max_at_least=record.unowned_ms_max_at_least,
+        unowned_ms_total_at_least=record.unowned_ms_total_at_least,
+        moves=[_move(move) for move in record.moves],
+        partitions_left_out=record.partitions_left_out,
+        cooperative_round=record.cooperative_round,
+        partitions_taken_away=record.partitions_taken_away,
+        removed_count=record.removed_count or len(record.removed),
+        advice=[
+            admin_pb2.Advice(
+                code=advice.code.value,
+                text=advice.text,
+                client_id=advice.client_id,
+                duration_ms=advice.duration_ms,
+                count=advice.count,
+            )
+            for advice in new_advice(record, before)
+        ],
+    )
+
+
+def _removed(member: RemovedMember) -> admin_pb2.RemovedMember:
+    return admin_pb2.RemovedMember(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        cause=member.cause,
+        code=removal_code(member),
+        removed_at_ms=member.removed_at_ms,
+        last_heard_ms=member.last_heard_ms,
+        heartbeat_interval_ms=member.heartbeat_interval_ms,
+    )
+
+
+def _move(move: PartitionMove) -> admin_pb2.PartitionMove:
+    return admin_pb2.PartitionMove(
+        topic=move.topic,
+        partitions=[
+            admin_pb2.PartitionMove.Range(first=some.first, last=some.last)
+            for some in move.partitions
+        ],
+        partition_count=move.partition_count,
+        from_member_id=move.from_member_id,
+        from_client_id=move.from_client_id,
+        to_member_id=move.to_member_id,
+        to_client_id=move.to_client_id,
+        has_moved=move.has_moved,
+        stopped_earliest_ms=move.stopped_earliest_ms,
+        stopped_latest_ms=move.stopped_latest_ms,
+        resumed_at_ms=move.resumed_at_ms,
+        is_fetched=move.is_fetched,
+        unowned_ms_min=move.unowned_ms_min,
+        unowned_ms_max=move.unowned_ms_max,
+        known_by=move.known_by,
     )
 
 

@@ -1,0 +1,290 @@
+"""When partitions were last worked on, and when work on them resumed.
+
+A coordinator sees calls, not work. What it knows of the moment in which the owner of a partition
+stopped depends on how it stopped:
+
+    how it stopped          at the earliest                     at the latest
+    died, or was paused     when it was last heard              when its next heartbeat was due
+    left                    when it left                        when it left
+    was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
+    joined without it       when it was told of the rebalance   when it joined
+    it was taken away       when that assignment was durable    when it joined without it
+
+A commit of the partition by its owner after the earliest time raises that time. The metadata of a
+consumer list the partitions that it holds as it joins; with an eager assignor there are none. Where
+metadata cannot be parsed, the members of a protocol that calls itself cooperative hold everything.
+
+A rest ends when the assignment that gives the partition to somebody is durable: members that have
+asked for theirs by then are answered at once. Rests are soft state: a fail-over forgets them.
+
+Source: ours; KIP-429 for the partitions that a member holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.rests import (
+    Partition,
+    PartitionReader,
+    PartitionReaders,
+    Rest,
+    Rests,
+    StopKnownBy,
+)
+from coordinator.core.classic.trace import Trace
+from coordinator.core.events import (
+    EvictionCause,
+    LastSign,
+    MemberEvicted,
+    MemberLeft,
+    StaticMemberReplaced,
+)
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import GroupMetadata, MemberRecord
+
+COOPERATIVE = "cooperative"
+"""Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
+OWNED_MAX = 50_000
+"""Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
+more, nothing is known of moves and rests."""
+
+Span = tuple[int, int, StopKnownBy]
+"""Earliest time, latest time, and how they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A rest that has ended, and the member that works on the partition now.
+
+    `is_fetched`: it was answered at `at_ms`, when its assignment was durable.
+    """
+
+    partition: Partition
+    rest: Rest
+    member_id: str
+    has_moved: bool
+    is_fetched: bool
+    at_ms: int
+
+    @property
+    def idle_ms(self) -> tuple[int, int]:
+        """Shortest and longest time in which nobody worked on it; -1: there is no longest."""
+        rest = self.rest
+        shortest_ms = 0 if rest.is_open else max(0, self.at_ms - rest.latest_ms)
+        if rest.earliest_ms == NO_TIME:
+            return shortest_ms, NO_TIME
+        return shortest_ms, max(0, self.at_ms - rest.earliest_ms)
+
+
+def rejoined(
+    group: ClassicGroup, trace: Trace, member_id: str, now_ms: int, read: PartitionReaders
+) -> None:
+    """Note the partitions that a member does not hold any more as it joins again."""
+    member = group.members.get(member_id)
+    if member is None or member.is_new:
+        return
+    owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
+    told_ms = trace.told.setdefault(member_id, NO_TIME)
+    for partition, rest in _held(group, trace, member_id, read.assigned).items():
+        is_kept = (
+            rest.known_by is not StopKnownBy.TAKEN_AWAY if owned is None else partition in owned
+        )
+        if is_kept or not rest.is_open:
+            continue
+        if rest.known_by is not StopKnownBy.TAKEN_AWAY:
+            rest.known_by = StopKnownBy.REJOINED
+            if told_ms != NO_TIME:
+                rest.earliest_ms = told_ms
+            elif owned:
+                # It keeps others, and says at once what it gives back, unless it was joining.
+                is_at_rest = member.beat_before_ms != NO_TIME or not group.journal
+                rest.earliest_ms = now_ms if is_at_rest else group.journal[-1].joined_at_ms
+            elif trace.started.member_id != member_id:
+                rest.earliest_ms = now_ms
+            else:
+                # It has stopped by itself; others of its partitions may have kept it until now.
+                committed_ms = _committed_ms(group, trace, partition)
+                earliest_ms = member.last_heard_ms if committed_ms == NO_TIME else committed_ms
+                rest.earliest_ms = max(earliest_ms, now_ms - member.rebalance_timeout_ms)
+        _close(group, trace, partition, rest, now_ms)
+
+
+def gone(
+    group: ClassicGroup,
+    trace: Trace,
+    event: MemberEvicted | MemberLeft,
+    now_ms: int,
+    read: PartitionReaders,
+) -> None:
+    """Note the partitions of a member that was removed or has left."""
+    earliest_ms, latest_ms, known_by = _end_of(event, trace, now_ms)
+    for partition, rest in _held(group, trace, event.member_id, read.assigned).items():
+        if not rest.is_open:
+            continue
+        was_draining = known_by is StopKnownBy.LEFT and rest.known_by is StopKnownBy.TAKEN_AWAY
+        if not was_draining:
+            rest.earliest_ms = earliest_ms
+        rest.known_by = known_by
+        _close(group, trace, partition, rest, latest_ms)
+
+
+def replaced(
+    group: ClassicGroup,
+    trace: Trace,
+    event: StaticMemberReplaced,
+    now_ms: int,
+    read: PartitionReaders,
+) -> None:
+    """Note that the process of a static member has ended before its successor joined."""
+    earliest_ms, latest_ms, known_by = _end_of_silent(event.sign, now_ms)
+    for partition, rest in _held(group, trace, event.old_member_id, read.assigned).items():
+        if rest.is_open:
+            rest.earliest_ms, rest.known_by = earliest_ms, known_by
+            _close(group, trace, partition, rest, latest_ms)
+
+
+def taken_away(
+    group: ClassicGroup,
+    now_ms: int,
+    before: Mapping[Partition, tuple[str, str]],
+    after: Container[Partition],
+) -> int:
+    """Note and count the partitions that the new assignment takes away from members that go on."""
+    found = 0
+    for partition, (name, member_id) in before.items():
+        known = group.rests.of if group.rests is not None else {}
+        if partition in after or partition in known or member_id not in group.members:
+            continue
+        client_id = group.members[member_id].client_id
+        rest = Rest(name, member_id, client_id, now_ms, NO_TIME, StopKnownBy.TAKEN_AWAY)
+        _rests(group).of[partition] = rest
+        found += 1
+    return found
+
+
+def resumed(
+    group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[Partition, tuple[str, str]]
+) -> Iterator[Resumed]:
+    """End the rests of the partitions that the new assignment gives to somebody."""
+    rests = group.rests.of if group.rests is not None else {}
+    for partition, (name, member_id) in after.items():
+        rest = rests.pop(partition, None)
+        if rest is None:
+            continue
+        has_moved = rest.owner != name
+        if has_moved or not rest.is_open:  # Else its owner has never stopped.
+            yield Resumed(partition, rest, member_id, has_moved, member_id in trace.synced, now_ms)
+    if group.rests is not None and not rests:
+        group.rests = None
+
+
+def owners(
+    record: GroupMetadata | None, read_assignment: PartitionReader
+) -> dict[Partition, tuple[str, str]] | None:
+    """Return each partition's owner: instance id (or member id), and member id."""
+    found: dict[Partition, tuple[str, str]] = {}
+    for member in record.members if record is not None else ():
+        partitions = read_assignment(member.assignment)
+        if partitions is None:
+            return None
+        partitions = tuple(partitions)
+        if len(found) + len(partitions) > OWNED_MAX:
+            return None
+        for partition in partitions:
+            found[partition] = owner_of(member)
+    return found
+
+
+def owner_of(member: MemberRecord) -> tuple[str, str]:
+    """Name that survives a restart of a static member, and the member id."""
+    return member.instance_id or member.member_id, member.member_id
+
+
+# --- Inside ---------------------------------------------------------------------------------
+
+
+def _rests(group: ClassicGroup) -> Rests:
+    if group.rests is None:
+        group.rests = Rests()
+    return group.rests
+
+
+def _held(
+    group: ClassicGroup, trace: Trace, member_id: str, read_assignment: PartitionReader
+) -> dict[Partition, Rest]:
+    """What a member held when the rebalance began: rests, open where it may still work."""
+    held = trace.held.setdefault(member_id, {})
+    stored = trace.stored.pop(member_id, None)
+    if stored is None:
+        return held
+    known = group.rests.of if group.rests is not None else {}
+    name, kind = owner_of(stored)[0], StopKnownBy.REJOINED
+    for partition in read_assignment(stored.assignment) or ():
+        if partition not in known:
+            held[partition] = Rest(name, member_id, stored.client_id, NO_TIME, NO_TIME, kind)
+    return held
+
+
+def _close(
+    group: ClassicGroup, trace: Trace, partition: Partition, rest: Rest, latest_ms: int
+) -> None:
+    """The owner has stopped by `latest_ms`; a commit shows that it still worked."""
+    rest.latest_ms = latest_ms
+    committed_ms = _committed_ms(group, trace, partition)
+    if rest.earliest_ms != NO_TIME or committed_ms != NO_TIME:
+        rest.earliest_ms = min(max(rest.earliest_ms, committed_ms), latest_ms)
+    _rests(group).of[partition] = rest
+
+
+def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
+    """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
+    stored = group.offsets.get(partition)
+    if stored is None or trace.before is None:
+        return NO_TIME
+    is_of_owner = stored.committed_at_ms > trace.before.state_changed_at_ms
+    return stored.committed_at_ms if is_of_owner else NO_TIME
+
+
+def _claimed(
+    metadata: bytes, trace: Trace, read_owned: PartitionReader
+) -> Container[Partition] | None:
+    """Partitions that a member holds as it joins; None: all of its own."""
+    owned = read_owned(metadata)
+    if owned is not None:
+        return frozenset(owned)
+    before = trace.before
+    name = before.protocol_name if before is not None else None
+    return None if COOPERATIVE in (name or "") else frozenset()
+
+
+def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Span:
+    """When a member that is gone stopped to work."""
+    if isinstance(event, MemberLeft):
+        if not event.is_by_operator:
+            return now_ms, now_ms, StopKnownBy.LEFT
+        cause = None
+    else:
+        cause = event.cause
+    sign = event.sign
+    if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it hears of it at once.
+        return now_ms, now_ms, StopKnownBy.REMOVED
+    overdue_ms = (sign.due_ms - sign.heard_ms) // 2
+    if cause is EvictionCause.SESSION_EXPIRED or sign.due_ms + overdue_ms < now_ms:
+        return _end_of_silent(sign, now_ms)
+    told_ms = trace.told.get(event.member_id, now_ms)
+    return (now_ms if told_ms == NO_TIME else told_ms), max(sign.due_ms, now_ms), _REMOVED
+
+
+_REMOVED = StopKnownBy.REMOVED
+
+
+def _end_of_silent(sign: LastSign, now_ms: int) -> Span:
+    latest_ms = min(sign.due_ms, now_ms)
+    if sign.heard_ms == NO_TIME:
+        return NO_TIME, latest_ms, StopKnownBy.NOT_HEARD
+    is_measured = sign.interval_ms > 0
+    known_by = StopKnownBy.LAST_HEARD if is_measured else StopKnownBy.INTERVAL_UNKNOWN
+    return sign.heard_ms, latest_ms, known_by

@@ -1,0 +1,165 @@
+"""What a rebalance cost: partitions that changed hands, and how long nobody worked on them.
+
+A record has room for some of it only: partitions with the same owners and times share an entry with
+ranges of numbers, and of many entries the ones that moved, and of these the longest, are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from coordinator.core.classic import last_work
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.last_work import Resumed
+from coordinator.core.classic.rests import Partition, PartitionReaders, Rest, StopKnownBy
+from coordinator.core.classic.trace import Trace
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import PartitionMove, PartitionRange
+
+NO_COUNT = -1
+"""Value of `partitions_moved` if it is unknown."""
+MOVES_MAX = 32
+"""Entries in a record."""
+RANGES_MAX = 32
+"""Ranges of partitions in an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The part of a `RebalanceRecord` that is about partitions."""
+
+    round: int = 0
+    partitions_moved: int = NO_COUNT
+    partitions_taken_away: int = 0
+    unowned_partitions: int = 0
+    unowned_ms_max: int = 0
+    unowned_ms_total: int = 0
+    unowned_ms_max_at_least: int = 0
+    unowned_ms_total_at_least: int = 0
+    moves: tuple[PartitionMove, ...] = ()
+    partitions_left_out: int = 0
+
+
+UNKNOWN = Cost()
+
+
+def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReaders) -> Cost:
+    """Compare the owners before a completed rebalance with those after it, and end rests."""
+    before = last_work.owners(trace.before, read.assigned)
+    after = last_work.owners(group.committed if group.members else None, read.assigned)
+    if before is None or after is None:
+        group.rests = None
+        return UNKNOWN
+    names = {p: rest.owner for p, rest in group.rests.of.items()} if group.rests else {}
+    names = {p: name for p, (name, _) in before.items()} | names
+    moved = sum(names[p] != name for p, (name, _) in after.items() if p in names)
+    taken = last_work.taken_away(group, now_ms, before, after)
+    round_ = trace.round or (1 if taken else 0)
+    found = list(last_work.resumed(group, trace, now_ms, after))
+    rested = len(found)
+    found += _without_rest(trace, now_ms, before, after, found)
+    if group.rests is not None:
+        group.rests.round = round_ if group.rests.are_taken_away else 0
+    shortest = [resumed.idle_ms[0] for resumed in found]
+    longest = [max(resumed.idle_ms) for resumed in found]
+    kept, left_out = _entries(group, found)
+    return Cost(
+        round_,
+        moved,
+        taken,
+        unowned_partitions=rested,
+        unowned_ms_max=max(longest, default=0),
+        unowned_ms_total=sum(longest),
+        unowned_ms_max_at_least=max(shortest, default=0),
+        unowned_ms_total_at_least=sum(shortest),
+        moves=kept,
+        partitions_left_out=left_out,
+    )
+
+
+def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
+    """Sorted numbers as ranges: 0, 1, 2, 5 are 0-2 and 5-5."""
+    found: list[PartitionRange] = []
+    for number in sorted(partitions):
+        if found and found[-1].last == number - 1:
+            found[-1] = replace(found[-1], last=number)
+        else:
+            found.append(PartitionRange(number, number))
+    return tuple(found)
+
+
+# --- Inside ---------------------------------------------------------------------------------
+
+_Owners = dict[Partition, tuple[str, str]]
+
+
+def _without_rest(
+    trace: Trace, now_ms: int, before: _Owners, after: _Owners, rested: Sequence[Resumed]
+) -> Iterable[Resumed]:
+    """Partitions that went straight from one member to another, so that nothing rested."""
+    known = {resumed.partition for resumed in rested}
+    kind = StopKnownBy.TAKEN_AWAY
+    for partition, (name, member_id) in after.items():
+        was_name, was_id = before.get(partition, (name, ""))
+        if name != was_name and partition not in known:
+            rest = Rest(was_name, was_id, "", now_ms, now_ms, kind)
+            yield Resumed(partition, rest, member_id, True, member_id in trace.synced, now_ms)
+
+
+def _entries(
+    group: ClassicGroup, found: Sequence[Resumed]
+) -> tuple[tuple[PartitionMove, ...], int]:
+    """Entries of the record, and the number of partitions that are in none of them."""
+    by_entry: dict[PartitionMove, list[int]] = {}
+    for resumed in found:
+        rest = resumed.rest
+        to = group.members.get(resumed.member_id)
+        entry = PartitionMove(
+            resumed.partition[0],
+            rest.member_id,
+            rest.client_id,
+            resumed.member_id,
+            "" if to is None else to.client_id,
+            resumed.has_moved,
+            rest.known_by.value,
+            rest.earliest_ms,
+            rest.latest_ms,
+            resumed.at_ms,
+            resumed.is_fetched,
+        )
+        by_entry.setdefault(entry, []).append(resumed.partition[1])
+    if len(by_entry) > MOVES_MAX:
+        by_entry = _merged(by_entry)
+    entries = sorted(
+        by_entry.items(),
+        key=lambda pair: (pair[0].has_moved, pair[0].unowned_ms_max, len(pair[1])),
+        reverse=True,
+    )
+    kept = tuple(
+        replace(entry, partitions=ranges_of(numbers)[:RANGES_MAX], partition_count=len(numbers))
+        for entry, numbers in entries[:MOVES_MAX]
+    )
+    return kept, sum(len(numbers) for _, numbers in entries[MOVES_MAX:])
+
+
+def _merged(by_entry: dict[PartitionMove, list[int]]) -> dict[PartitionMove, list[int]]:
+    """Entries that differ in their times alone as one, with the outermost times."""
+    found: dict[PartitionMove, tuple[list[PartitionMove], list[int]]] = {}
+    for entry, numbers in by_entry.items():
+        key = replace(entry, stopped_earliest_ms=0, stopped_latest_ms=0)
+        entries, all_numbers = found.setdefault(key, ([], []))
+        entries.append(entry)
+        all_numbers.extend(numbers)
+    return {
+        replace(
+            key,
+            stopped_earliest_ms=min(entry.stopped_earliest_ms for entry in entries),
+            stopped_latest_ms=_latest([entry.stopped_latest_ms for entry in entries]),
+        ): numbers
+        for key, (entries, numbers) in found.items()
+    }
+
+
+def _latest(times: Sequence[int]) -> int:
+    return NO_TIME if NO_TIME in times else max(times)

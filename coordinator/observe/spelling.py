@@ -1,0 +1,78 @@
+"""Words for people: times, durations, members, numbers of things, ranges of partitions.
+
+Names come from clients, so every one is made printable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from coordinator.printable import printable
+
+RANGES_NAMED = 8
+
+
+class _Range(Protocol):
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+def spell(ms: int) -> str:
+    """A duration for people: 12 ms, 4.1 s, 3 min 20 s."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s"
+    return f"{ms // 60_000} min {ms % 60_000 // 1_000} s"
+
+
+def spell_between(shortest_ms: int, longest_ms: int) -> str:
+    """A duration that is known to lie between two; -1: it has no upper bound."""
+    if longest_ms < 0:
+        return f"at least {spell(shortest_ms)}"
+    if spell(shortest_ms) == spell(longest_ms):
+        return spell(longest_ms)
+    return f"between {spell(shortest_ms)} and {spell(longest_ms)}"
+
+
+def time_of_day(at_ms: int) -> str:
+    """A time with milliseconds: 12:00:01.250 UTC."""
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    return f"{at:%H:%M:%S}.{at_ms % 1_000:03d} UTC"
+
+
+def name_of(member_id: str, client_id: str, client_host: str = "") -> str:
+    """The client id if there is one, else the member id; with the host."""
+    name = printable(client_id or member_id or "an unknown member")
+    return f"{name} ({printable(client_host.removeprefix('/'))})" if client_host else name
+
+
+def quoted(text: str) -> str:
+    """A name in quotation marks."""
+    return f"'{printable(text)}'"
+
+
+def count_of(number: int, what: str) -> str:
+    """1 member, 2 members."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def listed(names: Iterable[str], count: int, most: int) -> str:
+    """The first names of `count`: one, two and 58 more."""
+    shown = list(names)[:most]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"{', '.join(shown)}{more}"
+
+
+def partitions_of(topic: str, ranges: Iterable[_Range], count: int) -> str:
+    """Partitions of a topic: orders:0-3,5."""
+    named, shown = [], 0
+    for some in list(ranges)[:RANGES_NAMED]:
+        named.append(str(some.first) if some.first == some.last else f"{some.first}-{some.last}")
+        shown += some.last - some.first + 1
+    more = f" and {count - shown} more" if count > shown else ""
+    return f"{printable(topic)}:{','.join(named)}{more}"
