@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME
 from coordinator.core.records import RebalanceRecord
 
 
@@ -44,20 +43,6 @@ class EvictionCause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LastSign:
-    """When a member was last heard, and when its next heartbeat was due. Epoch milliseconds.
-
-    `heard_ms` is -1 if nothing was heard of it since the group was loaded. `interval_ms` is the
-    longest time between two heartbeats that followed each other; -1 if it sent too few, and then a
-    third of the session timeout stands in for it.
-    """
-
-    heard_ms: int
-    due_ms: int
-    interval_ms: int = NO_TIME
-
-
-@dataclass(frozen=True, slots=True)
 class GroupCreated:
     group_id: str
 
@@ -81,6 +66,20 @@ class _MemberEvent:
     member_id: str
     client_id: str
     client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class _GoneMemberEvent(_MemberEvent):
+    """Last sign of life of a member that is gone. Epoch milliseconds.
+
+    `last_heard_ms` is -1 if nothing was heard of it since the group was loaded.
+    `heartbeat_interval_ms` is the longest time between two heartbeats that followed each other; -1
+    if it sent too few. Then `heartbeat_due_ms`, when the next one was due, is a guess.
+    """
+
+    last_heard_ms: int
+    heartbeat_due_ms: int
+    heartbeat_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +127,26 @@ class RebalanceFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberEvicted(_MemberEvent):
+class MemberEvicted(_GoneMemberEvent):
     cause: EvictionCause
-    sign: LastSign
 
 
 @dataclass(frozen=True, slots=True)
-class MemberLeft(_MemberEvent):
-    """`is_by_operator`: somebody else removed it."""
-
+class MemberLeft(_GoneMemberEvent):
     reason: str
-    sign: LastSign
-    is_by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberReplaced:
-    """`sign` is the last one of the process that was replaced."""
+    """A new process has a static member's place; the last sign of life is of the one before it."""
 
     group_id: str
     instance_id: str
     old_member_id: str
     new_member_id: str
-    sign: LastSign
+    last_heard_ms: int
+    heartbeat_due_ms: int
+    heartbeat_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)

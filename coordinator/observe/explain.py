@@ -60,10 +60,7 @@ def removal_code(removed: RemovedMember) -> str:
     return LEFT if removed.cause.startswith(LEFT) else _REMOVAL_CODES.get(removed.cause, "unknown")
 
 
-_CAUSE_CODES = {cause.value: cause.name.lower() for cause in RebalanceCause} | {
-    RebalanceCause.LOADED.value: "fail_over",
-    RebalanceCause.ADMIN.value: "removed_by_operator",
-}
+_CAUSE_CODES = {cause.value: cause.name.lower() for cause in RebalanceCause}
 _REMOVAL_CODES = {cause.value: cause.name.lower() for cause in EvictionCause}
 
 
@@ -115,7 +112,7 @@ _CAUSES = {
     RebalanceCause.CALL_CANCELLED: "{who} closed its connection while it was joining",
     RebalanceCause.SIZE_LIMIT: "the group exceeded group_max_size",
 }
-_CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
+_CAUSE_SENTENCES = {cause.value: f"It began because {words}" for cause, words in _CAUSES.items()}
 
 
 def _cause(record: RebalanceRecord) -> str:
@@ -128,11 +125,12 @@ def _cause(record: RebalanceRecord) -> str:
         )
     if record.cause not in _CAUSE_SENTENCES:  # A newer version's.
         return f"It began because of: {record.cause}."
-    heard = next((r for r in record.removed if r.member_id == record.member_id), None)
-    told = "" if heard is None else _last_heard(heard)
+    removed = [r for r in record.removed if r.member_id == record.member_id]
+    told = _last_heard(removed[0]) if removed and record.cause in _SILENT else ""
     return f"{_CAUSE_SENTENCES[record.cause].format(who=who, why=why)}{told}."
 
 
+_SILENT = (RebalanceCause.SESSION_EXPIRED.value, RebalanceCause.SYNC_TIMED_OUT.value)
 _JOINED_AGAIN = (RebalanceCause.METADATA_CHANGED.value, RebalanceCause.LEADER_REJOINED.value)
 
 
@@ -169,7 +167,7 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
             gone.setdefault(removed.cause, []).append(removed)
     for cause, members in gone.items():
         names = [name_of(m.member_id, m.client_id, m.client_host) for m in members]
-        who = listed(names, len(names), NAMED_MAX)
+        who = listed(names, NAMED_MAX)
         if cause.startswith(LEFT):
             yield f"{who} {printable(cause)}."
         else:
@@ -181,7 +179,7 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
     told = {record.member_id, *(removed.member_id for removed in record.removed)}
     new = [_member(m) for m in record.members if m.is_new and m.member_id not in told]
     if new:
-        yield f"{listed(new, len(new), NAMED_MAX)} joined."
+        yield f"{listed(new, NAMED_MAX)} joined."
 
 
 _GONE = (
@@ -258,8 +256,9 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
 
 def _rested(move: PartitionMove, former: str, new: str) -> str:
     """Time for which partitions that moved rested, and how that is known."""
+    waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
     if not move.unowned_ms_max and not move.unowned_ms_min:
-        return ""
+        return waits
     how_long = spell_between(move.unowned_ms_min, move.unowned_ms_max)
     rested = f", not worked on for {how_long}"
     how = _KNOWN_BY.get(move.known_by, "")
@@ -269,9 +268,7 @@ def _rested(move: PartitionMove, former: str, new: str) -> str:
             for at_ms in (move.stopped_earliest_ms, move.stopped_latest_ms)
         )
         rested += f": {how.format(who=former, earliest=earliest, latest=latest)}"
-    if not move.is_fetched:
-        rested += f"; {new} had not fetched its assignment yet"
-    return rested
+    return rested + waits
 
 
 _KNOWN_BY = {
@@ -282,8 +279,8 @@ _KNOWN_BY = {
     StopKnownBy.NOT_HEARD.value: "{who} was not heard since this node took the group over",
     StopKnownBy.LEFT.value: "{who} left at {latest}",
     StopKnownBy.REMOVED.value: "{who} was alive, and heard of its removal by {latest}",
-    StopKnownBy.REJOINED.value: "{who} joined without them at {latest}",
-    StopKnownBy.TAKEN_AWAY.value: "{who} gave them back by {latest}",
+    StopKnownBy.REJOINED.value: "{who} heard of it by {earliest} and joined at {latest}",
+    StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
 }
 
 

@@ -37,7 +37,8 @@ class RebalanceMetrics:
         )
         self._unowned = Counter(
             "coordinator_partitions_unowned_seconds",
-            "Time in which partitions had no owner during rebalances, summed over partitions.",
+            "Time in which nobody worked on partitions, summed over partitions: from when their "
+            "owners are last known to have worked until their new assignments were durable.",
             registry=registry,
         )
         for outcome in OUTCOMES:

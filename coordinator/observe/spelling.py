@@ -5,6 +5,7 @@ Names come from clients, so every one is made printable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -61,11 +62,12 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def listed(names: Iterable[str], count: int, most: int) -> str:
-    """The first names of `count`: one, two and 58 more."""
-    shown = list(names)[:most]
-    more = f" and {count - len(shown)} more" if count > len(shown) else ""
-    return f"{', '.join(shown)}{more}"
+def listed(names: Iterable[str], most: int) -> str:
+    """The first names, equal ones once: one, 3 × two and 58 more."""
+    counts = Counter(names)
+    shown = [name if n == 1 else f"{n} × {name}" for name, n in list(counts.items())[:most]]
+    left = sum(list(counts.values())[most:])
+    return f"{', '.join(shown)}{f' and {left} more' if left else ''}"
 
 
 def partitions_of(topic: str, ranges: Iterable[_Range], count: int) -> str:

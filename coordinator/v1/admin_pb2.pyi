@@ -893,7 +893,10 @@ class Rebalance(_message.Message):
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
     cause_code: _builtins.str
-    """The cause as a code, such as: member_joined, session_expired."""
+    """The cause as a code: member_joined, member_left, session_expired, metadata_changed,
+    leader_rejoined, sync_timed_out, static_member_replaced, assignment_not_stored, call_cancelled,
+    size_limit, loaded (a fail-over), admin (an operator removed a member).
+    """
     counted_from: _builtins.str
     """From when unowned_* count. "last_work": from when the owners of the partitions are last known
     to have worked. Empty in rebalances of early versions: from when they were removed or had
@@ -1180,7 +1183,7 @@ class RemovedMember(_message.Message):
     """Cause in words, such as: session expired, did not re-join in time, left."""
     code: _builtins.str
     """The cause as a code: session_expired, join_timed_out, new_member_timed_out, sync_timed_out,
-    size_limit, call_cancelled, left, removed_by_operator.
+    size_limit, call_cancelled, admin (removed by an operator), left.
     """
     removed_at_ms: _builtins.int
     """Milliseconds since the epoch; 0 in rebalances of early versions."""

@@ -42,7 +42,7 @@ from coordinator.core.requests import JoinGroup
 from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
-LEFT, REMOVED_BY_OPERATOR = "left", "removed_by_operator"
+LEFT = "left"
 MEMBERS_MAX = 64
 """Members listed in a record; of larger groups the last ones to join."""
 TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -124,7 +124,7 @@ def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> Re
     if isinstance(event, MemberEvicted):
         cause, code = event.cause.value, event.cause.name.lower()
     else:
-        cause, code = _left(trace, event), REMOVED_BY_OPERATOR if event.is_by_operator else LEFT
+        cause, code = _left(trace, event), LEFT
     return RemovedMember(
         event.member_id,
         event.client_id,
@@ -132,8 +132,8 @@ def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> Re
         cause,
         code,
         removed_at_ms=now_ms,
-        last_heard_ms=event.sign.heard_ms,
-        heartbeat_interval_ms=event.sign.interval_ms,
+        last_heard_ms=event.last_heard_ms,
+        heartbeat_interval_ms=event.heartbeat_interval_ms,
     )
 
 

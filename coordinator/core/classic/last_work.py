@@ -1,4 +1,4 @@
-"""When partitions were last worked on, and when work on them resumed.
+"""Times at which partitions were last worked on, and at which work on them resumed.
 
 A coordinator sees calls, not work. What it knows of the moment in which the owner of a partition
 stopped depends on how it stopped:
@@ -37,7 +37,6 @@ from coordinator.core.classic.rests import (
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
     EvictionCause,
-    LastSign,
     MemberEvicted,
     MemberLeft,
     StaticMemberReplaced,
@@ -50,6 +49,9 @@ COOPERATIVE = "cooperative"
 OWNED_MAX = 50_000
 """Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
 more, nothing is known of moves and rests."""
+
+LATENESS = 4
+"""A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
 
 Span = tuple[int, int, StopKnownBy]
 """Earliest time, latest time, and how they are known."""
@@ -139,7 +141,7 @@ def replaced(
     read: PartitionReaders,
 ) -> None:
     """Note that the process of a static member has ended before its successor joined."""
-    earliest_ms, latest_ms, known_by = _end_of_silent(event.sign, now_ms)
+    earliest_ms, latest_ms, known_by = _end_of_silent(event, now_ms)
     for partition, rest in _held(group, trace, event.old_member_id, read.assigned).items():
         if rest.is_open:
             rest.earliest_ms, rest.known_by = earliest_ms, known_by
@@ -215,7 +217,7 @@ def _rests(group: ClassicGroup) -> Rests:
 def _held(
     group: ClassicGroup, trace: Trace, member_id: str, read_assignment: PartitionReader
 ) -> dict[Partition, Rest]:
-    """What a member held when the rebalance began: rests, open where it may still work."""
+    """Partitions that a member held when the rebalance began: rests, open where it may work."""
     held = trace.held.setdefault(member_id, {})
     stored = trace.stored.pop(member_id, None)
     if stored is None:
@@ -261,30 +263,24 @@ def _claimed(
 
 
 def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Span:
-    """When a member that is gone stopped to work."""
+    """Span in which a member that is gone stopped to work."""
     if isinstance(event, MemberLeft):
-        if not event.is_by_operator:
-            return now_ms, now_ms, StopKnownBy.LEFT
-        cause = None
-    else:
-        cause = event.cause
-    sign = event.sign
+        return now_ms, now_ms, StopKnownBy.LEFT
+    cause, due_ms = event.cause, event.heartbeat_due_ms
     if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it hears of it at once.
         return now_ms, now_ms, StopKnownBy.REMOVED
-    overdue_ms = (sign.due_ms - sign.heard_ms) // 2
-    if cause is EvictionCause.SESSION_EXPIRED or sign.due_ms + overdue_ms < now_ms:
-        return _end_of_silent(sign, now_ms)
+    is_silent = due_ms + (due_ms - event.last_heard_ms) // LATENESS < now_ms
+    if is_silent or cause is EvictionCause.SESSION_EXPIRED:
+        return _end_of_silent(event, now_ms)
     told_ms = trace.told.get(event.member_id, now_ms)
-    return (now_ms if told_ms == NO_TIME else told_ms), max(sign.due_ms, now_ms), _REMOVED
+    earliest_ms = now_ms if told_ms == NO_TIME else told_ms
+    return earliest_ms, max(due_ms, now_ms), StopKnownBy.REMOVED
 
 
-_REMOVED = StopKnownBy.REMOVED
-
-
-def _end_of_silent(sign: LastSign, now_ms: int) -> Span:
-    latest_ms = min(sign.due_ms, now_ms)
-    if sign.heard_ms == NO_TIME:
+def _end_of_silent(sign: MemberEvicted | MemberLeft | StaticMemberReplaced, now_ms: int) -> Span:
+    latest_ms = min(sign.heartbeat_due_ms, now_ms)
+    if sign.last_heard_ms == NO_TIME:
         return NO_TIME, latest_ms, StopKnownBy.NOT_HEARD
-    is_measured = sign.interval_ms > 0
+    is_measured = sign.heartbeat_interval_ms > 0
     known_by = StopKnownBy.LAST_HEARD if is_measured else StopKnownBy.INTERVAL_UNKNOWN
-    return sign.heard_ms, latest_ms, known_by
+    return sign.last_heard_ms, latest_ms, known_by

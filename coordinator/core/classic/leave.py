@@ -89,9 +89,8 @@ def _leave(
             member.member_id,
             member.client_id,
             member.client_host,
+            *member.last_sign(),
             leaving.reason,
-            member.last_sign(),
-            is_by_operator=not leaving.member_id,
         )
     )
     return member

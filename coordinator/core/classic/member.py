@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
-from coordinator.core.events import LastSign
 from coordinator.core.ids import NO_TIME, CallId
 from coordinator.core.records import MemberRecord
 from coordinator.core.requests import JoinGroup
@@ -72,7 +71,8 @@ class Member:
         return max(self.last_beat_ms, self.last_call_ms)
 
     def beat(self, now_ms: int) -> None:
-        """Note a heartbeat. `liveness.beat`, a hot path, does the same by itself."""
+        """Note a heartbeat. `liveness.beat`, the fast path, looks at two heartbeats only."""
+        self.interval_ms = self._measured_ms()
         self.beat_before_ms = self.last_beat_ms
         self.last_beat_ms = now_ms
 
@@ -82,8 +82,8 @@ class Member:
         self.beat_before_ms = NO_TIME
         self.last_beat_ms = now_ms
 
-    def last_sign(self) -> LastSign:
-        """When it was last heard, and when it is due to be heard again."""
+    def last_sign(self) -> tuple[int, int, int]:
+        """Last sign of life, as events have it: last heard, due, interval; see `MemberEvicted`."""
         measured_ms = self._measured_ms()
         interval_ms = measured_ms if measured_ms > 0 else self.session_timeout_ms // BEATS_A_SESSION
         heard_ms = self.last_heard_ms
@@ -91,7 +91,11 @@ class Member:
         if due_ms < heard_ms or self.last_beat_ms == NO_TIME:
             due_ms = heard_ms + interval_ms
         is_unheard = self.is_loaded and self.last_beat_ms == NO_TIME
-        return LastSign(NO_TIME if is_unheard else heard_ms, due_ms, measured_ms)
+        return (
+            NO_TIME if is_unheard else heard_ms,
+            due_ms,
+            measured_ms if measured_ms > 0 else NO_TIME,
+        )
 
     def _measured_ms(self) -> int:
         if self.beat_before_ms == NO_TIME:

@@ -68,7 +68,7 @@ def evict(group: ClassicGroup, member: Member, cause: EvictionCause, out: Outcom
             member.member_id,
             member.client_id,
             member.client_host,
+            *member.last_sign(),
             cause,
-            member.last_sign(),
         )
     )

@@ -1,4 +1,4 @@
-"""What a rebalance cost: partitions that changed hands, and how long nobody worked on them.
+"""Cost of a rebalance: partitions that changed hands, and how long nobody worked on them.
 
 A record has room for some of it only: partitions with the same owners and times share an entry with
 ranges of numbers, and of many entries the ones that moved, and of these the longest, are kept.

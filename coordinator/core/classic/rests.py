@@ -22,7 +22,7 @@ class PartitionReaders:
 
 
 class StopKnownBy(Enum):
-    """How it is known when a member stopped to work on a partition. The values are codes."""
+    """Evidence of when a member stopped to work on a partition. The values are codes."""
 
     LAST_HEARD = "last_heard"
     """It died or was paused between the time it was last heard and its next heartbeat."""

@@ -36,7 +36,7 @@ def welcome(
     reset_session(group, member, now_ms, out)
     out.note(
         StaticMemberReplaced(
-            group.group_id, replacement.instance_id, old_id, member.member_id, sign
+            group.group_id, replacement.instance_id, old_id, member.member_id, *sign
         )
     )
     note_joined(group, member, out)
