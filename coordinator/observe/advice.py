@@ -7,12 +7,13 @@ protocol. While an earlier rebalance in the journal has given the same, it is no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol, TypeVar
 
 from coordinator.core.events import RebalanceCause
-from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.core.records import RebalanceRecord
 from coordinator.observe.spelling import name_of, quoted, spell
 
 SLOW_SHARE = 0.5
@@ -23,6 +24,19 @@ COMES_BACK_MS = 60_000
 OFTEN = 3
 GONE_BY_ITSELF = "left"
 COOPERATIVE = "cooperative"
+
+
+class _Gone(Protocol):
+    @property
+    def member_id(self) -> str: ...
+
+
+class _Joined(_Gone, Protocol):
+    @property
+    def joined_at_ms(self) -> int: ...
+
+
+M = TypeVar("M", bound=_Joined)
 
 
 class AdviceCode(Enum):
@@ -63,11 +77,15 @@ def new_advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> li
     return [advice for advice in found if _about(advice) not in known]
 
 
-def slowest_to_join(record: RebalanceRecord) -> tuple[RebalanceMember, int] | None:
+def slowest_to_join(joined: Sequence[M], removed: Iterable[_Gone]) -> tuple[M, int] | None:
     """The member that joined last and is still there, and its delay (ms) after the one before it;
-    None if there were no two."""
-    gone = {removed.member_id for removed in record.removed}
-    stayed = [member for member in record.members if member.member_id not in gone]
+    None if there were no two.
+
+    Args:
+        joined: members in the order in which they joined.
+    """
+    gone = {member.member_id for member in removed}
+    stayed = [member for member in joined if member.member_id not in gone]
     if len(stayed) < 2:
         return None
     one_before, last = stayed[-2:]
@@ -90,7 +108,7 @@ def _advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Itera
 
 
 def _about_slowness(record: RebalanceRecord) -> Iterator[Advice]:
-    last = slowest_to_join(record)
+    last = slowest_to_join(record.members, record.removed)
     if last is None or record.was_initial or record.joined_at_ms < 0:
         return
     member, later = last

@@ -152,7 +152,7 @@ def _join_phase(record: RebalanceRecord) -> Iterator[str]:
         yield f"The join phase waited {took} for more first members: the initial delay."
     else:
         yield f"The join phase took {took}."
-        last = slowest_to_join(record)
+        last = slowest_to_join(record.members, record.removed)
         if last is not None and last[1] >= LATE_MS:
             member, later = last
             yield f"{_member(member)} was last, {spell(later)} after the one before."

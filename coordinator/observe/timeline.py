@@ -2,7 +2,11 @@
 
 phases     ├ join 4.1 s ──────────────────────────────┤├ sync ┤├ durable
 etl-1      ▓▓▓▓════════════════════════════════════════──────────
-etl-2      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓═──────────   last, by 3.9 s
+etl-2      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓═──────────   last, by 3.9 s
+orders:0-3 ·····×××××××××××××××××××××××××××××××××××××××××××××××××   etl-3 → etl-1
+
+Partitions that nobody worked on follow the members, a lane for those with the same owners and
+times. They may have rested since long before the rebalance began: then the axis begins earlier.
 """
 
 from __future__ import annotations
@@ -12,20 +16,37 @@ from dataclasses import dataclass
 from html import escape
 from typing import Protocol
 
-from coordinator.observe.spelling import spell
+from coordinator.observe.advice import slowest_to_join
+from coordinator.observe.explain import LATE_MS
+from coordinator.observe.spelling import name_of, partitions_of, spell, spell_between
 from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"
+PERHAPS, IDLE = "perhaps idle", "idle"
 MEANINGS = {
     LATE: "has not joined: the others wait",
     JOINED: "has joined and waits",
     ASSIGNING: "knows its generation, has not asked for its partitions",
     SYNCED: "has asked for its partitions and waits",
+    IDLE: "partitions that nobody works on",
+    PERHAPS: "partitions whose owner may have worked on",
 }
-SIGNS = {LATE: "▓", JOINED: "═", ASSIGNING: "░", SYNCED: "─"}
-COLOURS = {LATE: "#D55E00", JOINED: "#56B4E9", ASSIGNING: "#F0E442", SYNCED: "#009E73"}
+SIGNS = {LATE: "▓", JOINED: "═", ASSIGNING: "░", SYNCED: "─", IDLE: "×", PERHAPS: "·"}
+COLOURS = {
+    LATE: "#D55E00",
+    JOINED: "#56B4E9",
+    ASSIGNING: "#F0E442",
+    SYNCED: "#009E73",
+    IDLE: "#E69F00",
+    PERHAPS: "#F9E2B0",
+}
 """The colour-blind safe palette of Okabe and Ito."""
 PHASE_COLOURS = {"join": "#0072B2", "sync": "#CC79A7", "durable": "#999999"}
+REST_LANES_MAX = 8
+BEFORE_MAX_MS = 600_000
+"""Longest time before the rebalance that is drawn."""
+WAITED_FOR = ("join_timed_out", "sync_timed_out", "new_member_timed_out")
+"""Removed members that the others waited for; those that left or were dead kept nobody waiting."""
 
 
 class Participant(Protocol):
@@ -39,6 +60,30 @@ class Removed(Protocol):
     member_id: str
     client_id: str
     cause: str
+    code: str
+
+
+class Range(Protocol):
+    first: int
+    last: int
+
+
+class Move(Protocol):
+    topic: str
+    partition_count: int
+    from_member_id: str
+    from_client_id: str
+    to_member_id: str
+    to_client_id: str
+    has_moved: bool
+    stopped_earliest_ms: int
+    stopped_latest_ms: int
+    resumed_at_ms: int
+    unowned_ms_min: int
+    unowned_ms_max: int
+
+    @property
+    def partitions(self) -> Sequence[Range]: ...
 
 
 class Rebalance(Protocol):
@@ -58,6 +103,8 @@ class Rebalance(Protocol):
     def participants(self) -> Sequence[Participant]: ...
     @property
     def removed(self) -> Sequence[Removed]: ...
+    @property
+    def moves(self) -> Sequence[Move]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +144,8 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
     end = rebalance.ended_at_ms - start
     formed = rebalance.join_phase_ms if rebalance.join_phase_ms >= 0 else end
     found = []
-    previous = 0
-    for number, member in enumerate(rebalance.participants, start=1):
+    slowest = slowest_to_join(rebalance.participants, rebalance.removed)
+    for member in rebalance.participants:
         joined = member.joined_at_ms - start
         synced = member.synced_at_ms - start if member.synced_at_ms >= 0 else end
         bars = [
@@ -107,37 +154,70 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
             Bar(ASSIGNING, formed, synced),
             Bar(SYNCED, synced, end),
         ]
-        is_last = number == len(rebalance.participants) > 1 and joined > previous
-        note = f"last, by {spell(joined - previous)}" if is_last else ""
+        is_last = slowest is not None and slowest[0] is member and slowest[1] >= LATE_MS
+        note = f"last, by {spell(slowest[1])}" if slowest is not None and is_last else ""
         found.append(Lane(_name(member), tuple(b for b in bars if b.end_ms > b.begin_ms), note))
-        previous = joined
     names = {member.member_id for member in rebalance.participants}
     for gone in rebalance.removed:
         if gone.member_id not in names:
-            found.append(
-                Lane(_name(gone), (Bar(LATE, 0, formed),), f"removed: {printable(gone.cause)}")
-            )
+            waited = (Bar(LATE, 0, formed),) if gone.code in WAITED_FOR else ()
+            cause = printable(gone.cause)
+            note = cause if cause.startswith("left") else f"removed: {cause}"
+            found.append(Lane(_name(gone), waited, note))
     return found
+
+
+def rests(rebalance: Rebalance) -> list[Lane]:
+    """Lanes of partitions that nobody worked on, the longest first; bars may begin before 0."""
+    start = rebalance.started_at_ms
+    found = []
+    rested = [move for move in rebalance.moves if move.unowned_ms_min or move.unowned_ms_max]
+    for move in rested[:REST_LANES_MAX]:
+        end = move.resumed_at_ms - start
+        earliest, latest = (
+            max(end - idle_ms, -BEFORE_MAX_MS) if idle_ms >= 0 else -BEFORE_MAX_MS
+            for idle_ms in (move.unowned_ms_max, move.unowned_ms_min)
+        )
+        bars = (Bar(PERHAPS, earliest, latest), Bar(IDLE, latest, end))
+        former = name_of(move.from_member_id, move.from_client_id)
+        new = name_of(move.to_member_id, move.to_client_id)
+        who = f"{former} → {new}" if move.has_moved else f"stayed with {new}"
+        note = f"{who}, {spell_between(move.unowned_ms_min, move.unowned_ms_max)}"
+        name = partitions_of(move.topic, move.partitions, move.partition_count)
+        found.append(Lane(name[:24], tuple(b for b in bars if b.end_ms > b.begin_ms), note))
+    left = len(rested) - REST_LANES_MAX
+    return [*found, Lane("", (), f"and {left} more")] if left > 0 else found
+
+
+def _begin(everyone: Sequence[Lane]) -> int:
+    """Begin of the axis, in milliseconds from the start of the rebalance."""
+    return min([0] + [bar.begin_ms for lane in everyone for bar in lane.bars])
 
 
 def as_text(rebalance: Rebalance, width: int = 60) -> str:
     """The timeline for a terminal; bars are `width` characters, plus names and notes."""
-    everyone = lanes(rebalance)
-    end = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1)
+    everyone = lanes(rebalance) + rests(rebalance)
+    end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), _begin(everyone)
     margin = max([len(lane.name) for lane in everyone] + [len("phases")]) + 2
 
     def column(ms: int) -> int:
-        return round(width * ms / end)
+        return round(width * (ms - begin) / (end - begin))
 
     head = "".join(_phase_text(bar, column(bar.end_ms) - column(bar.begin_ms))
                    for bar in phases(rebalance))  # fmt: skip
-    lines = [_title(rebalance), f"{'phases':{margin}}{head}"]
+    lines = [_title(rebalance), f"{'phases':{margin}}{' ' * column(0)}{head}"]
     for lane in everyone:
         drawn = "".join(
             SIGNS[bar.kind] * (column(bar.end_ms) - column(bar.begin_ms)) for bar in lane.bars
         )
-        lines.append(f"{lane.name:{margin}}{drawn:{width}}  {lane.note}".rstrip())
-    lines += [f"{'':{margin}}{SIGNS[kind]} {meaning}" for kind, meaning in MEANINGS.items()]
+        indent = " " * column(lane.bars[0].begin_ms) if lane.bars else ""
+        lines.append(f"{lane.name:{margin}}{indent + drawn:{width}}  {lane.note}".rstrip())
+    shown = {bar.kind for lane in everyone for bar in lane.bars}
+    lines += [
+        f"{'':{margin}}{SIGNS[kind]} {meaning}"
+        for kind, meaning in MEANINGS.items()
+        if kind in shown
+    ]
     return "\n".join(lines)
 
 
@@ -148,15 +228,15 @@ LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 230, 20, 6, 78
 
 def as_svg(rebalance: Rebalance) -> str:
     """The timeline as a standalone SVG; each bar has its meaning and duration as a title."""
-    everyone = lanes(rebalance)
-    end = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1)
+    everyone = lanes(rebalance) + rests(rebalance)
+    end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), _begin(everyone)
     bottom = TOP + len(everyone) * (LANE + GAP)
     words = f"{_title(rebalance)}. " + " ".join(
         f"{lane.name}: {lane.note}." for lane in everyone if lane.note
     )
 
     def x(ms: float) -> float:
-        return LEFT + WIDTH * ms / end
+        return LEFT + WIDTH * (ms - begin) / (end - begin)
 
     def bar(each: Bar, y: int, colour: str, what: str) -> str:
         width = max(x(each.end_ms) - x(each.begin_ms), 1)
@@ -166,7 +246,7 @@ def as_svg(rebalance: Rebalance) -> str:
             "</rect>"
         )
 
-    size = f"{LEFT + WIDTH + RIGHT} {bottom + 86}"
+    size = f"{LEFT + WIDTH + RIGHT} {bottom + 108}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
         f'font-size="12" role="img" aria-label="{escape(words)}">',
@@ -189,10 +269,11 @@ def as_svg(rebalance: Rebalance) -> str:
             note = escape(lane.note)
             parts.append(f'<text x="{LEFT + WIDTH + 8}" y="{y + 14}">{note}</text>')
     for tick in range(6):
-        at_ms = end * tick / 5
+        at_ms = round(begin + (end - begin) * tick / 5)
+        told = spell(at_ms) if at_ms >= 0 else f"−{spell(-at_ms)}"
         parts.append(
             f'<text x="{x(at_ms):.1f}" y="{bottom + 16}" text-anchor="middle" fill="#555">'
-            f"{spell(round(at_ms))}</text>"
+            f"{told}</text>"
         )
     for number, (kind, meaning) in enumerate(MEANINGS.items()):
         left, y = LEFT + number % 2 * 360, bottom + 34 + number // 2 * 22
