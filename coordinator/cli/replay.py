@@ -5,57 +5,53 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.flags import add_output_flag
-from coordinator.cli.output import RENDERERS, Row, complain
-from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
-from coordinator.observe.explain import explain
+from coordinator.cli.output import Output, rendered, show
+from coordinator.cli.rebalance_rows import Explained
 from coordinator.printable import printable
+
+if TYPE_CHECKING:
+    from coordinator.core.records import RebalanceRecord
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     """The command and its flags."""
-    text = "run a recording made with --record-dir again, and explain its rebalances"
+    text = "run a recording made with --record-dir again, and list its rebalances"
     command = commands.add_parser("replay", help=text, description=text)
     command.set_defaults(run=_replay)
     command.add_argument("file", type=Path, help="recording of one shard")
-    add_output_flag(command)
+    add_output_flag(command, Explained)
 
 
 def _replay(options: argparse.Namespace) -> int:
+    return show(options, lambda: _run_again(options.file))
+
+
+def _run_again(path: Path) -> Output:
+    """Run a recording. Raises `NoRecording`, a ValueError, or OSError."""
+    from coordinator.cli.rebalance_views import explained
+    from coordinator.core.records import JOURNAL_LENGTH
     from coordinator.runtime.replaying import NoRecording, replay
+    from coordinator.service.grpc.translate.rebalances import rebalance_message
 
     try:
-        with options.file.open(encoding="ascii", errors="replace") as lines:
+        with path.open(encoding="ascii", errors="replace") as lines:
             found = replay(lines)
     except NoRecording as error:
-        complain(f"{options.file}: {error}")
-        return 1
-    except OSError as error:
-        complain(f"{options.file}: {error.strerror}")
-        return 1
+        raise NoRecording(f"{path}: {error}") from error
     journals: dict[str, list[RebalanceRecord]] = {}
-    rows: list[Row] = []
+    rows = []
     for record in found.rebalances:
         before = journals.setdefault(record.group_id, [])
-        told = explain(record, before[::-1])
+        rows.append(explained(rebalance_message(record, before[::-1])))
         before.append(record)
         del before[:-JOURNAL_LENGTH]
-        rows.append(
-            {
-                "GROUP": record.group_id,
-                "GENERATION": str(record.generation_after),
-                "CAUSE": record.cause,
-                "OUTCOME": record.outcome,
-                "EXPLANATION": " ".join(told),
-            }
-        )
-    verdict = "the same state" if not found.differences else "; ".join(found.differences)
-    if options.output != "table":
-        print(RENDERERS[options.output](rows))
-    else:
-        print("\n\n".join(printable(row["EXPLANATION"], None) for row in rows))
-    checked = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
-    print(printable(checked, None), file=sys.stderr)
-    return 1 if found.differences or not found.checked else 0
+    table = rendered(Output(Explained, rows), "table")
+    differences = "".join(f"Difference: {words}\n" for words in found.differences)
+    verdict = "; ".join(found.differences) or "the same state"
+    summary = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
+    print(printable(summary, None), file=sys.stderr)  # Programs read rows from standard output.
+    has_failed = bool(found.differences) or not found.checked
+    return Output(Explained, rows, text=differences + table, has_failed=has_failed)

@@ -1,7 +1,8 @@
 """Advice about a rebalance, for those who run the group. Each is given once.
 
 An advice is about a group, or a client of it, and a value that can be changed: a session timeout, a
-protocol. While an earlier rebalance in the journal has given the same, it is not given again.
+protocol. While an earlier rebalance in the journal with the same cause has given the same, it is
+not given again.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Advice:
 
 
 def new_advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> list[Advice]:
-    """Advice that no earlier rebalance has given.
+    """Advice that no earlier rebalance with the same cause has given.
 
     Args:
         before: earlier rebalances of the group, newest first.
@@ -72,6 +73,7 @@ def new_advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> li
     known = {
         _about(advice)
         for number, earlier in enumerate(before if found else ())
+        if earlier.cause == record.cause
         for advice in _advice(earlier, before[number + 1 :])
     }
     return [advice for advice in found if _about(advice) not in known]

@@ -171,7 +171,8 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
         if cause.startswith(LEFT):
             yield f"{who} {printable(cause)}."
         else:
-            heard = _last_heard(members[0]) if len(members) == 1 else ""
+            is_told = len(members) > 1 or members[0].member_id == record.member_id
+            heard = "" if is_told else _last_heard(members[0])
             yield f"{who} {'was' if len(members) == 1 else 'were'} removed: {cause}{heard}."
     more = record.removed_count - len(record.removed)
     if more > 0:
@@ -185,7 +186,6 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
 _GONE = (
     RebalanceCause.MEMBER_LEFT.value,
     RebalanceCause.ADMIN.value,
-    RebalanceCause.SESSION_EXPIRED.value,
 )
 
 

@@ -933,7 +933,7 @@ class Rebalance(_message.Message):
 
     @_builtins.property
     def advice(self) -> _containers.RepeatedCompositeFieldContainer[Global___Advice]:
-        """Advice that no earlier rebalance in the journal has given."""
+        """Advice that no earlier rebalance in the journal with the same cause has given."""
 
     def __init__(
         self,

@@ -39,12 +39,42 @@ def lines(path: Path) -> list[dict]:
 def test_replay_prints_the_journal_that_was_printed_then(path, capsys):
     status = main(["replay", str(path), "-o", "json"])
     told = capsys.readouterr()
-    assert json.loads(told.out) == json.loads(path.with_suffix(".json").read_text())
+    rebalances = json.loads(told.out)
+    printed = json.loads(path.with_suffix(".json").read_text())
+    assert [(r["group"], str(r["generation"]), r["cause"], r["outcome"]) for r in rebalances] == [
+        (r["GROUP"], r["GENERATION"], r["CAUSE"], r["OUTCOME"]) for r in printed
+    ]
+    for rebalance, before in zip(rebalances, printed, strict=True):
+        assert before["EXPLANATION"].startswith(rebalance["explanation"][0]), "with these times"
     assert told.err.endswith(": the same state\n")
     assert status == (1 if path.stem == KILLED else 0), "1: no state was compared"
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_replay_prints_a_table_and_differences_first(tmp_path, capsys):
+    assert main(["replay", str(STORY)]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == [
+        "GROUP", "GENERATION", "CAUSE", "OUTCOME", "TOOK", "MOVED", "NOT-WORKED-ON",
+    ]  # fmt: skip
+    assert len(table) == 7
+    recorded = lines(STORY)
+    for line in recorded:
+        if "hash" in line:
+            line["hash"] = "another"
+    changed = tmp_path / "recording"
+    changed.write_text(text_of(recorded))
+    assert main(["replay", str(changed)]) == 1
+    told = capsys.readouterr()
+    count = sum("hash" in line for line in recorded)
+    assert told.out.splitlines()[0].startswith("Difference: the state differs after ")
+    assert told.out.splitlines()[count:] == table
+    assert main(["replay", str(changed), "-o", "json"]) == 1
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)) == 6
+    assert "the state differs after " in told.err
+
+
 def test_every_recorded_state_comes_out_again(path):
     with path.open() as recording:
         found = replay(recording)
