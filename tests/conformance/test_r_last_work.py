@@ -214,6 +214,53 @@ def test_one_that_leaves_worked_until_then(eager):
     assert (span(move), move.known_by) == ((60, 60), "left")
 
 
+def test_one_that_commits_its_partitions_one_after_the_other_may_have_ended_them_so(eager):
+    eager.rejoin(eager.a), eager.rejoin(eager.b)
+    eager.share(a=parts(0), b=parts(1, 2))
+    eager.beats(2)
+    eager.commit({("t", 1): 5, ("t", 2): 5}, member_id=eager.b, generation=2)
+    eager.advance(1_000)
+    eager.commit({("t", 1): 6}, member_id=eager.b, generation=2)
+    drained = eager.now
+    eager.advance(3_000)
+    eager.commit({("t", 2): 6}, member_id=eager.b, generation=2)
+    eager.leave(eager.b)
+    left = eager.now
+    eager.rejoin(eager.a)
+    eager.share(a=parts(0, 1, 2))
+    first, second = [move for move in eager.newest().moves if move.has_moved]
+    assert (numbers(first), first.stopped_earliest_ms) == ([1], drained)
+    assert (numbers(second), second.stopped_earliest_ms) == ([2], left)
+    assert first.stopped_latest_ms == second.stopped_latest_ms == left
+
+
+def test_one_that_commits_all_at_once_works_until_it_leaves(eager):
+    eager.rejoin(eager.a), eager.rejoin(eager.b)
+    eager.share(a=parts(0), b=parts(1, 2))
+    eager.beats(2)
+    eager.commit({("t", 1): 5, ("t", 2): 5}, member_id=eager.b, generation=2)
+    eager.advance(1_000)
+    eager.leave(eager.b)
+    eager.rejoin(eager.a)
+    eager.share(a=parts(0, 1, 2))
+    (move,) = [move for move in eager.newest().moves if move.has_moved]
+    assert move.stopped_earliest_ms == move.stopped_latest_ms == eager.now
+
+
+def test_a_partition_without_rows_for_long_is_not_said_to_have_rested(eager):
+    eager.rejoin(eager.a), eager.rejoin(eager.b)
+    eager.share(a=parts(0), b=parts(1, 2))
+    eager.advance(10)
+    eager.commit({("t", 1): 5}, member_id=eager.b, generation=2)
+    eager.beats(31)
+    eager.commit({("t", 2): 5}, member_id=eager.b, generation=2)
+    eager.leave(eager.b)
+    eager.rejoin(eager.a)
+    eager.share(a=parts(0, 1, 2))
+    (move,) = [move for move in eager.newest().moves if move.has_moved]
+    assert (numbers(move), span(move)) == ([1, 2], (0, 0))
+
+
 def test_one_that_does_not_join_in_time_works_until_it_hears_of_that(eager):
     eager.beats(2)
     new = eager.join("", metadata=holding(), client_id="c", **eager.how)

@@ -5,7 +5,8 @@ stopped depends on how it stopped:
 
     how it stopped          at the earliest                     at the latest
     died, or was paused     when it was last heard              when its next heartbeat was due
-    left                    when it left                        when it left
+    left                    when it left, or committed it last, when it left
+                            if it committed others later
     was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
     joined without it       when it was told of the rebalance   when it joined
     it was taken away       when that assignment was durable    when it joined without it
@@ -22,7 +23,7 @@ Source: ours; KIP-429 for the partitions that a member holds.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.core.classic.group import ClassicGroup
@@ -50,6 +51,8 @@ OWNED_MAX = 50_000
 """Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
 more, nothing is known of moves and rests."""
 
+DRAIN_MAX_MS = 60_000
+"""Age of a commit above which its partition is taken to have had no rows since, not no owner."""
 LATENESS = 4
 """A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
 
@@ -123,12 +126,14 @@ def gone(
 ) -> None:
     """Note the partitions of a member that was removed or has left."""
     earliest_ms, latest_ms, known_by = _end_of(event, trace, now_ms)
-    for partition, rest in _held(group, trace, event.member_id, read.assigned).items():
+    held = _held(group, trace, event.member_id, read.assigned)
+    drained = _drained(group, trace, held, now_ms) if known_by is StopKnownBy.LEFT else {}
+    for partition, rest in held.items():
         if not rest.is_open:
             continue
         was_draining = known_by is StopKnownBy.LEFT and rest.known_by is StopKnownBy.TAKEN_AWAY
         if not was_draining:
-            rest.earliest_ms = earliest_ms
+            rest.earliest_ms = drained.get(partition, earliest_ms)
         rest.known_by = known_by
         _close(group, trace, partition, rest, latest_ms)
 
@@ -239,6 +244,20 @@ def _close(
     if rest.earliest_ms != NO_TIME or committed_ms != NO_TIME:
         rest.earliest_ms = min(max(rest.earliest_ms, committed_ms), latest_ms)
     _rests(group).of[partition] = rest
+
+
+def _drained(
+    group: ClassicGroup, trace: Trace, held: Iterable[Partition], now_ms: int
+) -> dict[Partition, int]:
+    """Last commits of partitions that a member may have finished with before it left.
+
+    A worker that drains ends its partitions one after the other, each with a commit, and leaves
+    after the last. A member that polls commits all of them at once, and works until it leaves.
+    """
+    commits = {partition: _committed_ms(group, trace, partition) for partition in held}
+    newest_ms = max(commits.values(), default=NO_TIME)
+    since_ms = now_ms - DRAIN_MAX_MS
+    return {p: at_ms for p, at_ms in commits.items() if since_ms <= at_ms < newest_ms}
 
 
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
