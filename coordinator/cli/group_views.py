@@ -19,7 +19,7 @@ from coordinator.client.admin import (
     MemberDescription,
     Phase,
 )
-from coordinator.observe.explain import spell
+from coordinator.observe.spelling import spell
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")

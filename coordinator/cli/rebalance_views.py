@@ -16,12 +16,20 @@ from coordinator.cli.rebalance_rows import (
     Range,
     Removed,
 )
+from coordinator.client.admin import (
+    Advice,
+    PartitionMove,
+    Phase,
+    Rebalance,
+    RebalanceParticipant,
+    RefusedJoin,
+    RemovedMember,
+)
 from coordinator.client.wire import code_name
 from coordinator.observe.timeline import Bar, lanes, phases, rests
-from coordinator.v1 import admin_pb2
 
 
-def explained(rebalance: admin_pb2.Rebalance) -> Explained:
+def explained(rebalance: Rebalance) -> Explained:
     """The row of a rebalance."""
     caused_by = (rebalance.member_id, rebalance.client_id, rebalance.client_host)
     return Explained(
@@ -58,7 +66,7 @@ def explained(rebalance: admin_pb2.Rebalance) -> Explained:
     )
 
 
-def refused(group: str, join: admin_pb2.RefusedJoin) -> Explained:
+def refused(group: str, join: RefusedJoin) -> Explained:
     """The row of refused joins of one client."""
     return Explained(
         group=group,
@@ -90,7 +98,7 @@ def refused(group: str, join: admin_pb2.RefusedJoin) -> Explained:
     )
 
 
-def lane_rows(rebalance: admin_pb2.Rebalance) -> list[LaneRow]:
+def lane_rows(rebalance: Rebalance) -> list[LaneRow]:
     """The lanes of a timeline, the phases first."""
 
     def row(name: str, bars: tuple[Bar, ...], note: str = "") -> LaneRow:
@@ -111,7 +119,7 @@ def lane_rows(rebalance: admin_pb2.Rebalance) -> list[LaneRow]:
     ]
 
 
-def blocking(group: str, phase: admin_pb2.DescribePhaseResponse, now_ms: int) -> list[Blocking]:
+def blocking(group: str, phase: Phase, now_ms: int) -> list[Blocking]:
     """The members that a group waits for."""
     return [
         Blocking(
@@ -141,7 +149,7 @@ def _client(member_id: str, client_id: str, host: str = "") -> Client:
     return Client(member_id=member_id or None, client_id=client_id or None, host=host or None)
 
 
-def _participant(member: admin_pb2.RebalanceParticipant, leader: str) -> Participant:
+def _participant(member: RebalanceParticipant, leader: str) -> Participant:
     return Participant(
         member_id=member.member_id,
         client_id=member.client_id or None,
@@ -154,7 +162,7 @@ def _participant(member: admin_pb2.RebalanceParticipant, leader: str) -> Partici
     )
 
 
-def _removed(member: admin_pb2.RemovedMember) -> Removed:
+def _removed(member: RemovedMember) -> Removed:
     return Removed(
         member_id=member.member_id,
         client_id=member.client_id or None,
@@ -167,7 +175,7 @@ def _removed(member: admin_pb2.RemovedMember) -> Removed:
     )
 
 
-def _not_worked_on(rebalance: admin_pb2.Rebalance) -> NotWorkedOn | None:
+def _not_worked_on(rebalance: Rebalance) -> NotWorkedOn | None:
     if rebalance.partitions_moved < 0:
         return None
     is_counted = bool(rebalance.counted_from)
@@ -181,7 +189,7 @@ def _not_worked_on(rebalance: admin_pb2.Rebalance) -> NotWorkedOn | None:
     )
 
 
-def _move(move: admin_pb2.PartitionMove) -> Move:
+def _move(move: PartitionMove) -> Move:
     return Move(
         topic=move.topic,
         partitions=tuple(Range(first=some.first, last=some.last) for some in move.partitions),
@@ -199,7 +207,7 @@ def _move(move: admin_pb2.PartitionMove) -> Move:
     )
 
 
-def _advice(advice: admin_pb2.Advice) -> AdviceRow:
+def _advice(advice: Advice) -> AdviceRow:
     return AdviceRow(
         code=advice.code,
         text=advice.text,

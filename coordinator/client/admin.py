@@ -32,6 +32,12 @@ GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 GroupDescription = pb.DescribeGroupsResponse.Group
 MemberDescription = pb.DescribeGroupsResponse.Member
 Phase = pb.DescribePhaseResponse
+Rebalance = pb.Rebalance
+RebalanceParticipant = pb.RebalanceParticipant
+RemovedMember = pb.RemovedMember
+PartitionMove = pb.PartitionMove
+Advice = pb.Advice
+RefusedJoin = pb.RefusedJoin
 
 
 class GroupNotFound(LookupError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from coordinator.core.ids import NO_LEADER_EPOCH, NO_TIME
 
@@ -110,6 +111,26 @@ class RemovedMember:
     removed_at_ms: int = 0
     last_heard_ms: int = 0
     heartbeat_interval_ms: int = 0
+
+
+class StopKnownBy(Enum):
+    """Evidence of when a member stopped to work on a partition. The values are codes."""
+
+    LAST_HEARD = "last_heard"
+    """It died or was paused between the time it was last heard and its next heartbeat."""
+    INTERVAL_UNKNOWN = "last_heard_interval_unknown"
+    """The same, but it sent too few heartbeats to measure their interval: a third of its session
+    timeout stands in for it."""
+    NOT_HEARD = "not_heard_since_take_over"
+    """Nothing was heard of it since this node took the group over: the earliest time is unknown."""
+    LEFT = "left"
+    """It left the group."""
+    REMOVED = "removed"
+    """It was alive when it was removed, and hears of that with its next heartbeat."""
+    REJOINED = "rejoined"
+    """It was told of the rebalance, and joined again without the partition."""
+    TAKEN_AWAY = "taken_away"
+    """An assignment took the partition away, and it joined again without it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from coordinator.core.classic.rests import StopKnownBy
 from coordinator.core.events import EvictionCause, RebalanceCause, RefusedJoin
-from coordinator.core.records import PartitionMove, RebalanceMember, RebalanceRecord, RemovedMember
+from coordinator.core.records import (
+    PartitionMove,
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+    StopKnownBy,
+)
 from coordinator.observe.advice import new_advice, slowest_to_join
 from coordinator.observe.spelling import (
     count_of,

@@ -26,7 +26,7 @@ SETTINGS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": INTERVAL_MS}
 
 
 class Notes:
-    """When each process worked on each partition: (time in ms, process) by partition."""
+    """Times at which processes worked: (milliseconds since the epoch, process) by partition."""
 
     def __init__(self, group) -> None:
         self.group = group
@@ -37,7 +37,7 @@ class Notes:
         self.of.setdefault(partition, []).append((now_ms, who))
 
     def rest(self, partition: int, resumed_ms: int) -> int:
-        """How long nobody worked on a partition before somebody did at `resumed_ms`."""
+        """Time in which nobody worked on a partition, until somebody did from `resumed_ms` on."""
         after = [at for at, _ in self.of[partition] if at >= resumed_ms]
         before = [at for at, _ in self.of[partition] if at < resumed_ms]
         return min(after) - max(before)

@@ -33,7 +33,6 @@ from coordinator.core.classic.rests import (
     PartitionReaders,
     Rest,
     Rests,
-    StopKnownBy,
 )
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
@@ -43,7 +42,7 @@ from coordinator.core.events import (
     StaticMemberReplaced,
 )
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
 
 COOPERATIVE = "cooperative"
 """Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from coordinator.core.classic import last_work
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.last_work import Resumed
-from coordinator.core.classic.rests import Partition, PartitionReaders, Rest, StopKnownBy
+from coordinator.core.classic.rests import Partition, PartitionReaders, Rest
 from coordinator.core.classic.trace import Trace
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import PartitionMove, PartitionRange
+from coordinator.core.records import PartitionMove, PartitionRange, StopKnownBy
 
 NO_COUNT = -1
 """Value of `partitions_moved` if it is unknown."""
