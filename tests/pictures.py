@@ -44,6 +44,8 @@ def incident() -> admin_pb2.Rebalance:
         world.until(lambda member=member: member.assignment, polling=tuple(members))
     world.until(lambda: len({len(it.assignment) for it in members}) == 1, polling=tuple(members))
     leader, killed, slow = members
+    for _ in range(10):  # Time for heartbeats.
+        world.advance(1_000)
     killed.kill()
     slow.hold(Join)
     leader.hold(Sync)
@@ -64,7 +66,10 @@ def incident() -> admin_pb2.Rebalance:
 
 def explanation() -> list[str]:
     """Sentences about the incident. The virtual clock begins with the epoch."""
-    return [re.sub("1970-01-01 00", "2026-03-02 14", line) for line in incident().explanation]
+    return [
+        re.sub(r"\b00:(\d\d:\d\d)", r"14:\1", line.replace("1970-01-01", "2026-03-02"))
+        for line in incident().explanation
+    ]
 
 
 def _member(world: World, number: int) -> Player:

@@ -221,7 +221,8 @@ def _cost(record: RebalanceRecord) -> Iterator[str]:
         )
     elif count and longest_ms:
         was = "was" if count == 1 else "were"
-        how_long = spell_between(record.unowned_ms_max_at_least, longest_ms)
+        is_open = any(move.unowned_ms_max < 0 for move in record.moves)
+        how_long = spell_between(record.unowned_ms_max_at_least, -1 if is_open else longest_ms)
         which = " for" if _have_equal_times(record) else ", the longest of them for"
         yield f"{unowned} {was} not worked on{which} {how_long}."
     if record.partitions_taken_away:
@@ -237,14 +238,18 @@ def _have_equal_times(record: RebalanceRecord) -> bool:
 
 def _moves(record: RebalanceRecord) -> Iterator[str]:
     moved = [move for move in record.moves if move.has_moved]
+    are_equal = _have_equal_times(record)
     for move in moved[:NAMED_MAX]:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
         former = name_of(move.from_member_id, move.from_client_id)
         new = name_of(move.to_member_id, move.to_client_id)
-        yield f"{where} went from {former} to {new}{_rested(move, former, new)}."
+        how_long = "" if are_equal else _rested(move)
+        waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
+        yield f"{where} went from {former} to {new}{how_long}{waits}."
     more = sum(move.partition_count for move in moved[NAMED_MAX:])
     if more:
         yield f"{count_of(more, 'more partition')} changed owners."
+    yield from dict.fromkeys(filter(None, map(_evidence, moved[:NAMED_MAX])))
     stayed = [move for move in record.moves if not move.has_moved and move.unowned_ms_max]
     if stayed:
         count = sum(move.partition_count for move in stayed)
@@ -259,21 +264,21 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
         yield f"{count_of(record.partitions_left_out, 'more partition')} moved or rested."
 
 
-def _rested(move: PartitionMove, former: str, new: str) -> str:
-    """Time for which partitions that moved rested, and how that is known."""
-    waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
+def _rested(move: PartitionMove) -> str:
     if not move.unowned_ms_max and not move.unowned_ms_min:
-        return waits
-    how_long = spell_between(move.unowned_ms_min, move.unowned_ms_max)
-    rested = f", not worked on for {how_long}"
-    how = _KNOWN_BY.get(move.known_by, "")
-    if how:
-        earliest, latest = (
-            time_of_day(at_ms) if at_ms >= 0 else ""
-            for at_ms in (move.stopped_earliest_ms, move.stopped_latest_ms)
-        )
-        rested += f": {how.format(who=former, earliest=earliest, latest=latest)}"
-    return rested + waits
+        return ""
+    return f", not worked on for {spell_between(move.unowned_ms_min, move.unowned_ms_max)}"
+
+
+def _evidence(move: PartitionMove) -> str:
+    """Sentence that says how it is known when the former owner stopped; empty if it did not."""
+    how = _KNOWN_BY.get(move.known_by, "") if _rested(move) else ""
+    earliest, latest = (
+        time_of_day(at_ms) if at_ms >= 0 else ""
+        for at_ms in (move.stopped_earliest_ms, move.stopped_latest_ms)
+    )
+    former = name_of(move.from_member_id, move.from_client_id)
+    return f"{how.format(who=former, earliest=earliest, latest=latest)}." if how else ""
 
 
 _KNOWN_BY = {

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from coordinator.observe.advice import slowest_to_join
 from coordinator.observe.explain import LATE_MS
-from coordinator.observe.spelling import name_of, partitions_of, spell, spell_between
+from coordinator.observe.spelling import name_of, partitions_of, spell
 from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"
@@ -182,11 +182,18 @@ def rests(rebalance: Rebalance) -> list[Lane]:
         former = name_of(move.from_member_id, move.from_client_id)
         new = name_of(move.to_member_id, move.to_client_id)
         who = f"{former} → {new}" if move.has_moved else f"stayed with {new}"
-        note = f"{who}, {spell_between(move.unowned_ms_min, move.unowned_ms_max)}"
+        note = f"{who}, {_between(move.unowned_ms_min, move.unowned_ms_max)}"
         name = partitions_of(move.topic, move.partitions, move.partition_count)
         found.append(Lane(name[:24], tuple(b for b in bars if b.end_ms > b.begin_ms), note))
     left = len(rested) - REST_LANES_MAX
     return [*found, Lane("", (), f"and {left} more")] if left > 0 else found
+
+
+def _between(shortest_ms: int, longest_ms: int) -> str:
+    shortest, longest = spell(shortest_ms), spell(longest_ms)
+    if longest_ms < 0:
+        return f"{shortest} or more"
+    return longest if shortest == longest else f"{shortest} to {longest}"
 
 
 def _begin(everyone: Sequence[Lane]) -> int:
@@ -223,7 +230,7 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
 
 FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 """Font families, named ones first: resvg does not resolve `sans-serif` alone."""
-LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 230, 20, 6, 78
+LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 250, 20, 6, 78
 
 
 def as_svg(rebalance: Rebalance) -> str:

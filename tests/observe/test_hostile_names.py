@@ -8,7 +8,13 @@ import pytest
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import RebalanceCause, RefusedJoin
-from coordinator.core.records import RebalanceMember, RebalanceRecord, RemovedMember
+from coordinator.core.records import (
+    PartitionMove,
+    PartitionRange,
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
 from coordinator.observe.explain import explain, explain_refusal
 from coordinator.observe.timeline import as_svg, as_text
 
@@ -23,7 +29,13 @@ RECORD = RebalanceRecord(
     was_initial=False, started_at_ms=0, joined_at_ms=3_000, synced_at_ms=3_500, ended_at_ms=4_000,
     leader=MEMBERS[0].member_id, member_count=3, members=MEMBERS,
     removed=(RemovedMember(f"gone{HARM}", HARM, f"/{HARM}", "session expired"),),
-    partitions_moved=3, unowned_partitions=2, unowned_ms_max=900,
+    partitions_moved=3, unowned_partitions=2, unowned_ms_max=900, counted_from="last_work",
+    moves=(
+        PartitionMove(
+            HARM, HARM, HARM, HARM, HARM, True, HARM, 100, 200, 1_000, False, 2,
+            (PartitionRange(0, 1),),
+        ),
+    ),
 )  # fmt: skip
 
 
@@ -45,6 +57,7 @@ def test_pictures_are_whole_and_printable():
         group_id=HARM, cause=HARM, generation_before=1, generation_after=2, started_at_ms=0,
         ended_at_ms=4_000, join_phase_ms=3_000, sync_phase_ms=500, durable_phase_ms=500,
         participants=MEMBERS, removed=(replace(RECORD.removed[0], cause=HARM),),
+        moves=RECORD.moves,
     )  # fmt: skip
     root = ET.fromstring(as_svg(rebalance))
     texts = [root.get("aria-label"), *(text for text in root.itertext() if text != "\n")]
