@@ -117,7 +117,7 @@ _CAUSES = {
     RebalanceCause.CALL_CANCELLED: "{who} closed its connection while it was joining",
     RebalanceCause.SIZE_LIMIT: "the group exceeded group_max_size",
 }
-_CAUSE_SENTENCES = {cause.value: f"It began because {words}" for cause, words in _CAUSES.items()}
+_CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
 
 
 def _cause(record: RebalanceRecord) -> str:
@@ -130,22 +130,10 @@ def _cause(record: RebalanceRecord) -> str:
         )
     if record.cause not in _CAUSE_SENTENCES:  # A newer version's.
         return f"It began because of: {record.cause}."
-    removed = [r for r in record.removed if r.member_id == record.member_id]
-    told = _last_heard(removed[0]) if removed and record.cause in _SILENT else ""
-    return f"{_CAUSE_SENTENCES[record.cause].format(who=who, why=why)}{told}."
+    return _CAUSE_SENTENCES[record.cause].format(who=who, why=why)
 
 
-_SILENT = (RebalanceCause.SESSION_EXPIRED.value, RebalanceCause.SYNC_TIMED_OUT.value)
 _JOINED_AGAIN = (RebalanceCause.METADATA_CHANGED.value, RebalanceCause.LEADER_REJOINED.value)
-
-
-def _last_heard(removed: RemovedMember) -> str:
-    """Time at which a member that did not leave by itself was last heard; empty if unknown."""
-    if removed.last_heard_ms == 0 or removal_code(removed) == LEFT:
-        return ""
-    if removed.last_heard_ms < 0:
-        return "; nothing was heard of it since this node took the group over"
-    return f"; it was last heard at {time_of_day(removed.last_heard_ms)}"
 
 
 def _join_phase(record: RebalanceRecord) -> Iterator[str]:
@@ -176,9 +164,8 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
         if cause.startswith(LEFT):
             yield f"{who} {printable(cause)}."
         else:
-            is_told = len(members) > 1 or members[0].member_id == record.member_id
-            heard = "" if is_told else _last_heard(members[0])
-            yield f"{who} {'was' if len(members) == 1 else 'were'} removed: {cause}{heard}."
+            yield f"{who} {'was' if len(members) == 1 else 'were'} removed: {cause}."
+    yield from _last_heard(record)
     more = record.removed_count - len(record.removed)
     if more > 0:
         yield f"{count_of(more, 'more member')} left or {'was' if more == 1 else 'were'} removed."
@@ -186,6 +173,16 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
     new = [_member(m) for m in record.members if m.is_new and m.member_id not in told]
     if new:
         yield f"{listed(new, NAMED_MAX)} joined."
+
+
+def _last_heard(record: RebalanceRecord) -> Iterator[str]:
+    """Sentences about members that did not leave by themselves, unless the moves say it."""
+    told = {move.from_member_id for move in _named_moves(record) if _evidence(move)}
+    for removed in record.removed[:NAMED_MAX]:
+        known = removed.last_heard_ms > 0 and removal_code(removed) not in (LEFT, "call_cancelled")
+        if known and removed.member_id not in told:
+            who = name_of(removed.member_id, removed.client_id, removed.client_host)
+            yield f"{who} was last heard at {time_of_day(removed.last_heard_ms)}."
 
 
 _GONE = (
@@ -237,19 +234,19 @@ def _have_equal_times(record: RebalanceRecord) -> bool:
 
 
 def _moves(record: RebalanceRecord) -> Iterator[str]:
-    moved = [move for move in record.moves if move.has_moved]
+    named = _named_moves(record)
     are_equal = _have_equal_times(record)
-    for move in moved[:NAMED_MAX]:
+    for move in named:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
         former = name_of(move.from_member_id, move.from_client_id)
         new = name_of(move.to_member_id, move.to_client_id)
         how_long = "" if are_equal else _rested(move)
         waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
         yield f"{where} went from {former} to {new}{how_long}{waits}."
-    more = sum(move.partition_count for move in moved[NAMED_MAX:])
-    if more:
+    more = record.partitions_moved - sum(move.partition_count for move in named)
+    if more > 0:
         yield f"{count_of(more, 'more partition')} changed owners."
-    yield from dict.fromkeys(filter(None, map(_evidence, moved[:NAMED_MAX])))
+    yield from dict.fromkeys(filter(None, map(_evidence, named)))
     stayed = [move for move in record.moves if not move.has_moved and move.unowned_ms_max]
     if stayed:
         count = sum(move.partition_count for move in stayed)
@@ -260,8 +257,10 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
             f"{what} stayed with {owners}, and rested while the group gathered, for up to "
             f"{spell(max(shortest_ms, longest_ms))}."
         )
-    if record.partitions_left_out:
-        yield f"{count_of(record.partitions_left_out, 'more partition')} moved or rested."
+
+
+def _named_moves(record: RebalanceRecord) -> list[PartitionMove]:
+    return [move for move in record.moves if move.has_moved][:NAMED_MAX]
 
 
 def _rested(move: PartitionMove) -> str:
