@@ -31,11 +31,11 @@ NOW = Row(
         ),
         Panel(
             "Shards without a leader",
-            "Groups of these shards are not served. Of all nodes, whichever are chosen above. "
-            "Alert: CoordinatorShardsWithoutLeader.",
+            "Groups of these shards are not served. Of all nodes of the chosen jobs; each cluster "
+            "is to be a job of its own. Alert: CoordinatorShardsWithoutLeader.",
             {
-                "": f"max(coordinator_shards_configured{{{JOB}}}) - "
-                f'sum(coordinator_shards{{{JOB},state="leading"}})'
+                "": f"sum(max by (job) (coordinator_shards_configured{{{JOB}}}) - "
+                f'sum by (job) (coordinator_shards{{{JOB},state="leading"}}))'
             },
             kind="stat",
             width=4,
@@ -76,6 +76,17 @@ REBALANCES = Row(
             "sentences. Alert: CoordinatorRebalancesOften.",
             {"{{cause}}": f"60 * {rate('coordinator_rebalances_total', by='cause')}"},
             unit="opm",
+            width=12,
+            legend="right",
+        ),
+        Panel(
+            "Members removed, by cause",
+            "Members that were removed in a minute without having asked to leave. Alert: "
+            "CoordinatorMembersLost.",
+            {"{{cause}}": f"60 * {rate('coordinator_member_evictions_total', by='cause')}"},
+            unit="opm",
+            width=12,
+            legend="right",
         ),
         Panel(
             "Rebalances by outcome",
@@ -111,13 +122,6 @@ REBALANCES = Row(
             unit="s",
         ),
         Panel(
-            "Members removed, by cause",
-            "Members that were removed in a minute without having asked to leave. Alert: "
-            "CoordinatorMembersLost.",
-            {"{{cause}}": f"60 * {rate('coordinator_member_evictions_total', by='cause')}"},
-            unit="opm",
-        ),
-        Panel(
             "Partitions that change owners",
             "Partitions that move in a minute, of groups whose assignments can be decoded.",
             {"moved": f"60 * {rate('coordinator_partitions_moved_total')}"},
@@ -135,6 +139,7 @@ REBALANCES = Row(
             {"{{group}}": f"topk(10, {total('coordinator_group_lag', by='group')})"},
             none="no listed group reports the ends of its logs",
             link=TO_GROUP,
+            width=24,
         ),
     ),
 )

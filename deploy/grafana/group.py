@@ -34,6 +34,7 @@ NOW = Row(
             kind="stat",
             width=6,
             thresholds=(10, 60),
+            decimals=0,
         ),
         Panel(
             "Time in rebalances in the last hour",

@@ -182,23 +182,27 @@ LOG = Row(
             unit="s",
             thresholds=(0.1, 0.25),
             none="this node writes to a shared store",
+            width=12,
         ),
         Panel(
             "Entries per write of SQLite, mean",
             "Group commit: above 1, several shards share a write.",
             {"{{instance}}": mean("coordinator_flush_appends")},
             none="this node writes to a shared store",
+            width=12,
         ),
         Panel(
             "Records that wait for replicas",
             "Records that are in the log, and not yet at enough in-sync replicas.",
             by_node("coordinator_high_watermark_lag_records"),
+            width=12,
         ),
         Panel(
             "Partitions whose offsets expire, a second",
             "Offsets of groups that were empty for longer than their retention.",
             rate_by_node("coordinator_offset_expirations_total"),
             unit="ops",
+            width=12,
         ),
     ),
 )
@@ -229,23 +233,28 @@ TIMERS = Row(
             "Watched operations",
             "Entries in the watch lists, by purgatory.",
             {"{{purgatory}}": total("coordinator_purgatory_watched", by="purgatory")},
+            width=12,
         ),
         Panel(
             "Operations with a timer",
             "By purgatory.",
             {"{{purgatory}}": total("coordinator_purgatory_delayed", by="purgatory")},
+            width=12,
         ),
         Panel(
             "Operations that timed out, a second",
-            "By purgatory: joins whose members did not all come, syncs without an assignment.",
+            "By purgatory: joins whose members did not all come, syncs without an assignment. "
+            "Fetches of standbys time out whenever there is nothing new.",
             {"{{purgatory}}": rate("coordinator_purgatory_expired_total", by="purgatory")},
             unit="ops",
+            width=12,
         ),
         Panel(
             "Entries purged a second",
             "Watch-list entries of operations that had ended, by purgatory.",
             {"{{purgatory}}": rate("coordinator_purgatory_purged_total", by="purgatory")},
             unit="ops",
+            width=12,
         ),
     ),
 )
@@ -255,8 +264,9 @@ CLUSTER = Row(
     (
         Panel(
             "Shards by state",
-            "Leading, loading and following shards of each node.",
-            {"{{instance}} {{state}}": total("coordinator_shards", by="instance, state")},
+            "Leading, loading and following shards of the chosen nodes.",
+            {"{{state}}": total("coordinator_shards", by="state")},
+            stacked=True,
         ),
         Panel(
             "Controllers",

@@ -17,6 +17,8 @@ JOB = 'job=~"$job"'
 ON = f'{JOB},instance=~"$instance"'
 """Labels that the variables of a dashboard choose, for the braces of every selector."""
 RATE = "[$__rate_interval]"
+COUNTS = frozenset({"short", "ops", "opm", "reqps"})
+"""Units of which 1 is a small value."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Panel:
         unit: Grafana's id of the unit. kind: timeseries or stat. width: of 24 columns.
         thresholds: values from which on it is orange, and red.
         none: text in place of `No data`, where a healthy node has no series.
-        max: top of the axis.
+        max: top of the axis. decimals: digits behind the point.
+        legend: its place: bottom, or right, where series are many.
         link: title and address of a link behind each series.
     """
 
@@ -45,6 +48,8 @@ class Panel:
     max: float | None = None
     link: tuple[str, str] | None = None
     stacked: bool = False
+    legend: str = "bottom"
+    decimals: int | None = None
 
 
 @dataclass(frozen=True)
@@ -214,7 +219,7 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         "datasource": DATASOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
-        "options": _options(panel.kind),
+        "options": _options(panel),
         "targets": targets,
     }
 
@@ -235,6 +240,8 @@ def _defaults(panel: Panel) -> dict[str, Any]:
     }
     if panel.max is not None:
         found["max"] = panel.max
+    if panel.decimals is not None:
+        found["decimals"] = panel.decimals
     if panel.none:
         found["noValue"] = panel.none
     if panel.link is not None:
@@ -247,13 +254,15 @@ def _defaults(panel: Panel) -> dict[str, Any]:
             "fillOpacity": 30 if panel.stacked else 10,
             "showPoints": "never",
             "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
+            # Grafana draws a line of zeros below an axis up to 100.
+            **({"axisSoftMax": 1} if panel.unit in COUNTS else {}),
             "thresholdsStyle": {"mode": "dashed" if len(steps) > 1 else "off"},
         }
     return found
 
 
-def _options(kind: str) -> dict[str, Any]:
-    if kind == "stat":
+def _options(panel: Panel) -> dict[str, Any]:
+    if panel.kind == "stat":
         return {
             "colorMode": "value",
             "graphMode": "none",
@@ -263,7 +272,7 @@ def _options(kind: str) -> dict[str, Any]:
         }
     return {
         "legend": {
-            "displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": [],
+            "displayMode": "list", "placement": panel.legend, "showLegend": True, "calcs": [],
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }  # fmt: skip

@@ -171,6 +171,30 @@ QUIET = {
 }
 
 
+def test_clusters_are_jobs_of_their_own(tmp_path):
+    """One that is well does not hide another that is not."""
+    well, ill = 'instance="a:1",job="coordinator-eu"', 'instance="b:1",job="coordinator-us"'
+    series = [
+        (f'coordinator_shards{{state="leading",{well}}}', "32x10"),
+        (f"coordinator_shards_configured{{{well}}}", "32x10"),
+        (f"coordinator_is_controller{{{well}}}", "1x10"),
+        (f"coordinator_controller_epoch{{{well}}}", "3x10"),
+        (f"coordinator_undecided_seconds{{{well}}}", "0x10"),
+        (f"coordinator_store_session_seconds{{{well}}}", "2x10"),
+        (f"up{{{well}}}", "1x10"),
+        (f'coordinator_shards{{state="leading",{ill}}}', "15x10"),
+        (f"coordinator_shards_configured{{{ill}}}", "16x10"),
+        (f"coordinator_is_controller{{{ill}}}", "0x10"),
+        (f"coordinator_controller_epoch{{{ill}}}", "7x10"),
+        (f"coordinator_undecided_seconds{{{ill}}}", "300x10"),
+        (f"coordinator_store_session_seconds{{{ill}}}", "2x10"),
+        (f"up{{{ill}}}", "0x10"),
+    ]
+    names = ("Down", "ShardsWithoutLeader", "NoController", "Undecided")
+    done = tried(tmp_path, series, [("5m", f"Coordinator{name}", 1) for name in names])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("case", QUIET)
 def test_nobody_is_called_while_somebody_decides(case, tmp_path):
     done = tried(tmp_path, QUIET[case], [("3m", "CoordinatorUndecided", 0)])
