@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 
-TYPE_CHECKING = False  # Importing `typing` costs half as much as argparse.
+TYPE_CHECKING = False  # Importing `typing` costs half of what `argparse` does.
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Never

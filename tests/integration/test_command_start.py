@@ -16,7 +16,7 @@ from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[2]
 NOT_NEEDED = {"grpc", "google", "apsw", "asyncio", "structlog", "prometheus_client", "h11", "rich"}
-ALLOWED = {"cli", "core", "environment", "printable", "settings", "typed_json"}
+ALLOWED = {"assignors", "cli", "core", "environment", "printable", "settings", "typed_json"}
 """Parts of the project that help may import: `core` for the settings of groups alone."""
 
 IMPORTED = """

@@ -222,7 +222,6 @@ REFUSED = [
     ("cluster describe {AT} --token-file /nope", 1, "cannot read /nope: No such file"),
     ("cluster describe {AT} --tls-cert {FOLDER}/a.pem", 1, "a certificate needs its key"),
     ("groups describe nope {AT}", 1, "nope"),
-    ("groups delete live {AT}", 1, "live"),
     ("explain nope {AT}", 1, "nope"),
     ("explain live 99 {AT}", 1, "99"),
     ("timeline live --file /nope/x.svg {AT}", 1, "No such file"),
@@ -271,10 +270,21 @@ def test_wrong_uses_are_answered_in_a_sentence(line, status, words, server, fold
         assert re.search(r"Error|Exception|errno|<class|\b[A-Z]+_[A-Z_]+\b", told[0]) is None
 
 
-def test_text_that_is_not_utf8_is_refused(server, capsys):
-    for line in (["explain", "g\udcff"], ["groups", "describe", "g\udcff"]):
-        assert main([*line, "--bootstrap", server.address]) == 1
-        assert "not text in UTF-8" in capsys.readouterr().err
+def test_some_of_several_changes_that_fail_are_named_in_their_rows(server, folder, capsys):
+    line = f"groups delete nope live --bootstrap {server.address} -o json"
+    status, out, _ = run(capsys, line, server, folder)
+    codes = {row["group"]: row["error_code"] for row in json.loads(out)}
+    assert status == 1
+    assert codes == {"nope": "GROUP_ID_NOT_FOUND", "live": "NON_EMPTY_GROUP"}
+    assert all(row["error"] for row in json.loads(out))
+
+
+@pytest.mark.parametrize("line", ["explain g\udcff", "groups describe g\udcff", "log dump g\udcff"])
+def test_text_that_is_not_utf8_is_refused(line, server, folder, capsys):
+    at = f" --bootstrap {server.address}" if line.split()[0] in CONNECTS else ""
+    status, out, err = run(capsys, line + at, server, folder)
+    assert (status > 0, out) == (True, "")
+    assert err.startswith("coordinator: ")
 
 
 def test_ctrl_c_while_a_call_waits_is_no_traceback():
