@@ -26,6 +26,9 @@ def refreshed(page, times: int = 2) -> None:
             pass
 
 
+PLACE = "document.activeElement.getBoundingClientRect().top"
+
+
 def until(is_true) -> None:
     """Wait for a condition; the page's policy forbids Playwright's own way."""
     end = time.monotonic() + HANG_S
@@ -47,11 +50,12 @@ def test_a_refresh_leaves_focus_folds_and_place(page, busy):
     page.locator("#rebalances summary").first.click()
     expect(page.locator("#partitions tr")).to_have_count(50)
     page.get_by_label("Pages of partitions").get_by_role("button", name="Next").focus()
-    place = page.evaluate("scrollY")
-    assert place > 0
+    page.locator("#rebalances img").evaluate("picture => picture.decode()")
+    place = page.evaluate(PLACE)
+    assert page.evaluate("scrollY") > 0
     refreshed(page)
     assert focus(page) == "Next"
-    assert page.evaluate("scrollY") == place
+    assert page.evaluate(PLACE) == place
     assert page.locator("#rebalances details").first.get_attribute("open") is not None
     assert page.locator("#partitions-fold").get_attribute("open") is not None
 
@@ -111,6 +115,7 @@ def test_a_rebalance_has_an_address_of_its_own(page, busy):
     newest.locator("summary").click()
     newest.get_by_role("link", name="All about generation").click()
     expect(page.locator("#generation-title")).to_contain_text("of orders")
+    expect(page.locator("#main[aria-busy=false]")).to_be_visible()
     assert focus(page).startswith("Generation")
     address = page.url
     picture = page.locator("#generation img")
