@@ -16,7 +16,7 @@ from playwright.sync_api import Page, sync_playwright
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember, Revoking
 from coordinator.client.admin import GroupAdmin
-from tests.browser.test_console import CHROMIUM, FLAGS
+from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.documents import ROOT
 from tests.patience import HANG_S
 from tests.serving import Process
@@ -62,12 +62,12 @@ def photograph(page: Page, console: str, address: str) -> None:
     """Make both pictures."""
     with ExitStack() as members:
         start(members, address, GROUP, ("etl-1", "etl-2"))
-        page.goto(f"{console}#{GROUP}")
-        page.locator("#members tr").nth(1).wait_for()
+        page.goto(f"{console}#/groups/{GROUP}?partitions=1")
+        page.get_by_text("Members (2)").wait_for()
         page.get_by_text(f"{LOG_END - 17 * 6}").wait_for()
         start(members, address, GROUP, ("etl-3",))
-        page.locator("#members tr").nth(2).wait_for()
-        page.get_by_text("Stable").wait_for()
+        page.get_by_text("Members (3)").wait_for()
+        page.locator("#group-state", has_text="Stable").wait_for()
         newest = page.locator("#rebalances details").filter(has_text="etl-3").first
         newest.locator("summary").click()
         newest.locator("img").evaluate("picture => picture.decode()")
@@ -79,12 +79,12 @@ def photograph(page: Page, console: str, address: str) -> None:
             for number in range(NIGHTLY):
                 key = TopicPartition("t", 0)
                 admin.commit(f"nightly-{number:03}", {key: 1}, expected={key: -1})
-        page.goto(console)
-        page.reload()
-        page.locator("#groups-rows tr").filter(has_text="nightly-180").wait_for()
+        page.goto(f"{console}#/?sort=lag")
+        page.get_by_text(f"{1 + len(OTHERS) + NIGHTLY} groups").wait_for()
         for group, count in OTHERS.items():
             row = page.locator("#groups-rows tr").filter(has_text=group)
             row.filter(has_text="Stable").filter(has_text=str(count)).wait_for()
+            row.filter(has_not_text="–").wait_for()  # Its members have reported ends.
         page.screenshot(path=ROOT / "deploy/console-groups.png")
 
 
