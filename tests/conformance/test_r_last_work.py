@@ -180,7 +180,7 @@ def test_the_interval_of_earlier_generations_is_remembered(eager):
     heard = eager.now
     until_b_expires(eager, heard)
     move = taken_over(eager)
-    assert (move.stopped_latest_ms, move.known_by) == (heard + INTERVAL_MS, "last_heard")
+    assert (move.stopped_latest_ms, move.known_by) == (heard + 1_500, "last_heard")
 
 
 def test_of_one_not_heard_since_a_fail_over_the_longest_time_is_unknown(eager):
