@@ -172,15 +172,25 @@ def test_one_that_dies_before_its_second_heartbeat_is_said_to_beat_three_times_a
 
 
 def test_the_interval_of_earlier_generations_is_remembered(eager):
-    eager.beats(3)
-    eager.rejoin(eager.a)
-    eager.beat(eager.b, 1)
-    eager.rejoin(eager.b)
+    eager.beats(1)
+    for _ in range(2):
+        eager.advance(1_500)
+        assert eager.c.shard.beat(GROUP, eager.b, None, 1, eager.now)
+    eager.rejoin(eager.a), eager.rejoin(eager.b)
     eager.share(a=parts(0), b=parts(1))
     heard = eager.now
     until_b_expires(eager, heard)
     move = taken_over(eager)
     assert (move.stopped_latest_ms, move.known_by) == (heard + 1_500, "last_heard")
+
+
+def test_a_heartbeat_that_comes_early_does_not_shorten_the_interval(eager):
+    eager.beats(3)
+    eager.advance(300)
+    eager.beat(eager.b, 1)
+    heard = eager.now
+    until_b_expires(eager, heard)
+    assert taken_over(eager).stopped_latest_ms == heard + INTERVAL_MS
 
 
 def test_of_one_not_heard_since_a_fail_over_the_longest_time_is_unknown(eager):
