@@ -47,4 +47,5 @@ class ClusterAdmin(Nodes):
 
 def _judge(response: Any) -> None:  # Any: a response with error code and message.
     if response.error_code != ErrorCode.NONE:
-        raise LookupError(f"{response.error_message} ({code_name(response.error_code)})")
+        told = response.error_message or code_name(response.error_code)
+        raise LookupError(told)

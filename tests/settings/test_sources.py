@@ -25,7 +25,12 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path):
 
 
 def test_what_the_environment_tells_clients_is_not_for_the_server():
-    environment = {"COORDINATOR_CLIENT_TLS_CA": "ca.pem", "COORDINATOR_INSECURE": "yes"}
+    environment = {
+        "COORDINATOR_CLIENT_TLS_CA": "ca.pem",
+        "COORDINATOR_BOOTSTRAP": "a:1",
+        "COORDINATOR_PROFILE": "prod",
+        "COORDINATOR_INSECURE": "yes",
+    }
     settings, _ = load(Sources(flags={}, environment=environment, file=None))
     assert settings.security.insecure
 
