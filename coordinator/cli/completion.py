@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Never
 
-from coordinator.cli.parser import Parser
+from coordinator.cli.parser import Parser, RawFormatter
 
 SHELLS = {
     "bash": 'eval "$(coordinator completion bash)"',
@@ -28,8 +28,8 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
         "completion",
         help="print the completion script of a shell",
         description="Print the script that lets a shell complete commands, flags and values.\n"
-        f"Add its line to ~/.bashrc, ~/.zshrc (after compinit) or config.fish:\n\n{lines}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        f"Add its line to ~/.bashrc, ~/.zshrc (after compinit) or config.fish:\n\n{lines}\n",
+        formatter_class=RawFormatter,
     )
     command.add_argument("shell", choices=tuple(SHELLS), help="the shell")
     command.set_defaults(run=_print_script)

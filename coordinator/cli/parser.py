@@ -20,11 +20,28 @@ _FORMS = {"int": "a whole number", "float": "a number"}
 _VALUE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
 
 
+class Formatter(argparse.HelpFormatter):
+    """Help whose usage has the arguments alone: the flags, up to a hundred, are listed below it."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        """Add the usage."""
+        shown = [action for action in actions if not action.option_strings or action.required]
+        self._prog += " [FLAG …]"
+        super().add_usage(usage, shown, [], prefix)
+
+
+class RawFormatter(Formatter, argparse.RawDescriptionHelpFormatter):
+    """The same, with the lines of the description as they are."""
+
+
 class Parser(argparse.ArgumentParser):
     """Parser of the command and of every subcommand."""
 
     def __init__(self, **how: Any) -> None:  # Any: argparse's own arguments.
-        super().__init__(**{"allow_abbrev": False, **how})
+        told = how.get("description") or ""
+        if told and not told.endswith((".", "\n")):
+            how["description"] = f"{told[0].upper()}{told[1:]}."
+        super().__init__(**{"allow_abbrev": False, "formatter_class": Formatter, **how})
 
     def announce(self) -> None:
         """Have the options that are parsed say which parser knows their command best."""
@@ -85,7 +102,9 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:  # Any: argparse's own 
         return 0
 
     parser.set_defaults(run=print_help)
-    return parser.add_subparsers(metavar="ACTION", title="actions", parser_class=Parser)
+    return parser.add_subparsers(
+        prog=parser.prog, metavar="ACTION", title="actions", parser_class=Parser
+    )
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from coordinator.settings.sources import Sources
 
 PREFIX = "COORDINATOR_"
+_METAVARS = {"file": "FILE", "dir": "FOLDER", "listen": "HOST:PORT", "host": "HOST"}
+"""Forms of texts, by the last word of the name."""
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -26,7 +28,7 @@ def add_settings(command: argparse.ArgumentParser) -> None:
             flag = group.add_argument(
                 "--" + name.replace("_", "-"),
                 dest=f"setting_{name}",
-                metavar=_metavar(setting),
+                metavar=_metavar(name, setting),
                 help=_help(name, setting),
                 nargs="?" if is_switch else None,
                 const="true" if is_switch else None,
@@ -52,12 +54,12 @@ def _help(name: str, setting: Setting) -> str:
     return told.replace("%", "%%")
 
 
-def _metavar(setting: Setting) -> str:
+def _metavar(name: str, setting: Setting) -> str:
     if words := _words(setting):
         return "{" + ",".join(words) + "}"
     if setting.bounds is not None:
-        return setting.bounds.unit.upper() or "N"
-    return "TEXT"
+        return setting.bounds.unit.upper().replace(" ", "-") or "N"
+    return _METAVARS.get(name.rpartition("_")[2], "TEXT")
 
 
 def _words(setting: Setting) -> tuple[str, ...]:
