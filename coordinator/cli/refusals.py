@@ -13,6 +13,7 @@ import grpc
 
 from coordinator.client.admin import GroupAdmin, GroupNotFound
 from coordinator.client.nodes import TIMEOUT_S
+from coordinator.core.errors import ErrorCode, advice
 from coordinator.handshake import tls_trouble
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
@@ -38,6 +39,8 @@ _TRANSPORT = (
     (re.compile("[Tt]imed? ?out|Deadline"), "it did not answer in time"),
 )
 """Causes in the words of gRPC, and in ours."""
+_LAST_CODE = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+(?=\.?$)")
+"""An answer's error code, which ends the sentence if the node has sent no message."""
 _PREFIX = re.compile(r"^.*last error: (?:[A-Z_]+: )?", re.DOTALL)
 
 
@@ -61,8 +64,13 @@ def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
         with GroupAdmin(options.bootstrap, credentials=options.credentials) as admin:
             return no_such_group(admin, error)
     if isinstance(error, LookupError | ValueError) and error.args:
-        return str(error.args[-1])
+        return _LAST_CODE.sub(_advice_of, str(error.args[-1]))
     return None
+
+
+def _advice_of(code: re.Match[str]) -> str:
+    name = code[0]
+    return advice(ErrorCode[name]) if name in ErrorCode.__members__ else name
 
 
 def of_system(error: OSError) -> str:

@@ -146,6 +146,8 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
     ("error", "words", "status"),
     [
         (LookupError("There is no group g."), "There is no group g.", 1),
+        (LookupError("Group 'a' refuses: NOT_CONTROLLER."), "another node is the controller", 1),
+        (LookupError("There is no NOT_CONTROLLER here."), "no NOT_CONTROLLER here.", 1),
         (ValueError("it is odd"), "it is odd", 1),
         (WrongUsage("give --topic"), "give --topic", 2),
         (FileNotFoundError(2, "No such file or directory", "x"), "x: No such file", 1),

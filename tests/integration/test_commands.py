@@ -209,6 +209,7 @@ REFUSED = [
     ("cluster move 7 1 {AT}", 1, "There is no shard 7; the shards are 0, 1."),
     ("cluster move 0 9 {AT}", 1, "There is no node 9"),
     ("cluster elect 5 {AT}", 1, "There is no shard 5; the shards are 0, 1."),
+    ("cluster elect {AT}", 1, "this node has its store for itself"),
     ("cluster drain -3 {AT}", 1, "There is no node -3"),
     ("cluster describe --bootstrap nowhere", 2, "nowhere is no address: give HOST:PORT"),
     ("cluster describe --bootstrap http://{NODE}", 2, "is no address"),
