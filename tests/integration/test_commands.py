@@ -95,11 +95,14 @@ LINES = [
     ("groups list", 0, lambda rows: len(rows) == 3),
     ("groups state live", 0, lambda rows: len(rows) == 1),
     ("groups describe done", 0, lambda rows: len(rows) == 2),
+    ("groups describe --all --summary", 0, lambda rows: len(rows) == 3),
     ("groups members live", 0, lambda rows: len(rows) == 1),
     ("groups offsets done", 0, lambda rows: len(rows) == 2),
     ("groups reset-offsets done --to-offset 3", 0, lambda rows: len(rows) == 2),
     ("groups delete-offsets done --topic t:1", 0, lambda rows: len(rows) == 1),
-    ("groups delete gone", 0, lambda rows: len(rows) == 1),
+    ("groups delete-offsets live --topic t:0", 1, lambda rows: rows[0]["error"] is not None),
+    ("groups remove-member live --member-id x", 1, lambda rows: rows[0]["error"] is not None),
+    ("groups delete gone live", 1, lambda rows: rows[1]["error_code"] == "NON_EMPTY_GROUP"),
     ("explain live", 0, lambda rows: len(rows) == 1),
     ("timeline live", 0, lambda rows: len(rows) >= 1),
     ("who-blocks live", 0, lambda rows: rows == []),
@@ -164,7 +167,7 @@ def test_every_command_is_tried():
         next(name for name in LEAVES if f"{line} ".startswith(f"{name} ")) for line, *_ in LINES
     }
     elsewhere = {"serve", "completion", "watch", "log dump", "cluster elect", "cluster move"}
-    assert set(LEAVES) - tried - elsewhere - {"cluster drain", "groups remove-member"} == set()
+    assert set(LEAVES) - tried - elsewhere - {"cluster drain"} == set()
 
 
 def test_dump_prints_a_record_at_a_time(server, folder, capsys):
@@ -223,6 +226,12 @@ REFUSED = [
     ("cluster describe {AT} --token-file /nope", 1, "cannot read /nope: No such file"),
     ("cluster describe {AT} --tls-cert {FOLDER}/a.pem", 1, "a certificate needs its key"),
     ("groups describe nope {AT}", 1, "nope"),
+    ("groups describe {AT}", 2, "name one or more groups"),
+    ("groups list --state foo {AT}", 2, "the states are Empty, PreparingRebalance"),
+    ("groups reset-offsets live --to-offset 1 --execute {AT}", 1, "current state is Stable"),
+    ("groups reset-offsets done --to-earliest {AT}", 1, "the start of the log of t-0 is unknown"),
+    ("groups delete-offsets done --topic t:3-0 {AT}", 2, "runs backwards"),
+    ("groups remove-member live {AT}", 2, "--member-id"),
     ("explain nope {AT}", 1, "nope"),
     ("explain live 99 {AT}", 1, "99"),
     ("timeline live --file /nope/x.svg {AT}", 1, "No such file"),
