@@ -156,10 +156,11 @@ def _selected(admin: GroupAdmin, options: argparse.Namespace) -> _Selected:
         except GroupNotFound as error:
             if options.group:  # Others have been deleted since they were listed.
                 missing.append(error)
-    if missing and not found and len(missing) == 1:
-        raise missing[0]
+    last = missing.pop() if missing and not found else None
     for each in missing:
         complain(no_such_group(admin, each))
+    if last is not None:
+        raise last
     return _Selected(found, is_partial=bool(missing))
 
 

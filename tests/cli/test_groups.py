@@ -165,6 +165,7 @@ def test_of_several_groups_one_that_is_missing_fails_beside_the_others(desk, act
     assert {row["group"] for row in json.loads(out)} == {"orders"}
     assert told in err
     assert told in desk.refused(f"{action} ordres")
+    assert desk.refused(f"{action} ordres odrers").count("does not exist") == 2
 
 
 def test_the_nearest_names_come_first(desk):
