@@ -131,7 +131,8 @@ def _timeline(admin: GroupAdmin, request: Request) -> Answer:
     wanted, started = _number(request, "generation"), _number(request, "started")
     for rebalance in admin.journal(request.first("group")).rebalances:
         if rebalance.generation_after == wanted and started in (0, rebalance.started_at_ms):
-            return "image/svg+xml", as_svg(rebalance).encode()
+            is_dark = request.first("scheme") == "dark"
+            return "image/svg+xml", as_svg(rebalance, dark=is_dark).encode()
     raise LookupError("the journal has no such rebalance")
 
 

@@ -14,6 +14,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.client.admin import GroupAdmin, GroupOrder
 from coordinator.client.nodes import Nodes
+from coordinator.observe.spelling import name_of, partitions_of, spell_between
 
 View = dict[str, Any]  # Any: JSON.
 Row = TypeVar("Row")
@@ -36,6 +37,18 @@ ORDERS: dict[str, GroupOrder] = {
     "rebalance": "LAST_REBALANCE",
 }
 """Orders of the list of groups; others are by name."""
+
+
+KNOWN_BY = {
+    "last_heard": "it fell silent",
+    "last_heard_interval_unknown": "it fell silent",
+    "not_heard_since_take_over": "it was not heard of since a fail-over",
+    "left": "it left",
+    "removed": "it was removed",
+    "rejoined": "it joined again",
+    "taken_away": "it gave them back",
+}
+"""Words for `known_by`: what the former owner of partitions did when it stopped."""
 
 
 def groups(admin: GroupAdmin, *, find: str, state: str, sort: str, page: int) -> View:
@@ -239,10 +252,34 @@ def generation(admin: GroupAdmin, group_id: str, number: int) -> View:
                         "client_id": m.client_id,
                         "host": m.client_host.removeprefix("/"),
                         "cause": m.cause,
+                        "removed_at_ms": m.removed_at_ms,
+                        "last_heard_ms": m.last_heard_ms,
                     }
                     for m in r.removed[:PAGE_ROWS]
                 ],
-                "removed_count": len(r.removed),
+                "removed_count": r.removed_count,
+                "partitions_moved": r.partitions_moved,
+                "cooperative_round": r.cooperative_round,
+                "not_worked_on": {
+                    "partitions": r.unowned_partitions,
+                    "longest": spell_between(r.unowned_ms_max_at_least, r.unowned_ms_max),
+                }
+                if r.counted_from and r.unowned_partitions
+                else None,
+                "moves": [
+                    {
+                        "partitions": partitions_of(m.topic, m.partitions, m.partition_count),
+                        "count": m.partition_count,
+                        "from": name_of(m.from_member_id, m.from_client_id),
+                        "to": name_of(m.to_member_id, m.to_client_id),
+                        "has_moved": m.has_moved,
+                        "not_worked_on": spell_between(m.unowned_ms_min, m.unowned_ms_max),
+                        "known_by": KNOWN_BY.get(m.known_by, m.known_by),
+                    }
+                    for m in r.moves[:PAGE_ROWS]
+                ],
+                "partitions_left_out": r.partitions_left_out
+                + sum(m.partition_count for m in r.moves[PAGE_ROWS:]),
             }
             for r in admin.journal(group_id).rebalances
             if r.generation_after == number

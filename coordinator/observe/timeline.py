@@ -233,8 +233,14 @@ FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 250, 20, 6, 78
 
 
-def as_svg(rebalance: Rebalance) -> str:
-    """The timeline as a standalone SVG; each bar has its meaning and duration as a title."""
+def as_svg(rebalance: Rebalance, *, dark: bool = False) -> str:
+    """The timeline as a standalone SVG; each bar has its meaning and duration as a title.
+
+    Args:
+        dark: draw it light on dark; the bars have the same colours.
+    """
+    paper, quiet = ("#0f141a", "#a3afbd") if dark else ("white", "#555")
+    ink = ' fill="#e2e8ef"' if dark else ""
     everyone = lanes(rebalance) + rests(rebalance)
     end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), _begin(everyone)
     bottom = TOP + len(everyone) * (LANE + GAP)
@@ -256,8 +262,8 @@ def as_svg(rebalance: Rebalance) -> str:
     size = f"{LEFT + WIDTH + RIGHT} {bottom + 108}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
-        f'font-size="12" role="img" aria-label="{escape(words)}">',
-        '<rect width="100%" height="100%" fill="white"/>',
+        f'font-size="12"{ink} role="img" aria-label="{escape(words)}">',
+        f'<rect width="100%" height="100%" fill="{paper}"/>',
         f'<text x="{LEFT}" y="22" font-size="15">{escape(_title(rebalance))}</text>',
         f'<text x="{LEFT - 10}" y="58" text-anchor="end">phases</text>',
     ]
@@ -279,7 +285,7 @@ def as_svg(rebalance: Rebalance) -> str:
         at_ms = round(begin + (end - begin) * tick / 5)
         told = spell(at_ms) if at_ms >= 0 else f"−{spell(-at_ms)}"
         parts.append(
-            f'<text x="{x(at_ms):.1f}" y="{bottom + 16}" text-anchor="middle" fill="#555">'
+            f'<text x="{x(at_ms):.1f}" y="{bottom + 16}" text-anchor="middle" fill="{quiet}">'
             f"{told}</text>"
         )
     for number, (kind, meaning) in enumerate(MEANINGS.items()):

@@ -107,6 +107,12 @@ class Groups:
             sync.result()
         return ids
 
+    def leave(self, group: str, member_id: str) -> None:
+        """A member leaves."""
+        self._stub.LeaveGroup(
+            pb.LeaveGroupRequest(group_id=group, members=[{"member_id": member_id}])
+        )
+
     def progress(self, group: str, member_id: str, offsets: Offsets, ends: Offsets) -> None:
         """Commit and report ends of logs, as a member."""
         who = {

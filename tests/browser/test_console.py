@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember
 from coordinator.client.admin import GroupAdmin
-from tests.browser.conftest import FLAGS, WIDE, opened
+from tests.browser.conftest import FLAGS, PHONE, WIDE, opened
+from tests.browser.test_accessibility import AXE, RUN_AXE, SCHEMES
 from tests.patience import HANG_S
 from tests.serving import Process
 
@@ -136,11 +137,19 @@ def test_a_rebalance_appears_by_itself_explained_and_drawn(page, server, workers
     third.end()
 
 
-def test_it_says_so_when_nobody_answers(browser):
+def test_an_empty_node_says_how_a_first_worker_joins_and_a_dead_one_that_it_is_gone(browser):
     with Process(*FLAGS) as server:
-        page = browser.new_page()
+        page = browser.new_page(viewport=PHONE)
         page.set_default_timeout(1000 * HANG_S)
         page.goto(server.console)
+        expect(page.get_by_text("No groups yet")).to_be_visible()
+        expect(page.locator("#first-worker-address")).to_have_text(server.address)
+        assert "worker.run()" in page.inner_text("#no-groups pre")
+        page.evaluate(AXE)
+        for scheme, rules in SCHEMES.items():
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(RUN_AXE, rules) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         expect(page.locator("#status")).to_have_text("Live")
         server.kill()
         expect(page.locator("#status")).to_contain_text("Not live")

@@ -127,7 +127,22 @@ def test_a_rebalance_has_an_address_of_its_own(page, busy):
     page.goto(address)
     expect(page.locator("#generation-title")).to_contain_text("of orders")
     page.get_by_text("Members that joined").click()
-    expect(page.locator("#generation details tbody tr").first).to_be_visible()
+    joined = page.get_by_role("table", name="Members that joined")
+    expect(joined.locator("tbody tr").first).to_be_visible()
+
+
+def test_a_generation_shows_where_partitions_went(page, busy):
+    show(page, busy, "#/groups/moving")
+    left = page.locator("#rebalances details").filter(has_text="member left").first
+    left.locator("summary").click()
+    left.get_by_role("link", name="All about generation").click()
+    expect(page.get_by_text("Partitions that moved or rested (12)")).to_be_visible()
+    moves = page.get_by_role("table", name="Partitions that moved or rested")
+    gone = moves.get_by_role("row").filter(has_text="it left")
+    assert gone.count() == 2
+    assert "mover-03" in gone.first.inner_text()
+    page.get_by_text("Members that were removed (1)").click()
+    assert "mover-03" in page.get_by_role("table", name="Members that were removed").inner_text()
 
 
 def test_back_leads_to_the_place_in_the_list_that_was_left(page, busy):

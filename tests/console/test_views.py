@@ -86,19 +86,24 @@ def stable(coordinator, group: str, clients: list[str], partitions: int) -> dict
     joins = {client: joining(coordinator, group, client) for client in clients}
     coordinator.advance(100)
     ids = {client: call.response.member_id for client, call in joins.items()}
-    everything = Assignment(tuple(TopicPartition("t", n) for n in range(partitions)))
     for client, member_id in ids.items():
-        assignments = [{"member_id": member_id, "assignment": encode_assignment(everything)}]
         is_leader = joins[client].response.leader == member_id
-        coordinator.send(
-            pb.SyncGroupRequest(
-                group_id=group,
-                generation_id=1,
-                member_id=member_id,
-                assignments=assignments if is_leader else [],
-            )
-        )
+        assign(coordinator, group, 1, member_id, partitions if is_leader else 0)
     return ids
+
+
+def assign(coordinator, group: str, generation: int, member_id: str, partitions: int) -> None:
+    """A SyncGroup; a leader's gives it all partitions."""
+    everything = Assignment(tuple(TopicPartition("t", n) for n in range(partitions)))
+    assignment = {"member_id": member_id, "assignment": encode_assignment(everything)}
+    coordinator.send(
+        pb.SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            assignments=[assignment] if partitions else [],
+        )
+    )
 
 
 def groups(admin: GroupAdmin, **ask):
@@ -205,6 +210,25 @@ def test_all_rebalances_that_led_to_a_generation_are_shown(coordinator):
     found = views.generation(Admin(coordinator), "g", 1)["rebalances"]
     assert [(r["generation"], r["outcome"]) for r in found] == [(1, "completed")]
     assert views.generation(Admin(coordinator), "g", 7)["rebalances"] == []
+
+
+def test_a_generation_shows_which_partitions_went_from_whom_to_whom(coordinator):
+    ids = stable(coordinator, "g", ["a", "b"], 4)
+    coordinator.advance(1_000)
+    leaving = [{"member_id": ids["a"], "reason": "deploy"}]
+    coordinator.send(pb.LeaveGroupRequest(group_id="g", members=leaving))
+    coordinator.advance(500)
+    joining(coordinator, "g", "b", ids["b"])
+    assign(coordinator, "g", 2, ids["b"], 4)
+    (found,) = views.generation(Admin(coordinator), "g", 2)["rebalances"]
+    (move,) = found["moves"]
+    assert (move["partitions"], move["from"], move["to"]) == ("t:0-3", "a", "b")
+    assert (move["has_moved"], move["count"], move["known_by"]) == (True, 4, "it left")
+    assert "500 ms" in move["not_worked_on"]
+    assert (found["partitions_moved"], found["partitions_left_out"]) == (4, 0)
+    assert found["not_worked_on"]["partitions"] == 4
+    (removed,) = found["removed"]
+    assert (removed["client_id"], removed["removed_at_ms"]) == ("a", 1_100)
 
 
 def test_shards_are_paged_and_those_without_a_leader_counted(coordinator):

@@ -60,6 +60,9 @@ def test_pictures_are_whole_and_printable():
         moves=RECORD.moves,
     )  # fmt: skip
     root = ET.fromstring(as_svg(rebalance))
+    dark = ET.fromstring(as_svg(rebalance, dark=True))
+    assert [it.text for it in dark.iter()] == [it.text for it in root.iter()]
+    assert (root.get("fill"), dark.get("fill")) == (None, "#e2e8ef")
     texts = [root.get("aria-label"), *(text for text in root.itertext() if text != "\n")]
     assert all(text.isprintable() for text in texts)
     assert any("\\x1b" in text for text in texts)

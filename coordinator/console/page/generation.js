@@ -7,6 +7,9 @@ import { Table } from "./table.js";
 import { NONE, ago, count, nameOf, printable, spell, utc } from "./text.js";
 import { timeline } from "./timeline.js";
 
+/** More moves than these are folded. */
+const MOVES_SHOWN = 10;
+
 export class GenerationView {
   title({ group, generation }) {
     return `Generation ${printable(generation)} of ${printable(group)} – consumer groups`;
@@ -42,25 +45,33 @@ export class GenerationView {
   make(group, r) {
     const facts = element("dl", { className: "facts" });
     const sentences = element("ul", { className: "sentences" });
-    const part = element(
-      "div",
-      {},
-      facts,
-      element("h3", { textContent: "Why" }),
-      sentences,
-      element("h3", { textContent: "Timeline" }),
-      timeline(group, r),
-    );
-    const tableOf = (title, options) => {
+    const part = element("div", {}, facts, element("h3", { textContent: "Why" }), sentences);
+    const tableOf = (title, options, open = false) => {
       const summary = element("summary");
-      const box = element("details", {}, summary);
+      const box = element("details", { open }, summary);
       part.append(box);
       return { title, box, summary, table: new Table(box, { label: title, ...options }) };
     };
     const after = (ms) => (ms < 0 ? NONE : `after ${spell(ms - r.started_at_ms)}`);
+    const moves = tableOf(
+      "Partitions that moved or rested",
+      {
+        keyOf: (m) => m.partitions,
+        columns: [
+          { label: "Partitions", show: (m) => m.partitions },
+          { label: "From", show: (m) => m.from },
+          { label: "To", show: (m) => (m.has_moved ? m.to : "stayed") },
+          { label: "Not worked on", show: (m) => m.not_worked_on },
+          { label: "The owner stopped when", show: (m) => m.known_by },
+        ],
+      },
+      r.moves.length <= MOVES_SHOWN,
+    );
+    part.append(element("h3", { textContent: "Timeline" }), timeline(group, r));
     part.parts = {
       facts,
       sentences,
+      moves,
       members: tableOf("Members that joined", {
         keyOf: (m) => m.member_id,
         columns: [
@@ -81,6 +92,11 @@ export class GenerationView {
           { label: "Client", show: (m) => m.client_id || NONE },
           { label: "Host", show: (m) => m.host },
           { label: "Cause", show: (m) => m.cause },
+          {
+            label: "Last heard",
+            show: (m) =>
+              m.last_heard_ms > 0 ? `${spell(m.removed_at_ms - m.last_heard_ms)} before` : NONE,
+          },
           { label: "Member", className: "id", show: (m) => m.member_id },
         ],
       }),
@@ -90,7 +106,8 @@ export class GenerationView {
 }
 
 function update(part, r, nowMs) {
-  const { facts, sentences, members, removed } = part.parts;
+  const { facts, sentences, moves, members, removed } = part.parts;
+  const rest = r.not_worked_on;
   const phase = (ms) => (ms < 0 ? "not reached" : spell(ms));
   const rows = [
     ["Cause", r.cause],
@@ -103,6 +120,9 @@ function update(part, r, nowMs) {
     ["Stored", phase(r.durable_phase_ms)],
     ["Members", count(r.member_count, "member")],
     ["Assignor", r.protocol],
+    ["Round", r.cooperative_round ? `${r.cooperative_round} of a cooperative rebalance` : ""],
+    ["Partitions moved", r.partitions_moved < 0 ? "" : String(r.partitions_moved)],
+    ["Not worked on", rest ? `${count(rest.partitions, "partition")}, ${rest.longest}` : ""],
   ].filter(([, value]) => value);
   keyed(
     facts,
@@ -112,15 +132,15 @@ function update(part, r, nowMs) {
     (row, [, value]) => setText(row.lastChild, printable(value)),
   );
   showSentences(sentences, r.explanation);
-  for (const [{ title, box, summary, table }, items, all] of [
-    [members, r.participants, r.member_count],
-    [removed, r.removed, r.removed_count],
+  for (const [{ title, box, summary, table }, items, shown, all] of [
+    [moves, r.moves, moved(r.moves), moved(r.moves) + r.partitions_left_out],
+    [members, r.participants, r.participants.length, r.member_count],
+    [removed, r.removed, r.removed.length, r.removed_count],
   ]) {
     box.hidden = items.length === 0;
-    setText(
-      summary,
-      `${title} (${all > items.length ? `${items.length} of ${all}` : items.length})`,
-    );
+    setText(summary, `${title} (${all > shown ? `${shown} of ${all}` : shown})`);
     table.show(items);
   }
 }
+
+const moved = (moves) => moves.reduce((sum, m) => sum + m.count, 0);

@@ -3,11 +3,14 @@
 import { element } from "./dom.js";
 
 export function timeline(group, r) {
-  const query = new URLSearchParams({ group, generation: r.generation, started: r.started_at_ms });
-  const picture = element("img", {
-    src: `api/timeline.svg?${query}`,
-    alt: `Timeline of generation ${r.generation}: a lane for each member. ${r.explanation.join(" ")}`,
+  const query = new URLSearchParams({
+    group,
+    generation: r.generation,
+    started: r.started_at_ms,
   });
+  const address = `api/timeline.svg?${query}`;
+  const dark = { media: "(prefers-color-scheme: dark)", srcset: `${address}&scheme=dark` };
+  const alt = `Timeline of generation ${r.generation}: a lane for each member. ${r.explanation.join(" ")}`;
   return element(
     "div",
     {
@@ -16,6 +19,6 @@ export function timeline(group, r) {
       label: `Timeline of generation ${r.generation}`,
       tabIndex: 0,
     },
-    picture,
+    element("picture", {}, element("source", dark), element("img", { src: address, alt })),
   );
 }
