@@ -43,7 +43,8 @@ def call_metrics(
         "coordinator_grpc_call_seconds",
         "Time from taking up a call until it is answered or refused, or its client gives up, by "
         "method. JoinGroup and SyncGroup wait for the other members of their group, Fetch for the "
-        "next record. Of streams, each message of HeartbeatStream; of lone heartbeats, one in 64.",
+        "next record. Of heartbeats and batches of them, one in 64 is measured, also on a stream; "
+        "of other streams none.",
         labels=["method"],
     )
     for method, latency in dict(latencies).items():

@@ -49,7 +49,7 @@ OK = "OK"
 TURN_S = 0.001
 """Estimated seconds of a turn, from which a refused client is told when to retry."""
 TIMED_HEARTBEATS = 64
-"""Every 64th heartbeat is timed: the path is too short to read a clock each time."""
+"""Every 64th heartbeat or batch is timed: the path is too short to read a clock each time."""
 BEATS_AT_ONCE = 50
 """Heartbeats of a batch that are answered before the event loop may run other calls."""
 ALIVE = HeartbeatReply()
@@ -95,6 +95,8 @@ class Pipeline:
         """Latencies of calls by kind: of those that have been called."""
         self.heartbeats = 0
         """Answered heartbeats, alone or in batches."""
+        self.batches = 0
+        """Batches of heartbeats, answered or not."""
         self.batched = 0
         """Answered heartbeats that came in batches."""
         self.limits = Limits(settings.limits, node)
@@ -238,6 +240,8 @@ class Pipeline:
             Malformed: as `beat`, or there are too many. Heartbeats before the malformed one count.
         """
         answers: list[Answer] = []
+        began_s = 0.0 if self.batches % TIMED_HEARTBEATS else time.perf_counter()
+        self.batches += 1
         slices = Slices() if len(beats) > BEATS_AT_ONCE else None
         with _Counting(self, call):
             self._bounds.check_count("heartbeats", len(beats), MEMBERS)
@@ -251,6 +255,8 @@ class Pipeline:
                     raise malformed.within(f"heartbeats[{len(answers)}].") from None
                 finally:
                     self.batched += self.heartbeats - before
+        if began_s:
+            self.latency(call.kind).observe(time.perf_counter() - began_s)
         return answers
 
     # --- Inside ---

@@ -23,7 +23,7 @@ MEMORY = Panel(
 )
 LATENCY = Panel(
     "Latency of calls that are answered at once, 99 %",
-    "By method, from taking up a call until its answer; of lone heartbeats one in 64 is measured. "
+    "By method, from taking up a call until its answer; of heartbeats one in 64 is measured. "
     "JoinGroup, SyncGroup and Fetch are not here: they wait for others by design.",
     {
         "{{method}}": quantile(

@@ -152,8 +152,9 @@ def test_a_call_is_measured_once_however_it_ends(end):
     assert [sum(latency.counts) for latency in latencies] == [1]
 
 
-def test_the_transport_measures_no_heartbeat():
-    assert measured("Heartbeat", None) == []
+@pytest.mark.parametrize("name", ["Heartbeat", "HeartbeatBatch"])
+def test_the_transport_measures_no_heartbeat(name):
+    assert measured(name, None) == []
 
 
 def measured(name: str, end: BaseException | None) -> list[Latency]:

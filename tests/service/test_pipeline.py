@@ -201,6 +201,15 @@ async def test_one_heartbeat_in_64_is_measured():
         assert (sum(latency.counts), d.pipeline.heartbeats) == (2, 2 * TIMED_HEARTBEATS + 1)
 
 
+async def test_one_batch_of_heartbeats_in_64_is_measured():
+    async with desk() as d:
+        beats = [("a", await d.member(), None, 1)] * 3
+        call = PlainCall(kinds.HEARTBEAT_BATCH, caller())
+        for _ in range(TIMED_HEARTBEATS + 1):
+            await d.pipeline.beats(call, beats, lambda beat: d.pipeline.beat(*beat))
+        assert sum(d.pipeline.latencies["HeartbeatBatch"].counts) == 2
+
+
 async def test_a_member_s_life():
     async with desk() as d:
         member_id = await d.member()

@@ -29,9 +29,10 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from structlog.contextvars import bind_contextvars
 
+from coordinator.service import calls
 from coordinator.service.grpc import statuses, wire_counts
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
-from coordinator.service.grpc.calls import HEARTBEAT, Context, GrpcCall, Method, method_of
+from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
 from coordinator.service.grpc.message_limits import MessageLimits, Plan
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
@@ -150,7 +151,8 @@ class _Checked(grpc.GenericRpcHandler):
             behaviour = rpc.answering(inner.unary_unary)
             if at_once is not None:
                 behaviour = rpc.answering_at_once(at_once, otherwise=behaviour)
-            if name != HEARTBEAT:  # The pipeline measures one in 64: the path is too short.
+            # The pipeline measures one heartbeat in 64: their paths are too short.
+            if rpc.kind not in (calls.HEARTBEAT, calls.HEARTBEAT_BATCH):
                 behaviour = rpc.measuring(behaviour)
             return grpc.unary_unary_rpc_method_handler(behaviour, parse, write)
         # Streams are written by generators: a coroutine would need gRPC's context to write.
@@ -192,6 +194,7 @@ class _Rpc:
         self.name = name
         self._has_checks = has_texts or not pipeline.admits_all
         self._method: Method = method_of(name)
+        self.kind = self._method.kind
         self._pipeline = pipeline
         self._limits = limits
 
@@ -213,7 +216,7 @@ class _Rpc:
 
     def measuring(self, behaviour: Any) -> Any:
         """Measure calls until they are answered or refused, or their clients give up."""
-        latency = self._pipeline.latency(self._method.kind)
+        latency = self._pipeline.latency(self.kind)
 
         async def measured(request: Any, context: Context) -> Any:
             began_s = perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import lru_cache
-from time import perf_counter
 
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
@@ -70,12 +69,8 @@ class GroupService(CommandService):
         self, requests: AsyncIterator[pb.HeartbeatBatchRequest], call: Call
     ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
         async with self._pipeline.streaming(call):
-            latency = self._pipeline.latency(call.kind)
             async for request in requests:
-                began_s = perf_counter()
-                response = await self._beats(request, call)
-                latency.observe(perf_counter() - began_s)
-                yield response
+                yield await self._beats(request, call)
         self._pipeline.calls[(call.kind.name, OK)] += 1
 
     async def _beats(
