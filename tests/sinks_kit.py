@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sqlite3
 from collections import Counter
@@ -18,9 +19,13 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.spark.exactly_once import ExactlyOnce, committed_files
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.protocol import Sink
+from tests.documents import blocks
 from tests.s3_server import BUCKET
 
 KINDS = ("parquet", "delta", "iceberg", "sql")
+OWN = "own"
+"""The sink that the page on sinks shows users how to write."""
+PAGE = Path(__file__).parents[1] / "deploy/docs/exactly-once-sinks.md"
 PARTITIONS = 3
 GROUP, TOPIC = "g", "t"
 
@@ -51,6 +56,8 @@ class Place:
                 from coordinator.spark.sinks.sql import SqlSink
 
                 return SqlSink(f"sqlite:///{self.folder}/results.db", name)
+            case "own":
+                return _sink_of_the_page()(f"{self.folder}/{name}")
         raise ValueError(self.kind)
 
     def location(self, name: str = "results") -> str:
@@ -68,6 +75,8 @@ class Place:
         if self.kind == "sql":
             with contextlib.closing(sqlite3.connect(f"{self.folder}/results.db")) as database:
                 return database.execute(f"SELECT count(*) FROM {name}__staged").fetchone()[0]
+        if self.kind == OWN:
+            return len(list(Path(self.folder, name, "staged").iterdir()))
         from coordinator.sources.file_systems import StorePath
 
         location = self._table(name).location() if self.kind == "iceberg" else self.location(name)
@@ -123,6 +132,18 @@ class Place:
         with contextlib.closing(sqlite3.connect(f"{self.folder}/results.db")) as database:
             rows = database.execute(f"SELECT p, n FROM {name}").fetchall()
         return pa.table({"p": [p for p, _ in rows], "n": [n for _, n in rows]}, NOTHING.schema)
+
+    def _read_own(self, address: str, name: str) -> pa.Table:
+        files = sorted(Path(self.folder, name, "shown").glob("*.json"))
+        rows = [row for file in files for row in json.loads(file.read_text())]
+        return pa.Table.from_pylist(rows, NOTHING.schema)
+
+
+def _sink_of_the_page() -> Any:
+    (program,) = [b for b in blocks(PAGE, "python") if b.name == "numbered_files.py"]
+    names: dict[str, Any] = {}
+    exec(compile(program.text, program.name, "exec"), names)
+    return names["NumberedFiles"]
 
 
 NOTHING = pa.table({"p": pa.array([], pa.int64()), "n": pa.array([], pa.int64())})

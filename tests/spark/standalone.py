@@ -26,7 +26,7 @@ def pack(folder: Path) -> tuple[Path, Path]:
     command = [str(ROOT / "deploy/spark/pack"), str(archive)]
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHON": sys.executable, "EXTRAS": "files,kafka,sql"},
+        env={**os.environ, "PYTHON": sys.executable, "EXTRAS": "files,iceberg,kafka,sql"},
         capture_output=True,
         text=True,
         check=False,
