@@ -222,6 +222,28 @@ async def test_rows_that_do_not_fit_are_refused_before_anything_is_decided(serve
     await asyncio.to_thread(story)
 
 
+async def test_rows_that_a_sql_table_would_refuse_are_refused_while_they_are_staged(
+    server, tmp_path
+):
+    import sqlite3
+
+    place = Place("sql", str(tmp_path))
+    with sqlite3.connect(tmp_path / "results.db") as database:
+        database.execute(
+            "CREATE TABLE results (id INTEGER PRIMARY KEY, p BIGINT, n BIGINT NOT NULL)"
+        )
+
+    def story():
+        assert query(place, server.address).write(rows_of(FIRST), FIRST)
+        empty = pa.table({"p": [0], "n": pa.array([None], pa.int64())})
+        with pytest.raises(Exception, match="NOT NULL"):
+            query(place, server.address).write(empty, SECOND)
+        assert offsets(server) == {0: 4, 1: 2}
+        assert place.rows(server.address) == counter(FIRST)
+
+    await asyncio.to_thread(story)
+
+
 async def test_another_table_of_the_same_group_is_refused(server, place):
     def story():
         for more in (OTHERS, FIRST):

@@ -32,7 +32,8 @@ class SqlSink:
     """A `Sink` into a SQL table, which is made if it is not there.
 
     Beside it are the table of staged rows, `TABLE__staged`, and `consumer_group_fence`, a row for
-    each table and group.
+    each table and group. A table of your own may have columns of other types that take the rows'
+    values, and more columns with defaults or nulls; a key or check that rows violate stops it.
 
     Args:
         url: SQLAlchemy's; drivers and executors connect to it.
@@ -142,29 +143,21 @@ class SqlSink:
         """Make the tables that are missing, and compare the columns."""
         import sqlalchemy as sa
 
-        data = sa.MetaData()
-        columns = [(field.name, _sql_type(field.type)) for field in schema]
-        sa.Table(self._name, data, *(sa.Column(n, kind) for n, kind in columns))
-        sa.Table(
-            f"{self._name}{STAGED}",
-            data,
-            *(sa.Column(n, kind) for n, kind in columns),
-            sa.Column(TASK, sa.String(48), index=True),
-        )
-        sa.Table(
+        self._create(
             FENCE,
-            data,
             sa.Column("sink", sa.String(200), primary_key=True),
             sa.Column("consumer_group", sa.String(250), primary_key=True),
             sa.Column("number", sa.BigInteger, nullable=False),
         )
-        # Not all at once: two processes that make a table at the same moment are both right.
-        for table in data.sorted_tables:
-            try:
-                table.create(self._opened(), checkfirst=True)
-            except sa.exc.DBAPIError:
-                if not sa.inspect(self._opened()).has_table(table.name):
-                    raise
+        self._create(self._name, *(sa.Column(f.name, _sql_type(f.type)) for f in schema))
+        table = sa.Table(self._name, sa.MetaData(), autoload_with=self._opened())
+        # Types and NOT NULL are the table's, so that rows which it would refuse are refused here.
+        columns = [
+            sa.Column(c.name, c.type, nullable=c.nullable)
+            for c in table.columns
+            if c.name in schema.names
+        ]
+        self._create(f"{self._name}{STAGED}", *columns, sa.Column(TASK, sa.String(48), index=True))
         with self._opened().connect() as connection:
             _, table, staged = self._tables(connection)
             for field in schema:
@@ -174,6 +167,16 @@ class SqlSink:
                             f"{self.place}: {known.name} has no column {field.name}: add it, or "
                             f"select its columns ({', '.join(known.c.keys())}) before the sink"
                         )
+
+    def _create(self, name: str, *columns: Any) -> None:
+        """Create a table if it is missing; another process may do so at the same moment."""
+        import sqlalchemy as sa
+
+        try:
+            sa.Table(name, sa.MetaData(), *columns).create(self._opened(), checkfirst=True)
+        except sa.exc.DBAPIError:
+            if not sa.inspect(self._opened()).has_table(name):
+                raise
 
     def _tables(self, connection: Any) -> tuple[Any, Any, Any]:
         import sqlalchemy as sa
