@@ -5,14 +5,22 @@ and connections in the process that reads. All but `open_source` needs an extra:
 or `sql`.
 """
 
-from coordinator.sources.base import LogChanged, NothingFound, Source, partitions_of, snapshot_of
+from coordinator.sources.base import (
+    BadLayout,
+    BadRow,
+    LogChanged,
+    NothingFound,
+    Source,
+    partitions_of,
+    snapshot_of,
+)
 from coordinator.sources.files import FileLog
-from coordinator.sources.layout import BadLayout
 from coordinator.sources.location import open_source
 from coordinator.sources.writing import SegmentWriter, write_log
 
 __all__ = [
     "BadLayout",
+    "BadRow",
     "FileLog",
     "LogChanged",
     "NothingFound",

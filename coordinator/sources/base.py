@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 
@@ -16,6 +16,21 @@ class LogChanged(ValueError):
     def __init__(self, message: str, *, rows_are_gone: bool = False) -> None:
         super().__init__(message)
         self.rows_are_gone = rows_are_gone
+
+
+class BadLayout(ValueError):
+    """Files are there, and would be misread or not read at all."""
+
+
+class BadRow(ValueError):
+    """Rows cannot be read, or do not fit the schema; the message names file and offset.
+
+    `row`: its number in the file; -1: unknown.
+    """
+
+    def __init__(self, message: str, *, row: int = -1) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class NothingFound(LookupError):
@@ -72,8 +87,16 @@ class Snapshot(Protocol):
     mean other rows. It is empty where there is nothing to compare.
     """
 
+    def begin(self) -> int:
+        """Offset of the first row that still exists; where it would be, if there is none."""
+        ...
+
     def end(self) -> int:
         """The offset after the last row."""
+        ...
+
+    def cut(self, begin: int, end: int) -> Snapshot:
+        """The part that holds these rows, to be sent to whoever reads them."""
         ...
 
     def mark(self, offset: int) -> str:
@@ -99,6 +122,12 @@ def snapshot_of(source: Source, partition: int) -> Snapshot:
     return _Unmarked(source, partition) if take is None else take(partition)
 
 
+def snapshots_of(source: Source, partitions: Collection[int]) -> dict[int, Snapshot]:
+    """Snapshots of several partitions, of one moment where the source can do so."""
+    take = getattr(source, "snapshots", None)
+    return {p: snapshot_of(source, p) for p in partitions} if take is None else take(partitions)
+
+
 def partitions_of(source: Source, *, allow_empty: bool = False) -> list[int]:
     """The partitions that a group is to share.
 
@@ -122,6 +151,12 @@ class _Unmarked:
     def __init__(self, source: Source, partition: int) -> None:
         self._source, self._partition = source, partition
 
+    def begin(self) -> int:
+        return self._source.begin_offset(self._partition)
+
+    def cut(self, begin: int, end: int) -> Snapshot:
+        return self
+
     def end(self) -> int:
         return self._source.end_offset(self._partition)
 
@@ -135,12 +170,25 @@ class _Unmarked:
         return iter(self._source.read(self._partition, begin, end))
 
 
-def conformed(batch: Any, schema: Any) -> Any:
+def conformed(batch: Any, schema: Any, *, allow_missing: bool = False) -> Any:
     """A pyarrow.RecordBatch with the columns of the schema, by name, and its types.
 
+    Args:
+        allow_missing: a column that the batch lacks is null.
     Raises:
         KeyError: a column is missing. pyarrow.ArrowInvalid: a value does not fit.
     """
+    import pyarrow as pa
+
     if batch.schema.equals(schema):
         return batch
-    return batch.select(schema.names).cast(schema)
+    if not allow_missing:
+        return batch.select(schema.names).cast(schema)
+    here = {name: i for i, name in enumerate(batch.schema.names)}
+    columns = [
+        batch.column(here[field.name]).cast(field.type)
+        if field.name in here
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

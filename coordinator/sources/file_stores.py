@@ -58,7 +58,8 @@ class LocalStore:
                 try:
                     found.append(_entry(each.name, each.stat()))
                 except FileNotFoundError:
-                    continue  # Deleted meanwhile, or a link that leads nowhere.
+                    if each.is_symlink():
+                        raise  # It leads nowhere: rows that should be here are not.
         return found
 
     def look(self, path: str) -> Entry | None:

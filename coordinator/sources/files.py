@@ -1,87 +1,143 @@
 """Directories of files as logs: Parquet, Arrow, JSON lines, CSV, and segments that grow.
 
     directory/3.parquet                               partition 3, one file
-    directory/day=3/a.parquet, b.parquet              partition 3, its files in order of name
+    directory/day=3/a.parquet, b.parquet              partition 3, its files one after the other
     directory/3/00000000000000120000.arrows, ...      partition 3, each file at its own offset
+    directory/date=2026-11-21/part-00000-….parquet    values of a column: see `layout.py`
+    directory/part-00000-….parquet                    the same without columns, if a rule is given
 
-A partition is a number, or a folder that is one or ends in `=` and one. Row 0 of the first file
-is at offset 0, and each file goes on where the one before it ends, so files are only added
-behind those that are there: `marks.py` has a file that comes in front of what was read, or that
-was changed or deleted, refused with its name. A name of twenty digits, as Kafka's segments have,
-says at which offset the file begins; then old files may be deleted. Files of Arrow streams, JSON
-lines and CSV may grow while they are the last: what is not yet whole at their end does not
-count. Names with `.` or `_` in front and other suffixes are not looked at; other layouts are
-refused (`layout.py`).
+Row 0 of the first file is at offset 0, and each file goes on where the one before it ends. Files
+follow each other as the group has recorded them (`recorded.py`), so whatever is added goes behind
+what is there. Without a group they follow each other by name, and `marks.py` has a file that comes
+in front of what was read, or that was changed or deleted, refused with its name. A name of twenty
+digits, as Kafka's segments have, says at which offset the file begins; then old files may be
+deleted. Files of Arrow streams, JSON lines and CSV may grow while they are the last: what is not
+yet whole at their end does not count. Other layouts are refused (`layout.py`).
+
+Folders that are named for columns and values give their files these columns (`hive.py`).
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 
-from coordinator.sources.base import LogChanged, NothingFound, conformed
-from coordinator.sources.formats import FORMATS, digest_of, facts, opened
-from coordinator.sources.layout import EXPECTED, check_layout, is_visible, places_of
+from coordinator.sources import hive
+from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound, conformed
+from coordinator.sources.file_systems import StorePath
+from coordinator.sources.formats import (
+    FORMATS,
+    FileFacts,
+    digest_of,
+    facts,
+    final_facts,
+    opened,
+)
+from coordinator.sources.formats.base import FileFormat, may_grow
+from coordinator.sources.layout import (
+    CHOOSE,
+    EACH,
+    EXPECTED,
+    HASH,
+    NUMBERS,
+    Listed,
+    check_layout,
+    checked_rule,
+    files_below,
+    files_in,
+    is_visible,
+    places_of,
+    rule_of,
+)
+from coordinator.sources.listing import Files, Ordered, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
+from coordinator.sources.recorded import FileOrder, check_of, key_of
 
 
 @dataclass(frozen=True)
 class FileLog:
-    """`Source` over a directory that all workers see under the same path.
+    """`Source` over a directory that all workers see under the same location.
 
     Args:
+        directory: a path, or a location that `StorePath.of` takes.
         format: arrow (files), segments (Arrow streams), parquet, jsonl or csv.
-        given_schema: a pyarrow.Schema; by default the first file's, which for JSON lines and
-            CSV is guessed from its first rows.
+        given_schema: a pyarrow.Schema; by default that of the first file and what the newest adds,
+            which for JSON lines and CSV is guessed from the first rows; then the folders' columns.
+        file_partitions: rule by which files belong to partitions, see `layout.py`; by default by
+            the layout.
+        reading: the format's settings, if they are not its defaults.
+        order: the group's record of the files; see `client.group_files.in_group`.
     Raises:
-        ValueError: there is no such format.
+        ValueError: there is no such format or rule.
     """
 
     directory: str
     topic: str
     format: str = "arrow"
     given_schema: Any = None
+    file_partitions: str = ""
+    reading: FileFormat | None = None
+    order: FileOrder | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise ValueError(f"no format {self.format!r}; there are {', '.join(FORMATS)}")
+        if self.file_partitions:
+            checked_rule(self.file_partitions)
 
     def partitions(self) -> list[int]:
-        """Numbers from 0 to the highest found; one without folder or file has no rows.
+        """Numbers from 0 on; one without folder or file has no rows.
 
         Raises:
             BadLayout: files exist that would be misread or not read at all.
         """
-        places = self._places()
-        check_layout(self.directory, places, FORMATS[self.format].suffixes, self._is_data)
-        return list(range(max(places, default=-1) + 1))
+        rule = self._rule()
+        if rule == NUMBERS:
+            places = places_of(self.root, self._is_data)
+            check_layout(self.root, places, self._suffixes, self._is_data)
+            return list(range(max(places, default=-1) + 1))
+        if rule == EACH:
+            return sorted(self._in_order(rule))
+        found = files_below(self.root, self._is_data, self._suffixes)
+        return list(range(int(rule.removeprefix(HASH)))) if found else []
 
     @property
     def expected(self) -> str:
         """Expected layout, for messages."""
-        return EXPECTED.format(suffix=FORMATS[self.format].suffixes[0][1:])
+        return f"{EXPECTED.format(suffix=self._suffixes[0][1:])}; {CHOOSE}"
 
     def begin_offset(self, partition: int) -> int:
-        return next((segment.start for segment in self._segments(partition)), 0)
+        return self.snapshot(partition).begin()
 
     def end_offset(self, partition: int) -> int:
         return self.snapshot(partition).end()
 
     def snapshot(self, partition: int) -> FileSnapshot:
-        place = self._places().get(partition)
-        return FileSnapshot(self, place, tuple(self._segments(partition)))
+        return self.snapshots([partition])[partition]
+
+    def snapshots(self, partitions: Collection[int]) -> dict[int, FileSnapshot]:
+        """Snapshots of several partitions, of one listing.
+
+        Raises:
+            LogChanged: a file was written over, or two overlap.
+        """
+        rule = self._rule()
+        found = self._in_order(rule, partitions)
+        return {p: self._snapshot(found.get(p), rule) for p in partitions}
 
     def schema(self) -> Any:
         return self._schema
 
     def with_schema(self, schema: Any) -> FileLog:
-        """See `Source`. Columns are chosen by name and cast."""
+        """See `Source`. Columns are chosen by name and cast; those that a file lacks are null."""
         return replace(self, given_schema=schema)
+
+    def ordered_by(self, order: FileOrder) -> FileLog:
+        """The same log with its files in the order that a group has recorded."""
+        return replace(self, order=order)
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
         return self.snapshot(partition).read(begin, end)
@@ -89,57 +145,157 @@ class FileLog:
     # --- Inside ---
 
     @cached_property
+    def root(self) -> StorePath:
+        """The directory."""
+        return StorePath.of(self.directory)
+
+    @property
+    def _suffixes(self) -> tuple[str, ...]:
+        return FORMATS[self.format].suffixes
+
+    @property
+    def reads_as(self) -> FileFormat:
+        """Format with its settings."""
+        return self.reading or FileFormat(self.format)
+
+    def _is_data(self, name: str) -> bool:
+        return name.endswith(self._suffixes) and is_visible(name)
+
+    def _rule(self) -> str:
+        """The rule that is given, or that the group has recorded, or that the layout suggests."""
+        if self.file_partitions:
+            return checked_rule(self.file_partitions)
+        record = None if self.order is None else self.order.known(self.topic)
+        return (record and record.rule) or rule_of(self.root)
+
+    def _in_order(self, rule: str, partitions: Collection[int] | None = None) -> dict[int, Ordered]:
+        look = partial(self._look, rule, partitions)
+        return in_order(look, rule, self.topic, self.reads_as, self.order)
+
+    def _look(self, rule: str, partitions: Collection[int] | None) -> Files:
+        """The files of partitions as they are now; of all, if the rule needs that."""
+        if rule == NUMBERS:
+            places = places_of(self.root, self._is_data)
+            wanted = places if partitions is None else partitions & places.keys()
+            return {
+                p: files_in(places[p], self.root / places[p], self._is_data) for p in sorted(wanted)
+            }
+        found = files_below(self.root, self._is_data, self._suffixes)
+        if rule == EACH:
+            return {0: found}
+        files: Files = {p: [] for p in range(int(rule.removeprefix(HASH)))}
+        for one in found:
+            files[key_of(one.name) % len(files)].append(one)
+        return files
+
+    def _snapshot(self, ordered: Ordered | None, rule: str) -> FileSnapshot:
+        files = [one.file for one in ordered.files if one.file is not None] if ordered else []
+        # In a numbered partition, names are below its folder.
+        prefix = files[0].name[: files[0].name.rfind("/") + 1] if rule == NUMBERS and files else ""
+        if ordered is None:
+            return FileSnapshot(self, prefix, (), 0)
+        if ordered.is_recorded:
+            return self._recorded_snapshot(ordered, prefix)
+        segments: list[Segment] = []
+        end = 0
+        for one in files:
+            segment = self._segment(one, end, prefix, is_last=one is files[-1])
+            if segment.start < end:
+                raise LogChanged(f"{one.path} begins before offset {end}, where the last one ends")
+            segments.append(segment)
+            end = segment.start + segment.rows
+        return FileSnapshot(self, prefix, tuple(segments), end)
+
+    def _segment(self, one: Listed, end: int, prefix: str, *, is_last: bool) -> Segment:
+        """A file in order of name. `end`: the offset behind the one before it."""
+        grows = may_grow(one.name, FORMATS[self.format])
+        known = facts(one.path, self.reads_as, one.entry)
+        if grows and not is_last:
+            final = final_facts(one.path, self.reads_as, one.entry)
+            known = final if final.rows != known.rows else known
+        stem = one.path.name.rpartition(".")[0]
+        has_base = BASE_OFFSET.fullmatch(stem) is not None
+        start = int(stem) if has_base else end
+        return self._made(one, start, known, prefix, has_base=has_base, grows=grows)
+
+    def _made(
+        self,
+        one: Listed,
+        start: int,
+        known: FileFacts,
+        prefix: str,
+        *,
+        grows: bool,
+        has_base: bool = False,
+    ) -> Segment:
+        return Segment(
+            one.name.removeprefix(prefix),
+            start,
+            known.rows,
+            known.size,
+            known.digest,
+            known.changed_ns,
+            has_base,
+            grows,
+        )
+
+    def _recorded_snapshot(self, ordered: Ordered, prefix: str) -> FileSnapshot:
+        segments: list[Segment] = []
+        gone: list[int] = []
+        end = 0
+        for one, entry in ordered.files:
+            assert entry is not None
+            start, end = end, end + (entry.rows or 0)
+            if one is None:
+                gone.append(start)
+                continue
+            if entry.rows is None:
+                known = facts(one.path, self.reads_as, one.entry)
+                end = start + known.rows
+            else:
+                known = final_facts(one.path, self.reads_as, one.entry, entry.rows)
+                if check_of(known.rows, known.size, known.digest) != entry.check:
+                    raise LogChanged(
+                        f"{one.path} was written over since the group has recorded it, and has "
+                        f"{known.size} bytes now: put it back as it was, or read the log in a new "
+                        "group"
+                    )
+            segments.append(self._made(one, start, known, prefix, grows=entry.rows is None))
+        return FileSnapshot(self, prefix, tuple(segments), end, tuple(gone), is_recorded=True)
+
+    @cached_property
     def _schema(self) -> Any:
         if self.given_schema is not None:
             return self.given_schema
-        for partition in self.partitions():
-            for path in self.snapshot(partition).paths():
-                schema = opened(path, self.format).schema
-                if schema is not None:
-                    return schema
-        raise NothingFound(
-            f"{self.directory} holds no {self.format} rows to tell the schema by: give one, with "
-            ".schema(...) in Spark or with_schema in Python"
-        )
+        files = [one for found in self._look(self._rule(), None).values() for one in found]
+        schema = self._schema_of(files)
+        for name, kind in hive.fields_of(hive.values_of(one.name) for one in files):
+            schema = _with_field(schema, name, kind)
+        if self.reads_as.mode == "PERMISSIVE":
+            schema = _with_field(schema, self.reads_as.corrupt_column, None)
+        return schema
 
-    def _places(self) -> dict[int, Path]:
-        return places_of(self.directory, self._is_data)
+    def _schema_of(self, files: list[Listed]) -> Any:
+        """Schema of the first file with rows, and what the last one with rows adds to it."""
+        import pyarrow as pa
 
-    def _segments(self, partition: int) -> Iterator[Segment]:
-        """Files of a partition in order, with their offsets. Raises `LogChanged` if two overlap."""
-        place = self._places().get(partition)
-        if place is None:
-            return
-        end = 0
-        grows = FORMATS[self.format].grows
-        for path, status in self._listed(place):
-            known = facts(path, self.format, status)
-            name = os.path.basename(path)  # Names, by the thousand.
-            stem = name.rpartition(".")[0]
-            has_base = BASE_OFFSET.fullmatch(stem) is not None
-            start = int(stem) if has_base else end
-            if start < end:
-                raise LogChanged(f"{path} begins before offset {end}, where the last one ends")
-            yield Segment(
-                name, start, known.rows, known.size, known.digest, known.changed_ns, has_base, grows
+        found = []
+        for some in (files, files[::-1]):
+            schemas = ((one.path, opened(one.path, self.reads_as).schema) for one in some)
+            found += list(islice((both for both in schemas if both[1] is not None), 1))
+        if not found:
+            raise NothingFound(
+                f"{self.directory} holds no {self.format} rows to tell the schema by: give one, "
+                "with .schema(...) in Spark or with_schema in Python"
             )
-            end = start + known.rows
-
-    def _listed(self, place: Path) -> Iterator[tuple[str, os.stat_result]]:
-        """The data files of a partition in order of name, as they are now."""
-        status = place.stat()
-        if not stat.S_ISDIR(status.st_mode):
-            yield str(place), status
-            return
-        with os.scandir(place) as entries:
-            found = sorted((e.name, e) for e in entries if self._is_data(e.name))
-        for _, entry in found:
-            status = entry.stat()
-            if stat.S_ISREG(status.st_mode):
-                yield entry.path, status
-
-    def _is_data(self, name: str) -> bool:
-        return name.endswith(FORMATS[self.format].suffixes) and is_visible(name)
+        (first, old), (last, new) = found
+        try:
+            return pa.unify_schemas([old, new], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BadLayout(
+                f"{first} and {last} have columns that do not fit together ({error}): give a "
+                "schema, with .schema(...) in Spark or with_schema in Python"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,41 +303,114 @@ class FileSnapshot:
     """`Snapshot` of a partition: its files as they were listed once.
 
     Args:
-        place: folder or file of the partition; None: there is none.
+        prefix: folder that the names of the segments are below; empty: the log's directory.
+        upto: the offset behind the last row.
+        gone: offsets at which recorded files began that are gone.
     """
 
     log: FileLog
-    place: Path | None
+    prefix: str
     segments: tuple[Segment, ...]
+    upto: int
+    gone: tuple[int, ...] = ()
+    is_recorded: bool = False
+
+    def begin(self) -> int:
+        if self.segments:
+            return self.segments[0].start
+        return self.upto if self.is_recorded else 0
 
     def end(self) -> int:
-        return self.segments[-1].start + self.segments[-1].rows if self.segments else 0
+        return self.upto
 
     def mark(self, offset: int) -> str:
-        return make_mark(self.segments, offset)
+        return make_mark(self.segments, offset, len(self.gone) if self.is_recorded else None)
 
     def check(self, mark: str) -> None:
-        folder = self._folder()
         check_mark(
-            mark, self.segments, folder, lambda name, size: digest_of(str(folder / name), size)
+            mark,
+            self.segments,
+            self._folder,
+            lambda name, size: digest_of(self._folder / name, size),
+            self.gone,
         )
 
+    def cut(self, begin: int, end: int) -> FileSnapshot:
+        """See `Snapshot`: the files that hold the rows, without the record."""
+        segments = (s for s in self.segments if s.start < end and begin < s.start + s.rows)
+        return replace(self, log=replace(self.log, order=None), segments=tuple(segments), gone=())
+
     def read(self, begin: int, end: int) -> Iterator[Any]:
+        """See `Snapshot`.
+
+        Raises:
+            LogChanged: a file is no longer the one that was listed. BadRow: see there.
+        """
         schema = self.log.schema()
-        for segment, path in zip(self.segments, self.paths(), strict=True):
+        for segment in self.segments:
             first = max(begin - segment.start, 0)
             last = min(end - segment.start, segment.rows)
             if first < last:
-                for batch in opened(path, self.log.format).read(first, last, schema):
-                    yield conformed(batch, schema)
+                path = self._folder / segment.name
+                self._check(path, segment)
+                yield from self._rows(path, segment, first, last, schema)
 
-    def paths(self) -> list[Path]:
-        """Paths of the files, in order."""
-        folder = self._folder()
-        return [folder / segment.name for segment in self.segments]
+    # --- Inside ---
 
-    def _folder(self) -> Path:
-        """Folder of the partition's files; the log's directory, if the partition is one file."""
-        if self.place is None or (self.segments and self.place.name == self.segments[0].name):
-            return Path(self.log.directory)
-        return self.place
+    @property
+    def _folder(self) -> StorePath:
+        return self.log.root / self.prefix.rstrip("/") if self.prefix else self.log.root
+
+    def _check(self, path: StorePath, segment: Segment) -> None:
+        """Compare a file with what was listed."""
+        entry = path.look()
+        if entry is None:
+            raise LogChanged(f"{path} is gone since it was listed", rows_are_gone=True)
+        if segment.grows:
+            is_same = entry.size >= segment.size and digest_of(path, segment.size) == segment.digest
+        else:
+            known = final_facts(path, self.log.reads_as, entry, segment.rows)
+            is_same = (known.size, known.digest) == (segment.size, segment.digest)
+        if not is_same:
+            raise LogChanged(f"{path} was written over since it was listed")
+
+    def _rows(
+        self, path: StorePath, segment: Segment, first: int, last: int, schema: Any
+    ) -> Iterator[Any]:
+        import pyarrow as pa
+
+        values = hive.values_of(self.prefix + segment.name)
+        inside = pa.schema([field for field in schema if field.name not in values])
+        at = segment.start + first
+        try:
+            for row, batch in opened(path, self.log.reads_as).read(first, last, inside):
+                at = segment.start + row
+                yield _with_values(conformed(batch, inside, allow_missing=True), values, schema)
+        except BadRow as error:
+            raise BadRow(f"{path}, offset {segment.start + error.row}: {error}") from error
+        except (pa.ArrowException, ValueError) as error:
+            raise BadRow(f"{path}, in the rows from offset {at} on: {error}") from error
+
+
+def _with_field(schema: Any, name: str, kind: Any) -> Any:
+    """The schema with a column of a folder, in the place of a file's column of that name."""
+    import pyarrow as pa
+
+    field = pa.field(name, pa.string() if kind is None else kind)
+    at = schema.get_field_index(name)
+    return schema.append(field) if at < 0 else schema.set(at, field)
+
+
+def _with_values(batch: Any, values: hive.Values, schema: Any) -> Any:
+    """The batch with the columns that its folders are named for."""
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        pa.repeat(hive.value_as(values[field.name], field.type), batch.num_rows)
+        if field.name in values
+        else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,136 +1,275 @@
 """Mapping of folders and files to partitions, and refusal of layouts that would be misread.
 
-A directory with an unknown layout is refused, with the expected one, rather than read in part:
-missing rows would be noticed much later, or never.
+A rule says which partition a file belongs to:
+
+    numbers    the number that names a file or folder at the top: 0.parquet, 1/, part=2/
+    hash:8     one of 8 partitions, by a hash of the file's path
+    each       every file is a partition of its own
+
+`numbers` is the default, but for folders that are named for values (`date=2026-11-21/`,
+`day=20261121/`, `a=1/b=2/`), where it is `hash:8`. A directory with an unknown layout is refused,
+with the expected one, rather than read in part: missing rows would be noticed much later, or never.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+from coordinator.sources import delta
+from coordinator.sources.base import BadLayout
+from coordinator.sources.file_stores import Entry
+from coordinator.sources.file_systems import StorePath
+
+NUMBERS, EACH, HASH = "numbers", "each", "hash:"
+DEFAULT_HASH = "hash:8"
 PARTITION = re.compile(r"(?:[^=]*=)?(\d{1,9})")
+_NUMBERED_FILE = re.compile(PARTITION.pattern + r"(?:\.[a-z]\w*)+")
 EXPECTED = (
     "expected is one file for each partition (0.{suffix}, 1.{suffix}, ...) or one folder of files "
-    "for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on"
+    "for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on, or folders that are "
+    "named for values of columns (date=2026-11-21/)"
+)
+CHOOSE = (
+    "to read files wherever they are, say how partitions are made of them: filePartitions=hash:8 "
+    "divides them among 8 partitions by a hash of the name, filePartitions=each makes a partition "
+    "of every file"
 )
 SPARSE_FROM, SPARSE_RATIO = 1_000, 10
 """Above the first, one partition in ten must exist: else the number is a date or an id."""
-TABLE_LOGS = {"_delta_log": "a Delta table", "_spark_metadata": "output of a streaming query",
+MOST_PARTITIONS = 10_000
+DEEPEST = 32
+TABLE_LOGS = {delta.LOG: "a Delta table", "_spark_metadata": "output of a streaming query",
               ".hoodie": "a Hudi table"}  # fmt: skip
 """Folders of table formats, whose metadata says which files count: not all of them do."""
 DATA_SUFFIXES = frozenset(
     ".arrow .feather .arrows .parquet .jsonl .ndjson .json .csv .tsv .orc .avro "
-    ".gz .bz2 .zst .lz4 .snappy".split()
+    ".gz .bz2 .zst .lz4 .snappy .deflate".split()
 )
 """Suffixes of files that hold rows, ours or not."""
+IsData = Callable[[str], bool]
 
 
-class BadLayout(ValueError):
-    """Files are there, and would be misread or not read at all."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file as it was listed. `name`: its path below the log's directory."""
+
+    name: str
+    path: StorePath
+    entry: Entry
 
 
 def is_visible(name: str) -> bool:
-    """False for hidden names, which begin with `.` or `_`."""
-    return name[0] not in "._"
+    """False for hidden names, as Spark has it: `_SUCCESS`, `.part.crc`, but not `_column=1`."""
+    return not (name[0] == "." or (name[0] == "_" and "=" not in name))
 
 
-def places_of(directory: str, is_data: Callable[[str], bool]) -> dict[int, Path]:
-    """The folder or file of each partition.
+def checked_rule(text: str) -> str:
+    """A rule as it is written down.
+
+    Raises:
+        ValueError: it is none.
+    """
+    word = text.strip().lower()
+    number = word.removeprefix(HASH)
+    if word in (NUMBERS, EACH):
+        return word
+    if word != number and re.fullmatch(r"[1-9]\d{0,4}", number):
+        if int(number) <= MOST_PARTITIONS:
+            return word
+    raise ValueError(
+        f"filePartitions={text[:80]}: expected is numbers, each, or hash:N with a whole number "
+        f"from 1 to {MOST_PARTITIONS:,}"
+    )
+
+
+def rule_of(directory: StorePath) -> str:
+    """The rule for a directory for which none is given."""
+    named = [
+        entry
+        for entry in directory.entries()
+        if entry.is_folder and "=" in entry.name and is_visible(entry.name)
+    ]
+    numbers = [found for e in named if (found := PARTITION.fullmatch(e.name)) is not None]
+    if not named:
+        return NUMBERS
+    if len(numbers) < len(named) or _is_sparse([int(found[1]) for found in numbers]):
+        return DEFAULT_HASH
+    inside = (directory / named[0].name).entries()
+    is_nested = any(e.is_folder and "=" in e.name and is_visible(e.name) for e in inside)
+    return DEFAULT_HASH if is_nested else NUMBERS
+
+
+def files_below(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]) -> list[Listed]:
+    """All files of rows in a directory and its folders, in order of path.
+
+    Raises:
+        BadLayout: a folder is named for no column, or not all files are in folders of the same
+            columns; only files of other formats exist; or a table's metadata says which files
+            count, and they cannot be told.
+    """
+    strange: list[str] = []
+    found = list(_walk(directory, "", is_data, strange))
+    if any(entry.name == delta.LOG for entry in directory.entries()):
+        added = delta.files_of_table(directory)
+        found = [one for one in found if added is None or one.name in added]
+    if strange and not found:
+        raise BadLayout(
+            f"{strange[0]} is not of the format asked for, whose suffix is "
+            f"{' or '.join(suffixes)}: name the source's format in front, as in parquet:/directory"
+        )
+    columns = [tuple(f.partition("=")[0] for f in one.name.split("/")[:-1]) for one in found]
+    for one, names in zip(found, columns, strict=True):
+        if names != columns[0]:
+            raise BadLayout(
+                f"{one.path} and {found[0].path} are in folders of different columns "
+                f"({'/'.join(names) or 'none'} and {'/'.join(columns[0]) or 'none'}), so their "
+                "rows would not have the same columns: read them as two sources"
+            )
+    return found
+
+
+def files_in(name: str, place: StorePath, is_data: IsData) -> list[Listed]:
+    """The files of a numbered partition, in order of name. `name`: of its file or folder."""
+    entries = _entries_of(place)
+    if entries is None:
+        entry = place.look()
+        return [] if entry is None else [Listed(name, place, entry)]
+    return [
+        Listed(f"{name}/{e.name}", place / e.name, e)
+        for e in entries
+        if not e.is_folder and is_visible(e.name) and is_data(e.name)
+    ]
+
+
+def places_of(directory: StorePath, is_data: IsData) -> dict[int, str]:
+    """Name of the folder or file of each numbered partition.
 
     Raises:
         BadLayout: two claim to be the same partition.
     """
-    places: dict[int, Path] = {}
-    for path in sorted(Path(directory).iterdir()):
-        number = _number(path, is_data)
+    places: dict[int, str] = {}
+    for entry in directory.entries():
+        number = _number(entry, is_data)
         if number is None:
             continue
         if number in places:
-            raise BadLayout(f"{path} and {places[number]} are both partition {number}")
-        places[number] = path
+            raise BadLayout(
+                f"{directory / entry.name} and {directory / places[number]} are both partition "
+                f"{number}"
+            )
+        places[number] = entry.name
     return places
 
 
 def check_layout(
-    directory: str,
-    places: dict[int, Path],
-    suffixes: tuple[str, ...],
-    is_data: Callable[[str], bool],
+    directory: StorePath, places: dict[int, str], suffixes: tuple[str, ...], is_data: IsData
 ) -> None:
-    """Check that all files of rows belong to partitions. Walks the directory.
+    """Check that all files of rows belong to numbered partitions. Walks the directory.
 
     Raises:
         BadLayout: names the file and the expected layout.
     """
     expected = EXPECTED.format(suffix=suffixes[0][1:])
     taken = set(places.values())
-    for path in sorted(Path(directory).iterdir()):
-        if path.name in TABLE_LOGS:
-            raise BadLayout(
-                f"{path}: this is {TABLE_LOGS[path.name]}, whose files are not all rows that "
-                f"count; write the rows out as a log first: {expected}"
-            )
-        if path in taken or not is_visible(path.name):
+    for entry in directory.entries():
+        if entry.name in TABLE_LOGS:
+            remedy = f"write the rows out as a log first: {expected}; {CHOOSE}"
+            _refuse_table(directory / entry.name, entry.name, remedy)
+        if entry.name in taken or not is_visible(entry.name):
             continue
         # Beside partitions, files of another format may be whatever they are.
         wanted = frozenset(suffixes) if places else DATA_SUFFIXES
-        found = _first_data(path, wanted)
+        found = _first_data(directory / entry.name, entry, wanted)
         if found is not None:
-            raise BadLayout(f"{found} belongs to no partition: {_why(path)}{expected}")
-    _check_numbers(places, expected)
-    for number, place in places.items():
-        if place.is_dir():
-            _check_folder(number, place, suffixes, is_data, expected)
-
-
-def _number(path: Path, is_data: Callable[[str], bool]) -> int | None:
-    if not is_visible(path.name):
-        return None
-    is_folder = path.is_dir()
-    found = PARTITION.fullmatch(path.name if is_folder else path.stem)
-    return int(found[1]) if found is not None and (is_folder or is_data(path.name)) else None
-
-
-def _check_numbers(places: dict[int, Path], expected: str) -> None:
-    highest = max(places, default=0)
-    if highest >= SPARSE_FROM and highest >= SPARSE_RATIO * len(places):
+            raise BadLayout(f"{found} belongs to no partition: {expected}; {CHOOSE}")
+    if _is_sparse(list(places)):
+        highest = max(places)
         raise BadLayout(
-            f"{places[highest]} would be partition {highest:,} of a log of which {len(places):,} "
-            f"partitions are there: the number after = is the partition's, not a date or an id; "
-            f"{expected}"
+            f"{directory / places[highest]} would be partition {highest:,} of a log of which "
+            f"{len(places):,} partitions are there: {expected}; {CHOOSE}"
+        )
+    for number, name in places.items():
+        _check_folder(number, directory / name, suffixes, is_data, expected)
+
+
+def _walk(
+    folder: StorePath, prefix: str, is_data: IsData, strange: list[str], depth: int = 0
+) -> Iterator[Listed]:
+    """Files of rows below a folder. strange: gets the others that may hold rows."""
+    if depth > DEEPEST:
+        raise BadLayout(f"{folder} is more than {DEEPEST} folders deep")
+    for entry in folder.entries():
+        path = folder / entry.name
+        if entry.name in TABLE_LOGS and (prefix or entry.name != delta.LOG):
+            _refuse_table(path, entry.name, "write the rows out as files first")
+        if not is_visible(entry.name):
+            continue
+        if entry.is_folder:
+            below = _walk(path, f"{prefix}{entry.name}/", is_data, strange, depth + 1)
+            if "=" not in entry.name:
+                _refuse_rows(path, below)
+            yield from below
+        elif is_data(entry.name):
+            yield Listed(prefix + entry.name, path, entry)
+        elif _suffix(entry.name) in DATA_SUFFIXES:
+            strange.append(str(path))
+
+
+def _refuse_rows(folder: StorePath, below: Iterator[Listed]) -> None:
+    first = next(below, None)
+    if first is not None:
+        raise BadLayout(
+            f"{first.path} is in the folder {folder.name}, which is named for no column: folders "
+            "are to be named for a column and its value, as in date=2026-11-21/"
         )
 
 
+def _refuse_table(path: StorePath, name: str, remedy: str) -> None:
+    raise BadLayout(
+        f"{path}: this is {TABLE_LOGS[name]}, whose files are not all rows that count; {remedy}"
+    )
+
+
+def _number(entry: Entry, is_data: IsData) -> int | None:
+    if not is_visible(entry.name):
+        return None
+    if entry.is_folder:
+        found = PARTITION.fullmatch(entry.name)
+    else:
+        found = _NUMBERED_FILE.fullmatch(entry.name) if is_data(entry.name) else None
+    return None if found is None else int(found[1])
+
+
+def _is_sparse(numbers: list[int]) -> bool:
+    highest = max(numbers, default=0)
+    return highest >= SPARSE_FROM and highest >= SPARSE_RATIO * len(set(numbers))
+
+
 def _check_folder(
-    number: int,
-    folder: Path,
-    suffixes: tuple[str, ...],
-    is_data: Callable[[str], bool],
-    expected: str,
+    number: int, folder: StorePath, suffixes: tuple[str, ...], is_data: IsData, expected: str
 ) -> None:
     """Look for folders in a partition's folder, and for rows in other formats only."""
-    strange: str | None = None
+    strange: StorePath | None = None
     has_rows = False
-    with os.scandir(folder) as entries:
-        for entry in sorted(filter(lambda e: is_visible(e.name), entries), key=lambda e: e.name):
-            if entry.is_dir():
-                found = _first_data(Path(entry.path), frozenset(suffixes))
-                if found is not None:
-                    raise BadLayout(
-                        f"{found} is in a folder of its own in partition {number}, and would not "
-                        f"be read: partitions are not nested; {expected}"
-                    )
-            elif is_data(entry.name):
-                has_rows = True
-            elif _suffix(entry.name) in suffixes:
+    for entry in _entries_of(folder) or ():
+        if not is_visible(entry.name):
+            continue
+        path = folder / entry.name
+        if entry.is_folder:
+            found = _first_data(path, entry, frozenset(suffixes))
+            if found is not None:
                 raise BadLayout(
-                    f"{entry.path}: the suffix is to be {suffixes[0]}, in small letters"
+                    f"{found} is in a folder of its own in partition {number}, and would not "
+                    f"be read: numbered partitions are not nested; {expected}"
                 )
-            elif strange is None and _suffix(entry.name) in DATA_SUFFIXES:
-                strange = entry.path
+        elif is_data(entry.name):
+            has_rows = True
+        elif entry.name.lower().endswith(suffixes):
+            raise BadLayout(f"{path}: the suffix is to be {suffixes[0]}, in small letters")
+        elif strange is None and _suffix(entry.name) in DATA_SUFFIXES:
+            strange = path
     if strange is not None and not has_rows:
         raise BadLayout(
             f"{strange} is not of the format asked for, whose suffix is {' or '.join(suffixes)}, "
@@ -139,27 +278,27 @@ def _check_folder(
         )
 
 
-def _why(path: Path) -> str:
-    if path.name.startswith("part-") and not path.is_dir():
-        return "a flat output directory of Spark has no partitions that offsets could count in; "
-    return ""
+def _entries_of(place: StorePath) -> list[Entry] | None:
+    """Entries of a folder; None: it is a file."""
+    try:
+        return place.entries()
+    except NotADirectoryError:
+        return None
 
 
-def _first_data(path: Path, wanted: frozenset[str]) -> Path | None:
+def _first_data(path: StorePath, entry: Entry, wanted: frozenset[str]) -> StorePath | None:
     """A file with one of the suffixes: the path itself, or one below it."""
-
-    def refuse(error: OSError) -> None:
-        raise error  # An unreadable folder is not an empty one.
-
-    if not path.is_dir():
-        return path if _suffix(path.name) in wanted else None
-    for base, folders, names in os.walk(path, onerror=refuse):
-        folders[:] = sorted(filter(is_visible, folders))
-        for name in sorted(filter(is_visible, names)):
-            if _suffix(name) in wanted:
-                return Path(base, name)
+    if not entry.is_folder:
+        return path if any(path.name.lower().endswith(s) for s in wanted) else None
+    entries = path.entries()
+    for folders in (False, True):
+        for inner in entries:
+            if is_visible(inner.name) and inner.is_folder is folders:
+                found = _first_data(path / inner.name, inner, wanted)
+                if found is not None:
+                    return found
     return None
 
 
 def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()  # Names, by the thousand.
+    return "." + name.lower().rpartition(".")[2]

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl
 
 from coordinator.sources.base import Source
+from coordinator.sources.file_systems import StorePath
 from coordinator.sources.files import FileLog
 from coordinator.sources.formats import FORMATS
+from coordinator.sources.formats.base import MODES, FileFormat
+from coordinator.sources.layout import checked_rule
+
+FILE_SETTINGS = ("filePartitions", "mode", "columnNameOfCorruptRecord", "header", "sep", "escape")
+"""Settings of directories. All but the first are those of Spark's readers of text."""
+_OF_CSV = ("header", "sep", "escape")
+_OF_TEXT = ("mode", "columnNameOfCorruptRecord")
+_FRAGMENT = re.compile(r"(.+)#(\w+=.*)", re.DOTALL)
+TRUTHS = {"true": True, "false": False}
 
 
-def open_source(location: str, topic: str | None = None) -> Source:
+def open_source(
+    location: str, topic: str | None = None, settings: Mapping[str, str] | None = None
+) -> Source:
     """Open the source at a location.
 
         /logs/flights, arrow:/logs/flights       a directory of Arrow files, a `FileLog`
         parquet:/logs/flights                    the same of Parquet; jsonl:, csv:, segments:
+        parquet:s3://bucket/flights              in an object store: see `StorePath`
+        parquet:/logs/flights#filePartitions=hash:8      with settings, see `file_log`
         kafka://one:9092,two:9092/flights        a `KafkaTopic`
         sql:postgresql://host/db#table=flights&key=id      a `SqlTable`
 
@@ -23,42 +38,111 @@ def open_source(location: str, topic: str | None = None) -> Source:
 
     Args:
         topic: its name in the group; by default the directory, the Kafka topic or the table.
+        settings: of a directory, besides those behind `#`.
     Raises:
-        ValueError: the location cannot be parsed.
+        ValueError: the location cannot be parsed, or a setting is not one of its kind.
     """
+    more = dict(settings or {})
     kind, colon, rest = location.partition(":")
     if not colon or "/" in kind:
         kind, rest = "arrow", location
     if kind in FORMATS:
+        found = _FRAGMENT.fullmatch(rest)
+        if found is not None:
+            rest = found[1]
+            more = {**dict(parse_qsl(found[2], keep_blank_values=True)), **more}
         if not rest:
             raise ValueError(f"{location!r} names no directory")
-        return FileLog(rest, topic or rest, kind)
+        # Without a store's settings, which may hold secrets.
+        return file_log(rest, topic or str(StorePath.of(rest)), kind, more)
+    if more:
+        raise ValueError(f"{next(iter(more))} is a setting of directories, and {location} is none")
     place, _, fragment = rest.partition("#")
-    settings = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))
+    given = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))
     if kind == "kafka":
         from coordinator.sources.kafka import KafkaTopic
 
         brokers, _, kafka_topic = place.removeprefix("//").partition("/")
         if not brokers or not kafka_topic:
             raise ValueError(f"{location} does not say kafka://BROKER:PORT,.../TOPIC")
-        return KafkaTopic(brokers, kafka_topic, tuple(settings.items()), name=topic)
+        return KafkaTopic(brokers, kafka_topic, tuple(given.items()), name=topic)
     if kind == "sql":
         from coordinator.sources.sql import SqlTable
 
         takes = ("table", "key", "partition_by", "spread")
-        unknown = sorted(settings.keys() - set(takes))
-        if unknown or "table" not in settings:
+        unknown = sorted(given.keys() - set(takes))
+        if unknown or "table" not in given:
             hint = f"; {unknown[0]} is unknown{nearest(unknown[0], takes)}" if unknown else ""
             raise ValueError(
                 f"{location}: it takes table, key, partition_by and spread behind #{hint}"
             )
-        spread = settings.pop("spread", "1")
+        spread = given.pop("spread", "1")
         if not spread.isdecimal() or int(spread) < 1:
             raise ValueError(f"{location}: spread is {spread}; it is a whole number from 1 on")
-        return SqlTable(place, spread=int(spread), name=topic, **settings)
+        return SqlTable(place, spread=int(spread), name=topic, **given)
     kinds = [*FORMATS, "kafka", "sql"]
+    of_files = f"; for files: parquet:{location}" if rest.startswith("//") else ""
     raise ValueError(
         f"{location} begins with {kind!r}; there are {', '.join(kinds)}{nearest(kind, kinds)}"
+        f"{of_files}"
+    )
+
+
+def file_log(
+    directory: str, topic: str, kind: str, settings: Mapping[str, str] | None = None
+) -> FileLog:
+    """A log of files with settings from text.
+
+    filePartitions: how partitions are made of files, see `sources.layout`. Of text, as Spark's:
+    mode (PERMISSIVE, DROPMALFORMED or FAILFAST, which is the default) and
+    columnNameOfCorruptRecord; of CSV header (true or false), sep (one character) and escape
+    (\\ or none).
+
+    Raises:
+        ValueError: there is no such setting, or not for this format; or its value is invalid.
+    """
+    values = dict(settings or {})
+    for name in values:
+        if name not in FILE_SETTINGS:
+            raise ValueError(
+                f"{name} is no setting of a directory{nearest(name, FILE_SETTINGS)}; there are "
+                f"{', '.join(FILE_SETTINGS)}"
+            )
+        if (name in _OF_CSV and kind != "csv") or (name in _OF_TEXT and kind not in _TEXT):
+            raise ValueError(f"{name} is for {'csv' if name in _OF_CSV else 'jsonl and csv'} alone")
+    rule = values.pop("filePartitions", "")
+    return FileLog(
+        directory,
+        topic,
+        kind,
+        file_partitions=checked_rule(rule) if rule else "",
+        reading=_file_format(kind, values) if values else None,
+    )
+
+
+_TEXT = ("jsonl", "csv")
+
+
+def _file_format(kind: str, values: Mapping[str, str]) -> FileFormat:
+    mode = values.get("mode", "FAILFAST").upper()
+    if mode not in MODES:
+        raise ValueError(f"mode={values['mode']}: expected is one of {', '.join(MODES)}")
+    header = values.get("header")
+    if header is not None and header.lower() not in TRUTHS:
+        raise ValueError(f"header={header}: expected is true or false")
+    separator = values.get("sep", ",")
+    if len(separator.encode()) != 1 or separator in '"\\\r\n':
+        raise ValueError(f"sep={separator!r}: expected is one ASCII character")
+    escape = values.get("escape", "")
+    if escape not in ("", "\\", "none"):
+        raise ValueError(f"escape={escape}: expected is \\, or none where quotes are doubled")
+    return FileFormat(
+        kind,
+        mode,
+        None if header is None else TRUTHS[header.lower()],
+        separator,
+        escape,
+        values.get("columnNameOfCorruptRecord", "_corrupt_record"),
     )
 
 

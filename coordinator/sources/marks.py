@@ -14,6 +14,10 @@ A file's hash covers its name, its rows, its size and a digest of the first and 
 its times: copies of a log on several machines have one mark. What changes only
 in the middle of a file and leaves its size as it was is therefore not noticed.
 
+Where the group has recorded the order of the files (`recorded.py`), names mean nothing: the mark
+then has one sum over all files in front, in their order, and the number of recorded files that
+were gone. Such marks have "v": 2.
+
 Sums count from the last file backwards. Where names say offsets (twenty digits), files may be
 deleted from the front, and what is left is still compared.
 """
@@ -26,12 +30,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from coordinator.sources.base import LogChanged
+from coordinator.sources.file_systems import StorePath
 
-VERSION = 1
+VERSION, VERSION_RECORDED = 1, 2
 BASE_OFFSET = re.compile(r"\d{20}")
 NEAR, NEAR_CHARACTERS = 8, 1_200
 """Limits of the files before the last that a mark names: their number and total length."""
@@ -52,11 +56,17 @@ class Segment:
     grows: bool
 
 
-def make_mark(segments: Sequence[Segment], offset: int) -> str:
-    """Mark of an offset; empty if there is no row before it."""
+def make_mark(segments: Sequence[Segment], offset: int, gone: int | None = None) -> str:
+    """Mark of an offset; empty if there is no row before it.
+
+    Args:
+        gone: the number of recorded files that are gone; None: files count in order of name.
+    """
     counted = [s for s in segments if s.rows and s.start < offset]
     if not counted:
         return ""
+    if gone is not None:
+        return _recorded_mark(counted, gone)
     last, front = counted[-1], counted[-2::-1]  # Nearest first.
     near: list[list[str]] = []
     for segment in front[:NEAR]:
@@ -77,19 +87,47 @@ def make_mark(segments: Sequence[Segment], offset: int) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
+def _recorded_mark(counted: Sequence[Segment], gone: int) -> str:
+    last = counted[-1]
+    content = {
+        "v": VERSION_RECORDED,
+        "file": last.name,
+        "start": last.start,
+        "size": last.size,
+        "digest": last.digest,
+        "files": len(counted),
+        "near": [],
+        "far": [],
+        "chain": f"{_chain(counted[:-1]):012x}",
+        "gone": gone,
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
 def check_mark(
-    mark: str, segments: Sequence[Segment], folder: Path, digest_of: Callable[[str, int], str]
+    mark: str,
+    segments: Sequence[Segment],
+    folder: StorePath,
+    digest_of: Callable[[str, int], str],
+    gone: Sequence[int] | None = None,
 ) -> None:
     """Compare the files of a partition with a mark.
 
     Args:
         folder: where they are, for messages.
         digest_of: returns the digest of the first bytes of a file, by name and size.
+        gone: the offsets at which recorded files began that are gone; None: files count in order
+            of name.
     Raises:
         LogChanged: see `Snapshot`. A mark that cannot be read, such as a later version's, is
             taken as none.
     """
     content = _parsed(mark)
+    if gone and len(gone) > (content or {}).get("gone", 0):
+        raise _gone(
+            f"a file below {folder} is gone, which the group has recorded: its rows began at "
+            f"offset {gone[-1]}"
+        )
     if content is None:
         return
     here = [s for s in segments if s.rows]
@@ -99,9 +137,12 @@ def check_mark(
         if not _was_cut_off(content["file"], here):
             raise _gone(f"{place} is gone or empty, and its rows were counted")
         return
-    front = here[:found][::-1]  # Nearest first.
-    _check_near(content, front, folder)
-    _check_far(content, front, folder)
+    if content["v"] == VERSION_RECORDED:
+        _check_chain(content, here[:found], folder)
+    else:
+        front = here[:found][::-1]  # Nearest first.
+        _check_near(content, front, folder)
+        _check_far(content, front, folder)
     last = here[found]
     if last.start != content["start"]:
         raise _moved(f"{place} begins at offset {last.start}, and began at {content['start']}")
@@ -113,7 +154,16 @@ def check_mark(
         raise _moved(f"{place} was written over since its rows were counted")
 
 
-def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: Path) -> None:
+def _check_chain(content: dict[str, Any], front: Sequence[Segment], folder: StorePath) -> None:
+    """Compare the files in front of the last, in their order."""
+    if content["chain"] != f"{_chain(front):012x}":
+        raise _moved(
+            f"the files in front of {folder / content['file']} are not those that were counted, "
+            "or not in the order that the group has recorded"
+        )
+
+
+def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: StorePath) -> None:
     """Compare the files that the mark names."""
     near = dict(content["near"])
     names_all = content["files"] - 1 == len(near)
@@ -131,7 +181,7 @@ def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: Path)
             raise _gone(f"{folder / name} is gone, and its rows were counted")
 
 
-def _check_far(content: dict[str, Any], front: Sequence[Segment], folder: Path) -> None:
+def _check_far(content: dict[str, Any], front: Sequence[Segment], folder: StorePath) -> None:
     """Compare the sums over growing numbers of files; a change lies between two of them."""
     old_count = content["files"] - 1
     now = dict(_sums(front, [k for k, _ in content["far"]]))
@@ -156,7 +206,7 @@ def _check_far(content: dict[str, Any], front: Sequence[Segment], folder: Path) 
 
 def _was_cut_off(name: str, left: Sequence[Segment]) -> bool:
     """True if a file was deleted from the front of a log whose names are offsets, which may be."""
-    return bool(BASE_OFFSET.fullmatch(Path(name).stem)) and all(
+    return bool(BASE_OFFSET.fullmatch(name.rpartition(".")[0])) and all(
         s.has_base and s.name > name for s in left
     )
 
@@ -164,11 +214,19 @@ def _was_cut_off(name: str, left: Sequence[Segment]) -> bool:
 # --- Sums -------------------------------------------------------------------------------------
 
 
-@lru_cache(65_536)
+@lru_cache(131_072)
 def _hash(segment: Segment) -> int:
     text = f"{segment.name}\0{segment.rows}\0{segment.size}\0{segment.digest}"
     raw = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=6).digest()
     return int.from_bytes(raw, "big")
+
+
+def _chain(front: Sequence[Segment]) -> int:
+    """A sum that depends on the order."""
+    total = 0
+    for segment in front:
+        total = (total * 1_000_003 + _hash(segment) + 1) % (1 << _SUM_BITS)
+    return total
 
 
 def _steps(near: int, files: int) -> list[int]:
@@ -196,8 +254,15 @@ def _parsed(mark: str) -> dict[str, Any] | None:
     """The content of a mark; None if there is none, or it is not one of ours."""
     try:
         content = json.loads(mark) if mark else None
-        if not isinstance(content, dict) or content["v"] != VERSION:
+        if not isinstance(content, dict) or content["v"] not in (VERSION, VERSION_RECORDED):
             return None
+        if content["v"] == VERSION_RECORDED:
+            texts = [content[key] for key in ("file", "digest", "chain")]
+            numbers = [content[key] for key in ("start", "size", "files", "gone")]
+            is_ours = all(isinstance(t, str) for t in texts) and all(
+                type(n) is int for n in numbers
+            )
+            return content if is_ours else None
         numbers = [content[key] for key in ("start", "size", "files")]
         texts = [content["file"], content["digest"], *(t for pair in content["near"] for t in pair)]
         steps = [k for k, _ in content["far"]]
@@ -221,7 +286,7 @@ REMEDY = (
 )
 
 
-def _came(path: Path, behind: str) -> LogChanged:
+def _came(path: StorePath, behind: str) -> LogChanged:
     return LogChanged(
         f"{path} came in front of {behind}, which was counted already, so offsets would mean "
         "other rows: rename it to sort behind the last file (names sort as text: part-10 stands "

@@ -33,7 +33,7 @@ def write_segments(folder: Path, partition: int, table: pa.Table) -> None:
 
 def in_two_files(suffix: str, write) -> object:
     def writer(folder: Path, partition: int, table: pa.Table) -> None:
-        place = folder / f"part={partition}"
+        place = folder / f"{partition}"
         place.mkdir(parents=True)
         (place / "_SUCCESS").touch()
         write(table.slice(0, 2_000), place / f"a.{suffix}")

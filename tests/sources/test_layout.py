@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coordinator.sources import BadLayout, FileLog, NothingFound, open_source, partitions_of
+from coordinator.sources import (
+    BadLayout,
+    BadRow,
+    FileLog,
+    NothingFound,
+    open_source,
+    partitions_of,
+)
 
 PART = "part-00000-1c1e9b0e-6d3c-4b0c-9df1-b0b0b0b0b0b0-c000.snappy.parquet"
 EXPECTED = "0.parquet, 1.parquet, ...) or one folder of files for each"
@@ -34,17 +44,14 @@ def lay_out(folder: Path, *names: str) -> FileLog:
         ([PART, "_SUCCESS"], PART),
         ([PART, "_temporary/0/task_1/" + PART], PART),
         ([PART, "_delta_log/00000000000000000000.json"], "_delta_log: this is a Delta table"),
-        (["p=0/" + PART, "_delta_log/0.json"], "_delta_log: this is a Delta table"),
+        (["0/" + PART, "_delta_log/0.json"], "_delta_log: this is a Delta table"),
         (["p=0/" + PART, "_spark_metadata/0"], "_spark_metadata: this is output of a stream"),
-        (["date=2026-11-21/" + PART], "date=2026-11-21/" + PART),
-        (["0/a.parquet", "date=2026-11-21/" + PART], "date=2026-11-21/" + PART),
-        (["day=20261121/" + PART], "day=20261121 would be partition 20,261,121"),
-        (["year=2025/a.parquet", "year=2026/a.parquet"], "year=2026 would be partition 2,026"),
-        (["ts=1700000000/a.parquet"], "ts=1700000000/a.parquet belongs to no partition"),
-        (["p=__HIVE_DEFAULT_PARTITION__/a.parquet"], "belongs to no partition"),
-        (["p=-1/a.parquet"], "belongs to no partition"),
-        (["a=1/b=2/" + PART], "b=2/" + PART),
-        (["a=0/x.parquet", "a=0/b=2/" + PART], "b=2/" + PART),
+        (["0/a.parquet", "date=2026-11-21/" + PART], "0/a.parquet is in the folder 0, which is"),
+        (["a=0/x.parquet", "a=0/b=2/" + PART], "are in folders of different columns (a and a/b)"),
+        (["a=1/x.parquet", "b=x/x.parquet"], "b=x/x.parquet and "),
+        (["date=2026-11-21/more/x.parquet"], "more/x.parquet is in the folder more, which is"),
+        (["a=x/a=y/x.parquet"], "in two folders that name the column a"),
+        (["20261121/a.parquet"], "20261121 would be partition 20,261,121"),
         (["0/out.parquet/" + PART], "out.parquet/" + PART),
         # Layouts that people write.
         (["0.parquet", "rows.parquet"], "rows.parquet belongs to no partition"),
@@ -59,10 +66,10 @@ def lay_out(folder: Path, *names: str) -> FileLog:
 def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
     log = lay_out(tmp_path, *names)
     with pytest.raises(BadLayout) as caught:
-        log.partitions()
+        log.partitions(), log.schema()
     message = str(caught.value)
     assert named in message
-    assert EXPECTED in message or "the suffix" in message or "suffix is" in message
+    assert any(it in message for it in (EXPECTED, "the suffix", "suffix is", "column"))
     assert "\n" not in message
 
 
@@ -70,6 +77,14 @@ def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
     ("names", "partitions"),
     [
         (["0.parquet", "2.parquet", "README.md", "schema.json", "0.csv"], 3),
+        (["0.snappy.parquet"], 1),
+        (["date=2026-11-21/" + PART, "_SUCCESS", "_temporary/0/date=2026-11-22/x.parquet"], 8),
+        (["day=20261121/" + PART, "day=20261121/_SUCCESS"], 8),
+        (["year=2025/a.parquet", "year=2026/a.parquet"], 8),
+        (["ts=1700000000/a.parquet"], 8),
+        (["p=__HIVE_DEFAULT_PARTITION__/a.parquet"], 8),
+        (["p=-1/a.parquet", "_p=1/a.parquet"][:1], 8),
+        (["a=1/b=2/" + PART], 8),
         (["day=3/a.parquet", "day=3/_SUCCESS", "day=3/.a.parquet.crc"], 4),
         (["0/", "1/"], 2),
         (["0/a.parquet", "1/"], 2),
@@ -81,6 +96,128 @@ def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
 )
 def test_a_layout_that_is_read_as_meant_is_welcome(tmp_path, names, partitions):
     assert lay_out(tmp_path, *names).partitions() == list(range(partitions))
+
+
+# --- Columns that folders are named for -------------------------------------------------------
+
+
+def rows_of(log: FileLog) -> list[dict]:
+    """All rows of all partitions, each partition read up to its end."""
+    return [
+        row
+        for p, snapshot in log.snapshots(log.partitions()).items()
+        for batch in snapshot.read(snapshot.begin(), snapshot.end())
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        (["1", "20261121"], "int32", [1, 20261121]),
+        (["1", "3000000000"], "int64", [1, 3_000_000_000]),
+        (["1", "2.5"], "double", [1.0, 2.5]),
+        (["1", "x"], "string", ["1", "x"]),
+        (["00012"], "int32", [12]),
+        (["2026-11-21"], "date32[day]", [dt.date(2026, 11, 21)]),
+        (["2026-02-30"], "string", ["2026-02-30"]),
+        (
+            ["2026-11-21 07%3A30%3A00", "2026-11-21"],
+            "timestamp[us, tz=UTC]",
+            [dt.datetime(2026, 11, 21, 7, 30, tzinfo=dt.UTC),
+             dt.datetime(2026, 11, 21, tzinfo=dt.UTC)],
+        ),
+        (["__HIVE_DEFAULT_PARTITION__", "7"], "int32", [None, 7]),
+        (["__HIVE_DEFAULT_PARTITION__"], "string", [None]),
+        (["a%2Fb", "50%25", "x y", "%C3%A9"], "string", ["a/b", "50%", "x y", "é"]),
+        (["true", ""], "string", ["true", ""]),
+    ],
+)  # fmt: skip
+def test_folders_are_columns_of_the_type_that_spark_infers(tmp_path, texts, kind, values):
+    log = lay_out(tmp_path, "k=z/v=w/x.parquet")
+    shutil.rmtree(tmp_path / "k=z")
+    lay_out(tmp_path, *(f"k=z/v={text}/x.parquet" for text in texts))
+    schema = log.schema()
+    assert schema.names == ["n", "k", "v"]
+    assert str(schema.field("v").type) == kind
+    found = {(row["k"], row["v"], row["n"]) for row in rows_of(log)}
+    assert found == {("z", value, n) for value in values for n in (1, 2)}
+
+
+def test_a_column_of_a_folder_wins_over_the_files_and_takes_the_schemas_type(tmp_path):
+    log = lay_out(tmp_path, "n=7/x.parquet", "n=8/x.parquet")
+    assert sorted(row["n"] for row in rows_of(log)) == [7, 7, 8, 8]
+    as_text = log.with_schema(pa.schema([("n", pa.string())]))
+    assert sorted(row["n"] for row in rows_of(as_text)) == ["7", "7", "8", "8"]
+    as_date = log.with_schema(pa.schema([("n", pa.date32())]))
+    with pytest.raises(BadRow, match=r"n=.*x\.parquet.*'[78]' is no value of the type date32"):
+        rows_of(as_date)
+
+
+def test_a_numbered_partition_has_the_column_that_it_is_named_for(tmp_path):
+    log = lay_out(tmp_path, "part=0/a.parquet", "part=1/a.parquet")
+    assert log.partitions() == [0, 1]
+    assert [row["part"] for row in rows_of(log)] == [0, 0, 1, 1]
+
+
+# --- Delta tables -----------------------------------------------------------------------------
+
+
+def commit(folder: Path, number: int, *actions: dict) -> None:
+    (folder / "_delta_log").mkdir(exist_ok=True)
+    text = "".join(json.dumps(action) + "\n" for action in actions)
+    (folder / f"_delta_log/{number:020}.json").write_text(text)
+
+
+def test_of_a_delta_table_that_was_only_appended_to_the_committed_files_are_read(tmp_path):
+    lay_out(tmp_path, "d=a%3Ab/x.parquet", "d=c/y.parquet", "d=c/not-yet.parquet")
+    commit(tmp_path, 0, {"metaData": {}}, {"add": {"path": "d=a%253Ab/x.parquet"}})
+    log = open_source(f"parquet:{tmp_path}")
+    assert [row["d"] for row in rows_of(log)] == ["a:b", "a:b"]
+    commit(tmp_path, 1, {"add": {"path": "d=c/y.parquet"}})
+    assert sorted(row["d"] for row in rows_of(log)) == ["a:b", "a:b", "c", "c"]
+    commit(tmp_path, 2, {"remove": {"path": "d=c/y.parquet"}})
+    with pytest.raises(BadLayout, match=r"2\.json: rows of this Delta table were changed, deleted"):
+        rows_of(log)
+
+
+@pytest.mark.parametrize(
+    ("number", "actions", "told"),
+    [
+        (0, [{"add": {"path": "x.parquet", "deletionVector": {"x": 1}}}], "were changed, deleted"),
+        (7, [{"add": {"path": "x.parquet"}}], "does not hold the table's commits from the first"),
+    ],
+)
+def test_a_delta_table_whose_rows_cannot_be_told_is_refused(tmp_path, number, actions, told):
+    lay_out(tmp_path, "x.parquet")
+    commit(tmp_path, number, *actions)
+    with pytest.raises(BadLayout, match=told):
+        open_source(f"parquet:{tmp_path}#filePartitions=hash:2").partitions()
+
+
+# --- Rules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["hash:1", "hash:3", "hash:8", "each"])
+def test_the_files_of_a_flat_directory_are_read_once_each_by_every_rule(tmp_path, rule):
+    names = [f"part-{n:05}-{n * 7919 % 101:08x}.snappy.parquet" for n in range(12)]
+    lay_out(tmp_path, *names, "_SUCCESS", "_temporary/0/x.parquet", "._part.crc")
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"n": [number]}), tmp_path / name)
+    log = open_source(f"parquet:{tmp_path}#filePartitions={rule}")
+    assert sorted(row["n"] for row in rows_of(log)) == list(range(12))
+    assert len(log.partitions()) == (12 if rule == "each" else int(rule[5:]))
+
+
+@pytest.mark.parametrize("rule", ["hash", "hash:0", "hash:-1", "hash:x", "hash:10001", "every"])
+def test_a_rule_that_is_none_is_refused(tmp_path, rule):
+    with pytest.raises(ValueError, match="expected is numbers, each, or hash:N"):
+        open_source(f"parquet:{tmp_path}#filePartitions={rule}")
+
+
+def test_a_flat_directory_is_refused_with_the_rules_to_choose_from(tmp_path):
+    with pytest.raises(BadLayout, match=r"filePartitions=hash:8 .*filePartitions=each"):
+        lay_out(tmp_path, PART).partitions()
 
 
 @pytest.mark.parametrize("names", [[], ["_SUCCESS"], ["README.md"], ["empty/"], ["_a/0.parquet"]])
@@ -103,11 +240,18 @@ def test_a_directory_that_is_none_is_no_empty_one(tmp_path, location):
         partitions_of(open_source(location.format(tmp_path)), allow_empty=True)
 
 
-@pytest.mark.parametrize("folder", ["", "0", "date=2026-11-21"])
-def test_what_may_not_be_looked_at_is_not_empty(tmp_path, monkeypatch, folder):
+@pytest.mark.parametrize(
+    ("there", "folder"),
+    [
+        ("0/a.parquet", ""),
+        ("0/a.parquet", "0"),
+        ("date=2026-11-20/a.parquet", "date=2026-11-21"),
+    ],
+)
+def test_what_may_not_be_looked_at_is_not_empty(tmp_path, monkeypatch, there, folder):
     import os
 
-    log = lay_out(tmp_path, "0/a.parquet", "date=2026-11-21/")
+    log = lay_out(tmp_path, there, folder + "/")
     real = os.scandir
 
     def scandir(path="."):

@@ -10,10 +10,12 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 
+from coordinator.sources.file_stores import Entry
+from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.arrow import ArrowFile, ArrowStream
-from coordinator.sources.formats.base import RowFile
+from coordinator.sources.formats.base import FileFormat, RowFile, may_grow
+from coordinator.sources.formats.lines import BadText
 from coordinator.sources.formats.parquet import ParquetFile
 from coordinator.sources.formats.text import CsvFile, JsonLinesFile
 
@@ -32,7 +34,7 @@ EDGE = 4_096
 """Bytes at either end of a file that its digest covers."""
 
 _Stamp = tuple[int, int, int]
-_Key = tuple[str, str]
+_Key = tuple[FileFormat, StorePath]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +49,26 @@ class FileFacts:
 
 _files: OrderedDict[_Key, tuple[_Stamp, RowFile]] = OrderedDict()
 _facts: OrderedDict[_Key, tuple[_Stamp, FileFacts]] = OrderedDict()
+_digests: OrderedDict[StorePath, tuple[_Stamp, str]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def opened(path: Path, format: str) -> RowFile:
+def opened(path: StorePath, format: FileFormat) -> RowFile:
     """Open a file as it is now.
 
     Raises:
         FileNotFoundError, PermissionError: it is gone, or may not be read.
         ValueError: it is not of this format, incomplete, or damaged.
     """
+    entry = path.look()
+    if entry is None:
+        raise FileNotFoundError(2, os.strerror(2), str(path))
     with _lock:
-        return _index(str(path), format, path.stat())
+        return _index(path, format, entry)
 
 
-def facts(path: str, format: str, status: os.stat_result) -> FileFacts:
-    """Facts of a file, from the cache if it has not changed.
+def facts(path: StorePath, format: FileFormat, entry: Entry) -> FileFacts:
+    """Facts of a file that may grow, or has its last form; cached if it has not changed.
 
     Raises:
         OSError, ValueError: as `opened`.
@@ -70,29 +76,65 @@ def facts(path: str, format: str, status: os.stat_result) -> FileFacts:
     key = (format, path)
     with _lock:
         stamp, known = _facts.get(key, (None, None))
-        if known is None or stamp != _stamp(status):
-            _index(path, format, status)
+        if known is None or stamp != _stamp(entry):
+            _index(path, format, entry)
             known = _facts[key][1]
         _facts.move_to_end(key)
         return known
 
 
-def digest_of(path: str, size: int) -> str:
-    """Digest of the first `size` bytes of a file: of their number, and of both ends."""
-    with open(path, "rb", buffering=0) as file:  # Twice as fast, for 10,000 files.
-        edges = os.pread(file.fileno(), min(size, EDGE), 0)
-        if size > EDGE:
-            edges += os.pread(file.fileno(), EDGE, size - EDGE)
+def final_facts(
+    path: StorePath, format: FileFormat, entry: Entry, rows: int | None = None
+) -> FileFacts:
+    """Facts of a file to which nothing is added any more, all of whose bytes count.
+
+    Args:
+        rows: their number, if it is known: then the file's index is not needed.
+    Raises:
+        OSError, ValueError: as `opened`.
+    """
+    with _lock:
+        if rows is None:
+            rows = _index(path, format, entry).final_rows
+        stamp, digest = _digests.get(path, (None, ""))
+        if stamp != _stamp(entry):
+            digest = digest_of(path, entry.size, entry)
+            _digests[path] = (_stamp(entry), digest)
+            while len(_digests) > REMEMBERED_FACTS:
+                _digests.popitem(last=False)
+        return FileFacts(rows, entry.size, digest, entry.changed_ns)
+
+
+def digest_of(path: StorePath, size: int, entry: Entry | None = None) -> str:
+    """Digest of the first `size` bytes of a file: of their number, and of both ends.
+
+    Args:
+        entry: the file as it was listed, if it has its last form. In an object store its time
+            stands for its content, which can only be written as a whole.
+    """
+    if path.is_local:
+        with open(path.path, "rb", buffering=0) as file:  # Twice as fast, for 10,000 files.
+            edges = os.pread(file.fileno(), min(size, EDGE), 0)
+            if size > EDGE:
+                edges += os.pread(file.fileno(), EDGE, size - EDGE)
+    elif entry is not None:
+        edges = b"%d" % entry.modified_ns
+    else:
+        with path.open() as file:
+            edges = file.read(min(size, EDGE))
+            if size > EDGE:
+                file.seek(size - EDGE)
+                edges += file.read(EDGE)
     return hashlib.blake2b(b"%d:" % size + edges, digest_size=6).hexdigest()
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
+def _stamp(entry: Entry) -> _Stamp:
+    return (entry.file_id, entry.size, entry.modified_ns)
 
 
-def _index(path: str, format: str, status: os.stat_result) -> RowFile:
+def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
     """Index of a file, cached or extended if it is still valid. Call with the lock held."""
-    key, stamp = (format, path), _stamp(status)
+    key, stamp = (format, path), _stamp(entry)
     earlier_stamp, earlier = _files.get(key, (None, None))
     if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
         has_grown = (
@@ -104,20 +146,22 @@ def _index(path: str, format: str, status: os.stat_result) -> RowFile:
             and _digest_known(key) == digest_of(path, earlier.size)
         )
         try:
-            earlier = FORMATS[format](Path(path), status.st_size, earlier if has_grown else None)
+            earlier = FORMATS[format.name](path, entry.size, earlier if has_grown else None, format)
+        except BadText as error:
+            raise BadText(f"{path}: {error}") from error
         except (ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # It is gone, or may not be read.
             raise ValueError(
-                f"{path} is not a whole file of the format {format} ({error}): write files under "
-                "a name that begins with . or _, and rename them when they are whole"
+                f"{path} is not a whole file of the format {format.name} ({error}): write files "
+                "under a name that begins with . or _, and rename them when they are whole"
             ) from error
         _files[key] = (stamp, earlier)
     _files.move_to_end(key)
     if key not in _facts or _facts[key][0] != stamp:
-        known = FileFacts(
-            earlier.rows, earlier.size, digest_of(path, earlier.size), status.st_ctime_ns
-        )
+        grows = may_grow(path.name, FORMATS[format.name])
+        digest = digest_of(path, earlier.size, None if grows else entry)
+        known = FileFacts(earlier.rows, earlier.size, digest, entry.changed_ns)
         _facts[key] = (stamp, known)
     while len(_files) > REMEMBERED:
         _files.popitem(last=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
-from coordinator.sources.formats.base import RowFile, pieces
+from coordinator.sources.file_systems import StorePath
+from coordinator.sources.formats.base import FileFormat, RowFile, pieces
 
 
 class ArrowFile(RowFile):
@@ -15,7 +15,9 @@ class ArrowFile(RowFile):
     suffixes: ClassVar = (".arrow", ".feather")
     grows: ClassVar = False
 
-    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
+    def __init__(
+        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
+    ) -> None:
         self._path = path
         self.size = size
         reader = self._open()
@@ -25,15 +27,15 @@ class ArrowFile(RowFile):
             self._starts.append(self._starts[-1] + reader.get_batch(index).num_rows)
         self.rows = self._starts[-1]
 
-    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         reader = self._open()
         for index, skipped, taken in pieces(self._starts, first, last):
-            yield reader.get_batch(index).slice(skipped, taken)
+            yield self._starts[index] + skipped, reader.get_batch(index).slice(skipped, taken)
 
     def _open(self) -> Any:
         import pyarrow as pa
 
-        return pa.ipc.open_file(pa.memory_map(str(self._path)))
+        return pa.ipc.open_file(_file(self._path))
 
 
 class ArrowStream(RowFile):
@@ -42,7 +44,9 @@ class ArrowStream(RowFile):
     suffixes: ClassVar = (".arrows",)
     grows: ClassVar = True
 
-    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None:
+    def __init__(
+        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
+    ) -> None:
         import pyarrow as pa
 
         self._path = path
@@ -56,7 +60,7 @@ class ArrowStream(RowFile):
         if size == 0:
             self.rows = 0
             return
-        with pa.memory_map(str(path)) as file:
+        with _file(path) as file:
             file.seek(self._end)
             while (message := _next_message(file)) is not None:
                 if message.type == "schema":
@@ -72,14 +76,21 @@ class ArrowStream(RowFile):
                 self._end = file.tell()
         self.rows, self.size = self._starts[-1], self._end
 
-    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
-        file = pa.memory_map(str(self._path))
+        file = _file(self._path)
         for index, skipped, taken in pieces(self._starts, first, last):
             file.seek(self._places[index])
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(file), self.schema)
-            yield batch.slice(skipped, taken)
+            yield self._starts[index] + skipped, batch.slice(skipped, taken)
+
+
+def _file(path: StorePath) -> Any:
+    """The file, mapped into memory if it is local."""
+    import pyarrow as pa
+
+    return pa.memory_map(path.path) if path.is_local else path.open()
 
 
 def _next_message(file: Any) -> Any:

@@ -5,8 +5,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from coordinator.sources.file_systems import StorePath
+
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Suffixes of compressed text that can be read, and pyarrow's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """Format of a log's files. All but `name` is about text, as Spark's options of that name.
+
+    Args:
+        mode: for rows that do not fit the schema: FAILFAST raises, DROPMALFORMED leaves them out,
+            PERMISSIVE gives them as nulls, with their text in the column `corrupt_column`.
+        header: the first line of a CSV file holds the names of its columns; None: it does, and
+            one that looks like a row of values is refused.
+        separator: between the fields of CSV.
+        escape: in front of a quote within a quoted field of CSV, as Spark writes it; `none`: a
+            quote is doubled (RFC 4180); empty: not told, so files in which it matters are refused.
+    """
+
+    name: str
+    mode: str = "FAILFAST"
+    header: bool | None = None
+    separator: str = ","
+    escape: str = ""
+    corrupt_column: str = "_corrupt_record"
 
 
 class RowFile(ABC):
@@ -28,16 +56,34 @@ class RowFile(ABC):
     """pyarrow.Schema; None if there are no rows to infer it from."""
 
     @abstractmethod
-    def __init__(self, path: Path, size: int, earlier: RowFile | None) -> None: ...
+    def __init__(
+        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
+    ) -> None: ...
+
+    @property
+    def final_rows(self) -> int:
+        """Rows of a file to which nothing is added any more: an unfinished last line is one."""
+        return self.rows
 
     @abstractmethod
-    def read(self, first: int, last: int, schema: Any) -> Iterator[Any]:
-        """Rows `first` to before `last`, as pyarrow.RecordBatch.
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
+        """Rows `first` to before `last`, as pyarrow.RecordBatch, each with its first row's number.
 
         Args:
-            schema: wanted pyarrow.Schema. A file with types of its own may return those.
+            schema: wanted pyarrow.Schema. A file with types of its own may return those, and
+                leaves out columns that it lacks.
         """
         ...
+
+
+def may_grow(name: str, kind: type[RowFile]) -> bool:
+    """True if more may be appended to a file of this name."""
+    return kind.grows and compression_of(name) is None
+
+
+def compression_of(name: str) -> str | None:
+    """pyarrow's name of a file's compression, by its suffix; None: there is none."""
+    return next((c for suffix, c in COMPRESSIONS.items() if name.endswith(suffix)), None)
 
 
 def pieces(starts: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:

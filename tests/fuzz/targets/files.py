@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats import FORMATS
+from coordinator.sources.formats.base import FileFormat
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-files-")
 KINDS = sorted(FORMATS)
@@ -22,24 +24,25 @@ def target(data: bytes) -> None:
     kind = FORMATS[name]
     content = data[2:]
     path = Path(FOLDER.name) / f"rows{kind.suffixes[0]}"
+    place, format = StorePath.of(path), FileFormat(name)
     try:
         earlier = None
         if name in GROW:
             cut = len(content) * data[1] // 256
             path.write_bytes(content[:cut])
-            earlier = kind(path, cut, None)
+            earlier = kind(place, cut, None, format)
         path.write_bytes(content)
-        file = kind(path, len(content), None)
+        file = kind(place, len(content), None, format)
         if earlier is not None:
             assert file.rows >= earlier.rows >= 0
-            assert kind(path, len(content), earlier).rows == file.rows
+            assert kind(place, len(content), earlier, format).rows == file.rows
     except (ValueError, OSError, pa.ArrowException):
         return
-    if file.rows == 0 or file.schema is None:
-        return
     try:
-        rows = sum(batch.num_rows for batch in file.read(0, file.rows, file.schema))
-    except (OSError, pa.ArrowException):  # Errors of the library below.
+        if file.rows == 0 or file.schema is None:
+            return
+        rows = sum(batch.num_rows for _, batch in file.read(0, file.rows, file.schema))
+    except (ValueError, OSError, pa.ArrowException):  # Rows that do not fit, by name.
         return
     # In text an offset is a line; Parquet counts rows in several places, which may disagree.
     assert rows == file.rows or name in {"parquet", *TEXT}

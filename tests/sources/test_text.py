@@ -1,0 +1,308 @@
+"""Text as logs: rows that are malformed, compressed or quoted over lines, and Spark's times."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.sources import BadRow, FileLog, open_source
+from coordinator.sources.formats import text
+from coordinator.sources.formats.lines import BadText
+
+N = pa.schema([("n", pa.int64())])
+NS = pa.schema([("n", pa.int64()), ("s", pa.string())])
+
+
+def log_of(folder: Path, location: str, schema: pa.Schema | None = None) -> FileLog:
+    log = open_source(location.replace(":", f":{folder}", 1), "t")
+    return log if schema is None else log.with_schema(schema)
+
+
+def rows(log: FileLog, begin: int = 0, end: int | None = None) -> list[dict]:
+    snapshot = log.snapshot(0)
+    upto = snapshot.end() if end is None else end
+    return [row for batch in snapshot.read(begin, upto) for row in batch.to_pylist()]
+
+
+def lines(*numbers: object) -> str:
+    return "".join(json.dumps({"n": n}) + "\n" for n in numbers)
+
+
+# --- Modes ------------------------------------------------------------------------------------
+
+CORRUPT = pa.schema([("n", pa.int64()), ("_corrupt_record", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "bad"),
+    [
+        ("jsonl", lines(1, "x", 3) + "{\n" + lines(5), {1: '{"n": "x"}', 3: "{"}),
+        ("csv", "n\n1\nx\n3\n1,2\n5\n", {1: "x", 3: "1,2"}),
+        ("csv", 'n\n1\n"x\ny"\n3\n1,2\n5\n', {1: '"x\ny"', 3: "1,2"}),
+    ],
+)
+def test_rows_that_do_not_fit_are_told_left_out_or_kept_as_text(tmp_path, kind, content, bad):
+    (tmp_path / f"0.{kind}").write_text(content)
+    failing = log_of(tmp_path, f"{kind}:", N)
+    assert failing.end_offset(0) == 5
+    with pytest.raises(BadRow, match=rf"0\.{kind}, offset 1: "):
+        rows(failing)
+    assert rows(failing, 2, 3) == [{"n": 3}], "the others can be read"
+    with pytest.raises(BadRow, match=rf"0\.{kind}, offset 3: "):
+        rows(failing, 2)
+    dropping = log_of(tmp_path, f"{kind}:#mode=dropmalformed", N)
+    assert rows(dropping) == [{"n": 1}, {"n": 3}, {"n": 5}]
+    keeping = log_of(tmp_path, f"{kind}:#mode=PERMISSIVE", CORRUPT)
+    assert rows(keeping) == [
+        {"n": None if i in bad else i + 1, "_corrupt_record": bad.get(i)} for i in range(5)
+    ]
+    assert rows(log_of(tmp_path, f"{kind}:#mode=PERMISSIVE", N)) == [
+        {"n": None if i in bad else i + 1} for i in range(5)
+    ]
+
+
+def test_offsets_in_errors_count_over_files(tmp_path):
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0/a.json").write_text(lines(1, 2, 3))
+    (tmp_path / "0/b.json").write_text(lines(4, "x"))
+    with pytest.raises(BadRow, match=r"0/b\.json, offset 4: .*"):
+        rows(log_of(tmp_path, "jsonl:", N))
+
+
+def test_a_schema_is_guessed_from_the_rows_that_are_well_formed(tmp_path):
+    (tmp_path / "0.json").write_text(lines(1) + "nonsense\n" + lines(3))
+    log = log_of(tmp_path, "jsonl:#mode=PERMISSIVE&columnNameOfCorruptRecord=bad")
+    assert log.schema().names == ["n", "bad"]
+    assert rows(log)[1] == {"n": None, "bad": "nonsense"}
+    with pytest.raises(BadText, match=r"0\.json: the schema cannot be told by row 1"):
+        log_of(tmp_path, "jsonl:").schema()
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("jsonl:#mode=lenient", "expected is one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        ("parquet:#mode=FAILFAST", "mode is for jsonl and csv alone"),
+        ("jsonl:#header=true", "header is for csv alone"),
+        ("csv:#header=yes", "expected is true or false"),
+        ("csv:#sep=%3B%3B", "expected is one ASCII character"),
+        ("csv:#sep=", "expected is one ASCII character"),
+        ("csv:#escape=x", "or none where quotes are doubled"),
+        ("csv:#separator=x", "no setting of a directory; there are"),
+        ("csv:#Mode=x", "did you mean mode"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tmp_path, location, told):
+    with pytest.raises(ValueError, match=told):
+        log_of(tmp_path, location)
+
+
+# --- Quotes -----------------------------------------------------------------------------------
+
+FIELD = st.text(alphabet='ab,"\n\\ é', max_size=8)
+
+
+def quoted(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+@settings(deadline=None)
+@given(st.lists(FIELD, min_size=1, max_size=12), st.integers(0, 12), st.integers(1, 40))
+def test_quoted_line_breaks_are_read_right_from_any_row(tmp_path_factory, values, begin, block):
+    folder = tmp_path_factory.mktemp("csv")
+    content = "n,s\n" + "".join(f"{i},{quoted(v)}\n" for i, v in enumerate(values))
+    (folder / "0.csv").write_text(content, newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "STRIDE", 3)
+        patch.setattr(text, "BLOCK", block)
+        log = log_of(folder, "csv:#escape=none", NS)
+        assert log.end_offset(0) == len(values)
+        found = rows(log, min(begin, len(values)))
+    assert found == [{"n": i, "s": v} for i, v in enumerate(values)][begin:]
+
+
+@settings(deadline=None)
+@given(st.lists(FIELD, min_size=1, max_size=12))
+def test_quotes_that_spark_escapes_are_read_right(tmp_path_factory, values):
+    folder = tmp_path_factory.mktemp("csv")
+    escaped = [v.replace("\\", "\\\\").replace('"', '\\"') for v in values]
+    content = "n,s\n" + "".join(f'{i},"{v}"\n' for i, v in enumerate(escaped))
+    (folder / "0.csv").write_text(content, newline="")
+    log = log_of(folder, "csv:#escape=\\", NS)
+    assert rows(log) == [{"n": i, "s": v} for i, v in enumerate(values)]
+
+
+def test_a_backslash_in_front_of_a_quote_is_refused_until_its_meaning_is_told(tmp_path):
+    (tmp_path / "0.csv").write_text('n,s\n1,"a\\"b"\n')
+    with pytest.raises(
+        BadText, match=r"0\.csv: it has a backslash in front of a quote: set escape"
+    ):
+        log_of(tmp_path, "csv:").end_offset(0)
+    assert rows(log_of(tmp_path, "csv:#escape=\\", NS)) == [{"n": 1, "s": 'a"b'}]
+
+
+def test_a_backslash_outside_of_quotes_is_a_character(tmp_path):
+    (tmp_path / "0.csv").write_text('n,s\n1,C:\\dir\n2,"x"\n')
+    for escape in ("", "#escape=none", "#escape=\\"):
+        assert rows(log_of(tmp_path, f"csv:{escape}", NS))[0] == {"n": 1, "s": "C:\\dir"}
+
+
+def test_a_quote_within_a_field_opens_nothing(tmp_path):
+    (tmp_path / "0.csv").write_text('n,s\n1,5" pipe\n2,"a"b\n3,x\n')
+    assert [r["s"] for r in rows(log_of(tmp_path, "csv:", NS))] == ['5" pipe', "ab", "x"]
+
+
+def test_empty_texts_and_nulls_are_told_apart_and_na_is_a_text(tmp_path):
+    (tmp_path / "0.csv").write_text('n,s\n1,""\n2,\n3,NA\n,null\n')
+    assert rows(log_of(tmp_path, "csv:", NS)) == [
+        {"n": 1, "s": ""}, {"n": 2, "s": None}, {"n": 3, "s": "NA"}, {"n": None, "s": "null"},
+    ]  # fmt: skip
+
+
+def test_a_row_whose_quote_is_open_waits_for_its_end_and_is_refused_where_there_is_none(tmp_path):
+    path = tmp_path / "0.csv"
+    path.write_text('n,s\n1,x\n2,"open\n3,y\n')
+    log = log_of(tmp_path, "csv:", NS)
+    assert log.end_offset(0) == 1
+    with path.open("a") as file:
+        file.write('closed"\n4,z\n')
+    assert [r["s"] for r in rows(log)] == ["x", "open\n3,y\nclosed", "z"]
+    (tmp_path / "1.csv.gz").write_bytes(gzip.compress(b'n,s\n1,x\n2,"open\n3,y\n'))
+    with pytest.raises(BadText, match=r"1\.csv\.gz: the quote in the record .* is never closed"):
+        log.end_offset(1)
+
+
+# --- Headers ----------------------------------------------------------------------------------
+
+
+def test_csv_without_a_header_is_refused_until_it_is_told(tmp_path):
+    (tmp_path / "0.csv").write_text("1,x\n2,y\n")
+    with pytest.raises(BadRow, match="its first line holds '1', so it looks like a row"):
+        rows(log_of(tmp_path, "csv:", NS))
+    assert rows(log_of(tmp_path, "csv:#header=false", NS)) == [
+        {"n": 1, "s": "x"}, {"n": 2, "s": "y"},
+    ]  # fmt: skip
+    assert rows(log_of(tmp_path, "csv:#header=false"))[1] == {"_c0": 2, "_c1": "y"}
+
+
+def test_a_header_that_names_no_column_of_the_schema_is_refused(tmp_path):
+    (tmp_path / "0.csv").write_text("a,b\nc,d\n")
+    with pytest.raises(BadRow, match="names the columns a, b, and none of n, s: set header to"):
+        rows(log_of(tmp_path, "csv:", NS))
+
+
+# --- Compression ------------------------------------------------------------------------------
+
+ZST = pa.Codec("zstd")
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zst": lambda raw: ZST.compress(raw).to_pybytes(),
+}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("last", ["\n", ""])
+def test_compressed_text_is_read_from_any_row_and_to_its_last_line(tmp_path, suffix, last):
+    count = 5_000
+    content = (lines(*range(count))[:-1] + last).encode()
+    (tmp_path / f"0.json.{suffix}").write_bytes(COMPRESS[suffix](content))
+    log = log_of(tmp_path, "jsonl:", N)
+    assert log.end_offset(0) == count
+    for begin, end in ((0, count), (1_023, 1_026), (count - 1, count), (2_048, 2_049)):
+        assert [r["n"] for r in rows(log, begin, end)] == list(range(begin, end))
+
+
+def test_a_compressed_file_that_is_cut_off_is_refused_by_name(tmp_path):
+    (tmp_path / "0.json.gz").write_bytes(gzip.compress(lines(*range(9)).encode())[:-12])
+    with pytest.raises(ValueError, match=r"0\.json\.gz is not a whole file"):
+        log_of(tmp_path, "jsonl:", N).end_offset(0)
+
+
+# --- Times ------------------------------------------------------------------------------------
+
+AT = dt.datetime(2026, 11, 21, 9, 30, 0, 120_000, dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "read"),
+    [
+        ("2026-11-21T09:30:00.120Z", "timestamp[us, tz=UTC]", AT),
+        ("2026-11-21T10:30:00.120+01:00", "timestamp[us, tz=UTC]", AT),
+        ("2026-11-21T09:30:00.120", "timestamp[us]", AT.replace(tzinfo=None)),
+        ("2026-11-21 09:30:00.12", "timestamp[us]", AT.replace(tzinfo=None)),
+    ],
+)
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_times_as_spark_writes_them_are_times(tmp_path, format, written, kind, read):
+    content = f't,n\n"{written}",1\n' if format == "csv" else json.dumps({"t": written}) + "\n"
+    (tmp_path / f"0.{format}").write_text(content)
+    log = log_of(tmp_path, "csv:" if format == "csv" else "jsonl:")
+    assert str(log.schema().field("t").type) == kind
+    assert rows(log)[0]["t"] == read
+    asked = log.with_schema(pa.schema([("t", pa.timestamp("us", "UTC"))]))
+    assert rows(asked)[0]["t"] == read.replace(tzinfo=dt.UTC)
+
+
+def test_a_date_is_a_time_where_one_is_asked_for(tmp_path):
+    (tmp_path / "0.json").write_text('{"t": "2026-11-21"}\n{"t": null}\n')
+    log = log_of(tmp_path, "jsonl:", pa.schema([("t", pa.timestamp("us", "UTC"))]))
+    assert [r["t"] for r in rows(log)] == [dt.datetime(2026, 11, 21, tzinfo=dt.UTC), None]
+
+
+def test_parquet_times_of_96_bits_are_points_in_time(tmp_path):
+    table = pa.table({"t": pa.array([AT.replace(tzinfo=None)], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "0.parquet", use_deprecated_int96_timestamps=True)
+    log = open_source(f"parquet:{tmp_path}")
+    assert str(log.schema().field("t").type) == "timestamp[us, tz=UTC]"
+    assert rows(log) == [{"t": AT}]
+
+
+# --- Schemas that change ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "arrow"])
+def test_columns_that_older_files_lack_are_null_and_new_ones_are_found(tmp_path, kind):
+    import pyarrow.csv as pc
+
+    (tmp_path / "0").mkdir()
+    for name, table in (
+        ("a", pa.table({"n": [1]})),
+        ("b", pa.table({"n": [2], "s": ["x"]})),
+        ("c", pa.table({"s": ["y"], "n": [3]})),
+    ):
+        path = tmp_path / f"0/{name}.{kind}"
+        if kind == "parquet":
+            pq.write_table(table, path)
+        elif kind == "csv":
+            pc.write_csv(table, path)
+        elif kind == "arrow":
+            with pa.ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    log = open_source(f"{kind}:{tmp_path}")
+    assert log.schema().names == ["n", "s"]
+    assert rows(log) == [{"n": 1, "s": None}, {"n": 2, "s": "x"}, {"n": 3, "s": "y"}]
+
+
+def test_a_type_that_widens_is_read_and_one_that_changes_is_refused(tmp_path):
+    (tmp_path / "0").mkdir()
+    pq.write_table(pa.table({"n": pa.array([1], pa.int32())}), tmp_path / "0/a.parquet")
+    pq.write_table(pa.table({"n": pa.array([2], pa.int64())}), tmp_path / "0/b.parquet")
+    log = open_source(f"parquet:{tmp_path}")
+    assert (log.schema().field("n").type, rows(log)) == (pa.int64(), [{"n": 1}, {"n": 2}])
+    pq.write_table(pa.table({"n": ["x"]}), tmp_path / "0/c.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet and .*c\.parquet have columns that do not"):
+        open_source(f"parquet:{tmp_path}").schema()
+    with pytest.raises(BadRow, match=r"c\.parquet, in the rows from offset 2 on"):
+        rows(log)
