@@ -19,12 +19,16 @@ from coordinator.client.wire import (
     by_partition,
     code_name,
     commit_topics,
+    fetch_request,
     fetched_offsets,
     request_topics,
 )
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
+
+FILES_TOPIC = "__files."
+"""Prefix of the pseudo-topics that hold records of files (`group_files.py`): no log's offsets."""
 
 GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 """Orders of a list of groups, as `ListGroupsRequest` describes them."""
@@ -178,6 +182,7 @@ class GroupAdmin(Nodes):
         manifest: bytes = b"",
         metadata: Mapping[TopicPartition, str] | None = None,
         requires_empty: bool = False,
+        needs_metadata: bool = False,
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none.
 
@@ -190,6 +195,7 @@ class GroupAdmin(Nodes):
             metadata: stored with the offsets, if the coordinator takes it; by default a new id,
                 so that setting the same offset again can be told from the commit before.
             requires_empty: refuse while the group has members, also with `expected`.
+            needs_metadata: commit nothing without it.
         Returns:
             Names of error codes by refused partition; empty on success.
         """
@@ -206,7 +212,8 @@ class GroupAdmin(Nodes):
             requires_empty_group=requires_empty,
         )
         refusals = self._commit(request)
-        if TOO_LARGE in refusals.values():  # The coordinator's limit is below our metadata.
+        # The coordinator's limit may be below our metadata.
+        if TOO_LARGE in refusals.values() and not needs_metadata:
             del request.topics[:]
             request.topics.extend(commit_topics(offsets, expected or {}))
             refusals = self._commit(request)
@@ -241,11 +248,19 @@ class GroupAdmin(Nodes):
         """
         response = self._fetched(group_id)
         stored = by_partition(response)
-        return {key: p.committed_offset for key, p in stored.items()}, response.manifest
+        offsets = {key: p.committed_offset for key, p in stored.items() if not _is_record(key)}
+        return offsets, response.manifest
 
-    def offsets_with_metadata(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All committed offsets of a group with their metadata."""
-        return fetched_offsets(self._fetched(group_id))
+    def offsets_with_metadata(
+        self, group_id: str, partitions: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets with their metadata: all of a group, or those of some partitions.
+
+        The offset of a partition that is named and has none is -1. Records of files are left out
+        unless they are named.
+        """
+        found = fetched_offsets(self._fetched(group_id, partitions))
+        return found if partitions else {k: c for k, c in found.items() if not _is_record(k)}
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
         """Log end offsets of a group's partitions, as its members reported them; may be empty."""
@@ -314,8 +329,10 @@ class GroupAdmin(Nodes):
             if p.error_code != ErrorCode.NONE
         }
 
-    def _fetched(self, group_id: str) -> group_pb2.OffsetFetchResponse:
-        request = group_pb2.OffsetFetchRequest(group_id=group_id, require_stable=True)
+    def _fetched(
+        self, group_id: str, partitions: Iterable[TopicPartition] = ()
+    ) -> group_pb2.OffsetFetchResponse:
+        request = fetch_request(group_id, partitions)
         response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
         _check(group_id, response)
         return response
@@ -326,6 +343,10 @@ class GroupAdmin(Nodes):
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
         channel = self.channel(self.coordinator_of(group_id))
         return group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+def _is_record(key: TopicPartition) -> bool:
+    return key.topic.startswith(FILES_TOPIC)
 
 
 def _check(group_id: str, response: Any) -> None:  # Any: a response with an error code.

@@ -17,12 +17,15 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
 from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.sync import BlockingMember
+
+if TYPE_CHECKING:
+    from coordinator.client.sync import BlockingMember
 
 LOGGER = logging.getLogger(__name__)
 TOO_LARGE = "OFFSET_METADATA_TOO_LARGE"

@@ -106,6 +106,7 @@ def consume(
         "consume blocks, and an event loop runs in this thread: "
         "use `await asyncio.to_thread(consume, ...)`"
     )
+    source = member.in_group(source)
     numbers = partitions_of(source, allow_empty=allow_empty)
     ends = {number: source.end_offset(number) for number in numbers}
     consumer = _Consumer(member, source, work, ends, rows_per_commit, pause_s, forever=forever)

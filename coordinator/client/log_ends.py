@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.machine import MemberMachine
+from coordinator.sources.base import snapshots_of
 
 if TYPE_CHECKING:
     from coordinator.sources.base import Source
@@ -23,7 +24,9 @@ def ends_of(source: Source) -> LogEnds:
     """The `log_ends` function of a member that reads one source."""
 
     def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {p: source.end_offset(p.partition) for p in partitions if p.topic == source.topic}
+        numbers = [p.partition for p in partitions if p.topic == source.topic]
+        found = snapshots_of(source, numbers)
+        return {TopicPartition(source.topic, n): found[n].end() for n in numbers}
 
     return log_ends
 

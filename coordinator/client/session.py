@@ -27,6 +27,7 @@ from coordinator.client.forms import (
     partitions_of,
     timeout_ms_of,
 )
+from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.holdings import Holding
 from coordinator.client.interrupts import SignalGuard, closing_reason
 from coordinator.client.log_ends import report_log_ends
@@ -38,6 +39,7 @@ from coordinator.client.settings import MemberSettings, member_config, remarks
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
+from coordinator.sources.base import Source
 
 LOG_ENDS_INTERVAL_S = 5.0
 TIMEOUT_S = GIVE_UP_MS / 1000
@@ -80,6 +82,7 @@ class GroupMember(MemberView):
         **settings: Unpack[MemberSettings],
     ) -> None:
         config = member_config(group_id, topics, settings)
+        self._files = GroupFiles(addresses_of(bootstrap), group_id, settings.get("credentials"))
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
         self._machine = MemberMachine(config, addresses_of(bootstrap), random)
@@ -105,6 +108,10 @@ class GroupMember(MemberView):
     def _seen(self) -> tuple[MemberMachine, int]:
         check_process(self.pid)
         return self._machine, self._clock()
+
+    def in_group(self, source: Source) -> Source:
+        """A source whose files are in the order that the member's group has recorded."""
+        return ordered_by(source, self._files)
 
     def parts(self) -> tuple[MemberMachine, Driver, Callable[[], int]]:
         """Machine, driver and clock, for a worker that takes the place of polling."""

@@ -23,6 +23,7 @@ from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings
 from coordinator.client.surroundings import ProtocolLoop
 from coordinator.client.view import MemberView
+from coordinator.sources.base import Source
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,6 +132,10 @@ class BlockingMember(MemberView):
         finally:
             if self._guard is not None:
                 self._guard.remove()
+
+    def in_group(self, source: Source) -> Source:
+        """See `GroupMember.in_group`."""
+        return self._member.in_group(source)
 
     def lend(self) -> tuple[GroupMember, asyncio.AbstractEventLoop]:
         """The member and its loop, for `consume`, which takes the place of polling.

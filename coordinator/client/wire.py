@@ -86,13 +86,7 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
                 manifest=commit.manifest,
             )
         case calls.FetchOffsets(group_id, partitions):
-            topics = [
-                pb.OffsetFetchRequest.Topic(
-                    name=topic, partition_indexes=[p.partition for p in asked]
-                )
-                for topic, asked in _by_topic(partitions or ())
-            ]
-            return pb.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
+            return fetch_request(group_id, partitions or ())
         case calls.ReportLogEnds(member, ends):
             message = pb.ReportLogEndsRequest
             told = {p: {"log_end_offset": end} for p, end in ends.items()}
@@ -138,6 +132,15 @@ def request_topics(
         )
         for topic, asked in _by_topic(partitions)
     ]
+
+
+def fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> pb.OffsetFetchRequest:
+    """Request for the committed offsets of some partitions; of all, if none is named."""
+    topics = [
+        pb.OffsetFetchRequest.Topic(name=topic, partition_indexes=[p.partition for p in asked])
+        for topic, asked in _by_topic(partitions)
+    ]
+    return pb.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[TopicPartition]]]:

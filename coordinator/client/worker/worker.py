@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.client.events import spelled
 from coordinator.client.forms import addresses_of, manifest_of, name_of
+from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.log_ends import ends_of
 from coordinator.client.loop_thread import check_process
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
@@ -142,15 +143,18 @@ class Worker:
         )
         if source is not None and not hasattr(source, "end_offset"):
             raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
+        addresses = addresses_of(bootstrap)
+        self._files: GroupFiles | None = None
         log_ends = settings.get("log_ends")
         if source is not None:
+            self._files = GroupFiles(addresses, group_id, settings.get("credentials"))
+            source = ordered_by(source, self._files)
             log_ends = log_ends or ends_of(source)
             begin_offsets = begin_offsets or _begins_of(source)
         if topics is None:
             if source is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = _topics_of(source)
-        addresses = addresses_of(bootstrap)
         plan = Plan(
             group_id=group_id,
             new_member=_classic(group_id, addresses, settings),
@@ -470,6 +474,8 @@ class Worker:
         else:
             self._handlers.check_any()
         environment = self.environment or environment_here()
+        if environment.is_virtual and self._files is not None:
+            self._files.switch_off()
         body = Body(self._plan, environment, asyncio.get_running_loop())
         if not environment.is_virtual:
             AT_EXIT.add(body)

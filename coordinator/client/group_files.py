@@ -1,0 +1,215 @@
+"""Keeper of the order of a log's files in a group, for `FileLog`: see `sources/recorded.py`.
+
+The pages of the record are the metadata of committed offsets of a pseudo-topic, `__files.` and
+the topic's name. The offset of a page counts the entries up to its end. Only the last page and new
+ones are written, compared with the count before (compare-and-set): of readers that find files at
+the same moment one is first, and the others read what it has recorded. A coordinator of any version
+can keep the record, which is durable, moves and is deleted with the group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.admin import FILES_TOPIC, GroupAdmin
+from coordinator.client.commit_metadata import TOO_LARGE
+from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.dial import Credentials
+from coordinator.sources.base import Source
+from coordinator.sources.files import FileLog
+from coordinator.sources.recorded import (
+    MAX_BYTES,
+    Entry,
+    FileRecord,
+    RecordUnreadable,
+    page_read,
+    pages_of,
+)
+
+LOGGER = logging.getLogger(__name__)
+_TOPIC_MAX = 249
+PAGES_A_CALL = 64
+GIVE_UP_S, PAUSE_S = 60.0, 0.2
+MISMATCH = "OFFSET_MISMATCH"
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A record, its last page's number (-1: it has none) and that page's entries."""
+
+    record: FileRecord = field(default_factory=FileRecord)
+    page: int = -1
+    last: tuple[Entry, ...] = ()
+
+
+class GroupFiles:
+    """`FileOrder` of a group. It can be pickled; each process loads what it needs."""
+
+    def __init__(
+        self, bootstrap: Sequence[str], group_id: str, credentials: Credentials | None
+    ) -> None:
+        self._bootstrap = ",".join(bootstrap)
+        self._group_id = group_id
+        self._credentials = credentials
+        self._loaded: dict[str, _Loaded] = {}
+        self._is_off = False
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
+        return {**self.__dict__, "_loaded": {}}
+
+    def known(self, topic: str, *, anew: bool = False) -> FileRecord | None:
+        """See `FileOrder`.
+
+        Raises:
+            RecordUnreadable: the pages were overwritten, by resetting their offsets for example.
+            grpc.RpcError, LookupError: the coordinator could not be asked for a minute.
+        """
+        if self._is_off or SURROUNDINGS.get() is not None:
+            return None
+        if anew or topic not in self._loaded:
+            known = self._loaded.get(topic, _Loaded())
+            self._loaded[topic] = self._asked(lambda admin: self._load(admin, topic, known))
+        return self._loaded[topic].record
+
+    def switch_off(self) -> None:
+        """Have files count in order of name, as on virtual time, which calls of threads would stop.
+
+        Tests on virtual time are such surroundings by themselves.
+        """
+        self._is_off = True
+
+    def append(
+        self, topic: str, record: FileRecord, rule: str, entries: Sequence[Entry]
+    ) -> FileRecord | None:
+        """See `FileOrder`. Several calls, if there are many: each appends whole pages.
+
+        Raises:
+            ValueError: the record would be too long. grpc.RpcError, LookupError: as `known`.
+        """
+        loaded = self._loaded[topic]
+        extended = record.extended(rule, entries)
+        if extended.size_bytes > MAX_BYTES:
+            raise ValueError(
+                f"the files of {topic} are too many for group {self._group_id}: "
+                f"{extended.count:,} entries take {extended.size_bytes:,} bytes, and the limit is "
+                f"{MAX_BYTES:,}: write fewer and larger files, or read on in a new group, from a "
+                "directory that begins with today's"
+            )
+        pages = pages_of(rule, loaded.last, entries)
+        page = max(loaded.page, 0)
+        total = record.count - len(loaded.last)
+        done = 0
+        while done < len(pages):
+            expected: dict[TopicPartition, int] = {}
+            commits: dict[TopicPartition, int] = {}
+            texts: dict[TopicPartition, str] = {}
+            for count, text in pages[done : done + PAGES_A_CALL]:
+                total += count
+                key = TopicPartition(_pseudo_topic(topic), page)
+                commits[key], texts[key] = total, text
+                expected[key] = record.count if page == loaded.page else -1
+                page += 1
+            refusals = self._commit(commits, expected, texts)
+            if TOO_LARGE in refusals.values():
+                self._is_off = True
+                LOGGER.warning(
+                    "the coordinator does not take the order of the files of %s: they count in "
+                    "order of name; raise offset_metadata_max_bytes to 4096",
+                    topic,
+                )
+                return None
+            if MISMATCH in refusals.values():
+                return None
+            if refusals:
+                raise LookupError(f"the files of {topic} were not recorded: {refusals}")
+            done += PAGES_A_CALL
+        last_count = pages[-1][0]
+        behind = [*loaded.last, *entries]
+        self._loaded[topic] = _Loaded(extended, page - 1, tuple(behind[-last_count:]))
+        return extended
+
+    # --- Inside ---
+
+    def _commit(
+        self,
+        commits: Mapping[TopicPartition, int],
+        expected: Mapping[TopicPartition, int],
+        texts: Mapping[TopicPartition, str],
+    ) -> dict[TopicPartition, str]:
+        def ask(admin: GroupAdmin) -> dict[TopicPartition, str]:
+            return admin.commit(
+                self._group_id, commits, expected=expected, metadata=texts, needs_metadata=True
+            )
+
+        return self._asked(ask)
+
+    def _load(self, admin: GroupAdmin, topic: str, known: _Loaded) -> _Loaded:
+        """The record as it is now: the last page that is known, and those behind it."""
+        name = _pseudo_topic(topic)
+        record, page, last = known.record, known.page, known.last
+        first = max(page, 0)
+        while True:
+            keys = [TopicPartition(name, first + i) for i in range(PAGES_A_CALL)]
+            found = admin.offsets_with_metadata(self._group_id, keys)
+            for key in keys:
+                commit = found.get(key)
+                if commit is None or commit.offset < 0:
+                    return _Loaded(record, page, last)
+                rule, entries = page_read(commit.metadata)
+                seen = len(last) if key.partition == page else 0
+                record = record.extended(rule, entries[seen:])
+                if record.count != commit.offset:
+                    raise RecordUnreadable(
+                        f"the record of the files of {topic} in group {self._group_id} has "
+                        f"{record.count} entries and should have {commit.offset}"
+                    )
+                page, last = key.partition, tuple(entries)
+            first += PAGES_A_CALL
+
+    def _asked(self, ask: Callable[[GroupAdmin], T]) -> T:
+        """The answer of the coordinator, asked again for a minute while it moves or is away."""
+        give_up_at = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                with GroupAdmin(self._bootstrap, credentials=self._credentials) as admin:
+                    return ask(admin)
+            except (grpc.RpcError, LookupError) as error:
+                is_final = isinstance(error, grpc.RpcError) and error.code() not in _RETRIED
+                if is_final or time.monotonic() > give_up_at:
+                    raise
+                time.sleep(PAUSE_S)
+
+
+def in_group(
+    source: Source,
+    bootstrap: str | Sequence[str],
+    group_id: str,
+    credentials: Credentials | None = None,
+) -> Source:
+    """The source with its files in the order that the group has recorded; others as they are."""
+    addresses = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+    return ordered_by(source, GroupFiles(addresses, group_id, credentials))
+
+
+def ordered_by(source: Source, files: GroupFiles) -> Source:
+    """The source with its files in the order of a record; others as they are, also if ordered."""
+    if isinstance(source, FileLog) and source.order is None:
+        return source.ordered_by(files)
+    return source
+
+
+def _pseudo_topic(topic: str) -> str:
+    name = FILES_TOPIC + topic
+    if len(name) <= _TOPIC_MAX:
+        return name
+    return FILES_TOPIC + hashlib.blake2b(topic.encode(), digest_size=16).hexdigest()
