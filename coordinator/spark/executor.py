@@ -25,6 +25,7 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.client.consume import Summary, Work
 from coordinator.client.consume import consume as consume_here
 from coordinator.client.errors import FatalError
+from coordinator.client.group_files import in_group
 from coordinator.client.log_ends import ends_of
 from coordinator.client.sync import BlockingMember
 from coordinator.dial import Credentials
@@ -145,6 +146,7 @@ def run_slot(
     Args:
         settings: for `BlockingMember`. consume_settings: for `client.consume`.
     """
+    source = in_group(source, bootstrap, group_id, settings.get("credentials"))
     allow_empty = consume_settings.get("allow_empty", False)
     topics = {source.topic: len(partitions_of(source, allow_empty=allow_empty))}
     settings = {"log_ends": ends_of(source), **settings}

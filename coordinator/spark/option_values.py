@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import overload
 
-from coordinator.sources.location import nearest
+from coordinator.sources.location import TRUTHS, nearest
 
 EARLIEST, LATEST = "earliest", "latest"
 _INT32_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1
-_TRUTHS = {"true": True, "false": False}
 
 
 @overload
@@ -47,25 +46,33 @@ def truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text is None:
         return default
     try:
-        return _TRUTHS[text.strip().lower()]
+        return TRUTHS[text.strip().lower()]
     except KeyError:
         raise ValueError(
-            f"{name}={text[:80]}: expected is true or false{nearest(text[:80], _TRUTHS)}"
+            f"{name}={text[:80]}: expected is true or false{nearest(text[:80], TRUTHS)}"
         ) from None
 
 
-def starting_offsets(text: str) -> str | dict[int, int]:
-    """Parse startingOffsets: earliest, latest, or offsets by partition.
+def offsets_told(
+    text: str, name: str, words: tuple[str, ...], topics: tuple[str, ...]
+) -> str | dict[int, int]:
+    """Parse startingOffsets or endingOffsets: a word, or offsets by partition.
 
+    They are `{"0": 120}`; or in Kafka's form, with the topic around them, where -2 is the earliest
+    and -1 the latest: `{"flights": {"0": 120, "1": -2}}`.
+
+    Args:
+        words: those that may stand for offsets. topics: names of the query's topic.
     Raises:
         ValueError: it is none of them.
     """
     word = text.strip().lower()
-    if word in (EARLIEST, LATEST):
+    if word in words:
         return word
+    example = 'such as {"0": 120, "1": 0}'
     refusal = ValueError(
-        f"startingOffsets={text[:80]}: expected is earliest, latest or a JSON object of offsets by "
-        f'partition, such as {{"0": 120, "1": 0}}{nearest(text[:80], (EARLIEST, LATEST))}'
+        f"{name}={text[:80]}: expected is {', '.join(words)} or a JSON object of offsets by "
+        f"partition, {example}{nearest(text[:80], words)}"
     )
     try:
         values = json.loads(text)
@@ -73,8 +80,18 @@ def starting_offsets(text: str) -> str | dict[int, int]:
         raise refusal from None
     if not isinstance(values, dict) or not values:
         raise refusal
+    least = 0
+    if any(isinstance(value, dict) for value in values.values()):
+        others = sorted(values.keys() - set(topics))
+        if others or len(values) > 1:
+            raise ValueError(
+                f"{name} names the topic {(others or sorted(values))[0]}, and the query reads "
+                f"{topics[0]} alone; without a topic it is a JSON object of offsets by partition, "
+                f"{example}"
+            )
+        values, least = next(iter(values.values())), -2
     for partition, offset in values.items():
         is_number = re.fullmatch(r"[0-9]{1,9}", partition) is not None
-        if not is_number or type(offset) is not int or not 0 <= offset <= _OFFSET_MAX:
+        if not is_number or type(offset) is not int or not least <= offset <= _OFFSET_MAX:
             raise refusal
     return {int(partition): offset for partition, offset in values.items()}

@@ -8,17 +8,25 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.commit_metadata import parsed
+from coordinator.client.group_files import in_group
 from coordinator.client.log_ends import ends_of
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.dial import Credentials
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of
-from coordinator.sources.location import nearest
-from coordinator.spark.option_values import EARLIEST, LATEST, starting_offsets, truth, whole_number
+from coordinator.sources.location import FILE_SETTINGS, nearest
+from coordinator.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    offsets_told,
+    truth,
+    whole_number,
+)
 from coordinator.spark.ranges import NOTHING_STORED, Range
 from coordinator.spark.refusals import BadOption, DataLost
 
@@ -33,8 +41,10 @@ _NAMES = {
         "topic",
         "maxRowsPerBatch",
         "startingOffsets",
+        "endingOffsets",
         "failOnDataLoss",
         "allowEmpty",
+        "availableNowRest",
         "sessionTimeoutMs",
         "rebalanceTimeoutMs",
         "maxPollIntervalMs",
@@ -43,8 +53,32 @@ _NAMES = {
         "tlsCert",
         "tlsKey",
         "tokenFile",
+        *FILE_SETTINGS,
     )
 }
+_ALIASES = {
+    "kafka.bootstrap.servers": "source",
+    "subscribe": "topic",
+    "maxoffsetspertrigger": "maxRowsPerBatch",
+    "kafka.group.id": "group",
+}
+"""Names of Spark's Kafka source. The first two together name a Kafka topic."""
+_REFUSED = {
+    "minpartitions": "a partition is read by one task, so that its rows keep their order",
+    "subscribepattern": "a query reads one topic: name it with subscribe",
+    "assign": "the coordinator assigns partitions: use subscribe",
+    "groupidprefix": "name the group with the option group",
+    "startingtimestamp": "use groups reset-offsets --to-datetime before the query starts",
+    "startingoffsetsbytimestamp": "use groups reset-offsets --to-datetime before the query starts",
+    "endingtimestamp": "use endingOffsets",
+    "endingoffsetsbytimestamp": "use endingOffsets",
+    "maxtriggerdelay": "a batch begins as soon as there are rows",
+    "minoffsetspertrigger": "a batch begins as soon as there are rows",
+    "includeheaders": "rows of Kafka always have their headers",
+}
+"""Options of Spark's Kafka source that would have no effect, and why."""
+_KAFKA = "kafka."
+LEAVE, WAIT, FAIL = "leave", "wait", "fail"
 
 
 @dataclass(frozen=True)
@@ -55,14 +89,24 @@ class StreamOptions:
     `open_source`. topic: its name in the group, if it is not the source's own. instance: a
     static member's id, so that a query that is restarted takes its place back without a
     rebalance. maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest
-    or a JSON object of offsets by partition, where the group has stored none. failOnDataLoss:
+    or a JSON object of offsets by partition (-2: earliest, -1: latest), where the group has stored
+    none. endingOffsets: the same for the end of a batch read; latest by default. failOnDataLoss:
     when rows between the stored offset and the first one there are gone, the log ends before
     the stored offset, or a file that was read has shrunk or is gone; else the query warns and
     goes on with what is there. A file that came in front of what was read, or was written over,
     fails it always. allowEmpty: a source without any partition is no mistake.
+    availableNowRest: what a query with the trigger AvailableNow does about rows of partitions that
+    other members own: leave (them to their owners, the default), wait until they are committed,
+    taking over what becomes free, or fail. filePartitions, mode, columnNameOfCorruptRecord,
+    header, sep, escape: of directories, see `sources.location.file_log`.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberConfig`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
     `Credentials`; files as the driver sees them; without them, what its environment says.
+
+    Names of Spark's Kafka source work too: kafka.bootstrap.servers with subscribe for source (other
+    kafka.* options are librdkafka's settings), subscribe for topic, maxOffsetsPerTrigger for
+    maxRowsPerBatch, kafka.group.id for group, and offsets in Kafka's form with the topic around
+    them. Options of it that would have no effect are refused.
     """
 
     coordinator: str
@@ -71,8 +115,10 @@ class StreamOptions:
     instance: str | None = None
     max_rows_per_batch: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
+    ending_offsets: str | Mapping[int, int] = LATEST
     fail_on_data_loss: bool = True
     allow_empty: bool = False
+    available_now_rest: str = LEAVE
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     max_poll_interval_ms: int = 300_000
@@ -92,25 +138,43 @@ class StreamOptions:
 
     @classmethod
     def _parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        given = {name.lower(): value for name, value in options.items()}
+        given = _in_our_names({name.lower(): value for name, value in options.items()})
         for name, value in given.items():
+            if name in _REFUSED:
+                raise ValueError(f"the option {name} is not for consumer_group: {_REFUSED[name]}")
             if name not in _NAMES:
                 raise ValueError(
                     f"there is no option {name}{nearest(name, _NAMES.values())}; the options are "
                     f"{', '.join(_NAMES.values())}"
                 )
-            if not value.strip():
+            # An empty column's name or escape is refused where it is parsed.
+            if not value.strip() and name != "sep":
                 raise ValueError(f"the option {_NAMES[name]} is empty")
         for name in ("coordinator", "group", "source"):
             if name not in given:
                 raise ValueError(f"the option {name} is missing")
+        settings = {name: given[name.lower()] for name in FILE_SETTINGS if name.lower() in given}
+        source = open_source(given["source"], given.get("topic"), settings)
+        topics = (source.topic, getattr(source, "kafka_topic", source.topic))
+        rest = given.get("availablenowrest", LEAVE).strip().lower()
+        if rest not in (LEAVE, WAIT, FAIL):
+            raise ValueError(
+                f"availableNowRest={rest[:80]}: expected is {LEAVE}, {WAIT} or {FAIL}"
+                f"{nearest(rest[:80], (LEAVE, WAIT, FAIL))}"
+            )
+        starting, ending = (
+            given.get("startingoffsets", EARLIEST),
+            given.get("endingoffsets", LATEST),
+        )
         return cls(
             coordinator=given["coordinator"],
             group=given["group"],
-            source=open_source(given["source"], given.get("topic")),
+            source=source,
             instance=given.get("instance"),
             max_rows_per_batch=whole_number(given, "maxRowsPerBatch", None, most=2**63 - 1),
-            starting_offsets=starting_offsets(given.get("startingoffsets", EARLIEST)),
+            starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
+            ending_offsets=offsets_told(ending, "endingOffsets", (LATEST,), topics),
+            available_now_rest=rest,
             fail_on_data_loss=truth(given, "failOnDataLoss", default=True),
             allow_empty=truth(given, "allowEmpty", default=False),
             session_timeout_ms=whole_number(given, "sessionTimeoutMs", 45_000),
@@ -118,6 +182,11 @@ class StreamOptions:
             max_poll_interval_ms=whole_number(given, "maxPollIntervalMs", 300_000),
             credentials=_credentials(given),
         )
+
+    def in_group(self) -> StreamOptions:
+        """The same options, with files in the order that the group has recorded."""
+        source = in_group(self.source, self.coordinator, self.group, self.credentials)
+        return replace(self, source=source)
 
     def key(self, partition: int) -> TopicPartition:
         """A partition under the name of its topic in the group."""
@@ -142,15 +211,18 @@ class StreamOptions:
 
         Raises:
             NothingFound: there is none, and allowEmpty is not set.
-            BadOption: startingOffsets names one that does not exist.
+            BadOption: startingOffsets or endingOffsets names one that does not exist.
         """
         found = partitions_of(self.source, allow_empty=self.allow_empty)
-        if not isinstance(self.starting_offsets, str) and found:
-            unknown = sorted(set(self.starting_offsets) - set(found))
-            if unknown:
+        for name, told in (
+            ("startingOffsets", self.starting_offsets),
+            ("endingOffsets", self.ending_offsets),
+        ):
+            unknown = [] if isinstance(told, str) else sorted(set(told) - set(found))
+            if unknown and found:
                 raise BadOption(
-                    f"startingOffsets names partition {unknown[0]}, and {self.source.topic} has "
-                    f"those from 0 to {found[-1]}"
+                    f"{name} names partition {unknown[0]}, and {self.source.topic} has those from "
+                    f"0 to {found[-1]}"
                 )
         return found
 
@@ -173,7 +245,7 @@ class StreamOptions:
         """
         mark = parsed(commit.metadata).mark
         is_same = self.check(snapshot, mark)
-        position = self.position(partition, {partition: commit.offset})
+        position = self.position(partition, commit.offset, snapshot)
         return position, mark if mark and is_same else snapshot.mark(position.begin)
 
     def check(self, snapshot: Snapshot, mark: str) -> bool:
@@ -191,29 +263,75 @@ class StreamOptions:
             return False
         return True
 
-    def position(self, partition: int, stored: Mapping[int, int]) -> Range:
-        """Begin of a partition, as an empty range.
+    def position(self, partition: int, stored: int, snapshot: Snapshot) -> Range:
+        """Begin of a partition, as an empty range. `stored`: the committed offset, or -1.
 
         Raises:
             DataLost: rows that were not read yet are gone.
         """
-        offset = stored.get(partition, NOTHING_STORED)
-        first, end = self.source.begin_offset(partition), self.source.end_offset(partition)
-        if offset == NOTHING_STORED:
-            at = self._start(partition, first, end)
+        first, end = snapshot.begin(), snapshot.end()
+        if stored == NOTHING_STORED:
+            at = _at(self.starting_offsets, partition, first, end, otherwise=first)
         else:
-            at = min(max(offset, first), end)
-            if at != offset and self.fail_on_data_loss:
+            at = min(max(stored, first), end)
+            if at != stored and self.fail_on_data_loss:
                 raise DataLost(
-                    f"partition {partition}: offset {offset} is stored, and its rows are those "
+                    f"partition {partition}: offset {stored} is stored, and its rows are those "
                     f"from {first} to {end}; failOnDataLoss=false goes on at {at}"
                 )
-        return Range(at, at, offset)
+        return Range(at, at, stored)
 
-    def _start(self, partition: int, first: int, end: int) -> int:
-        if isinstance(self.starting_offsets, str):
-            return end if self.starting_offsets == LATEST else first
-        return min(max(self.starting_offsets.get(partition, first), first), end)
+    def ending(self, partition: int, snapshot: Snapshot) -> int:
+        """End of a batch read of a partition."""
+        first, end = snapshot.begin(), snapshot.end()
+        return _at(self.ending_offsets, partition, first, end, otherwise=end)
+
+
+def _at(
+    told: str | Mapping[int, int], partition: int, first: int, end: int, *, otherwise: int
+) -> int:
+    """An offset that an option says, within the log."""
+    if isinstance(told, str):
+        return end if told == LATEST else first
+    at = told.get(partition, otherwise)
+    return {-2: first, -1: end}.get(at, min(max(at, first), end))
+
+
+def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
+    """Options under our names, for those that are told under Kafka's.
+
+    Raises:
+        ValueError: an option is told under both names, and differently.
+    """
+    ours = {name: value for name, value in given.items() if not name.startswith(_KAFKA)}
+    brokers = given.get("kafka.bootstrap.servers")
+    told = {name: value for name, value in ours.items() if name in _ALIASES}
+    if "kafka.group.id" in given:
+        told["kafka.group.id"] = given["kafka.group.id"]
+    for name in told:
+        ours.pop(name, None)
+    librdkafka = {
+        name.removeprefix(_KAFKA): value
+        for name, value in given.items()
+        if name.startswith(_KAFKA) and name not in _ALIASES
+    }
+    if brokers is not None:
+        topic = told.pop("subscribe", None)
+        if topic is None:
+            raise ValueError("kafka.bootstrap.servers needs subscribe, which names the topic")
+        if "," in topic:
+            raise ValueError(f"subscribe={topic[:80]}: a query reads one topic")
+        settings = f"#{urlencode(librdkafka)}" if librdkafka else ""
+        told["kafka.bootstrap.servers"] = f"kafka://{brokers}/{topic}{settings}"
+    elif librdkafka:
+        raise ValueError(
+            f"kafka.{next(iter(librdkafka))} needs kafka.bootstrap.servers and subscribe"
+        )
+    for name, value in told.items():
+        here = _ALIASES[name]
+        if ours.setdefault(here.lower(), value) != value:
+            raise ValueError(f"{name} and {here} say the same, and differently: give one of them")
+    return ours
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials:

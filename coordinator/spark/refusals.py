@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coordinator.sources.base import LogChanged, NothingFound
-from coordinator.sources.layout import BadLayout
+from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound
+from coordinator.sources.formats.lines import BadText
 
 
 class DataLost(Exception):
@@ -22,7 +22,13 @@ class BadOption(ValueError):
     """An option of `consumer_group` is missing, unknown, or has an invalid value."""
 
 
-_REFUSALS = (LogChanged, NothingFound, BadLayout, DataLost, BadOption)
+class RestUnread(Exception):
+    """A query with AvailableNow is done with its partitions, and others' rows are not committed."""
+
+
+_REFUSALS = (
+    LogChanged, NothingFound, BadLayout, BadRow, BadText, DataLost, BadOption, RestUnread
+)  # fmt: skip
 _OF_WORKERS = "PYTHON_WORKER_FACTORY_"
 """Prefix of variables in the environment of Spark's Python workers, but not of drivers."""
 

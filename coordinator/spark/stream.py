@@ -47,9 +47,10 @@ from coordinator.client.events import handed_out_or_lost
 from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.sync import BlockingMember
-from coordinator.sources.base import Snapshot, snapshot_of
+from coordinator.sources.base import Snapshot, snapshots_of
 from coordinator.spark.announced import Announcement
-from coordinator.spark.options import StreamOptions
+from coordinator.spark.option_values import LATEST
+from coordinator.spark.options import FAIL, WAIT, StreamOptions
 from coordinator.spark.ranges import (
     MANIFESTS,
     NO_BATCH,
@@ -58,13 +59,15 @@ from coordinator.spark.ranges import (
     Range,
     plan,
 )
-from coordinator.spark.refusals import told_plainly
+from coordinator.spark.refusals import BadOption, RestUnread, told_plainly
 
 LOGGER = logging.getLogger(__name__)
 NOTHING = OffsetAndMetadata(NOTHING_STORED)
 JOIN_PATIENCE_S = 120.0
 """Time that a batch waits for an assignment."""
 LOOK_S = 0.05
+REST_LOOK_S = 0.5
+"""Time between two looks at rows that a query with AvailableNow waits for."""
 
 
 class ConsumerGroupSource(DataSource):
@@ -81,7 +84,10 @@ class ConsumerGroupSource(DataSource):
             return from_arrow_schema(options.source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
-        return GroupStreamReader(self._options(schema))
+        options = self._options(schema)
+        if options.ending_offsets != LATEST:
+            raise BadOption("endingOffsets is for batch reads: a stream has no end")
+        return GroupStreamReader(options)
 
     def reader(self, schema: StructType) -> GroupReader:
         return GroupReader(self._options(schema))
@@ -96,48 +102,50 @@ class ConsumerGroupSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """Rows that one task reads. `mark`: of the rows before the end, made by the driver."""
+    """Rows that one task reads, and the files that hold them, so that it need not look for them."""
 
-    def __init__(self, partition: int, begin: int, end: int, mark: str = "") -> None:
+    def __init__(self, partition: int, begin: int, end: int, snapshot: Snapshot) -> None:
         super().__init__((partition, begin, end))
-        self.partition, self.begin, self.end, self.mark = partition, begin, end, mark
+        self.partition, self.begin, self.end = partition, begin, end
+        self.snapshot = snapshot.cut(begin, end)
 
 
 class GroupReader(DataSourceReader):
     """Batch reader of all rows after the committed offsets; it does not join the group."""
 
     def __init__(self, options: StreamOptions) -> None:
-        self._options = options
+        self._options = options.in_group()
 
     def partitions(self) -> Sequence[RangePartition]:
         options = self._options
         stored = options.stored_commits()
         ranges = []
         with told_plainly():
-            for number in options.partitions():
-                snapshot = snapshot_of(options.source, number)
+            numbers = options.partitions()
+            for number, snapshot in snapshots_of(options.source, numbers).items():
                 position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
-                end = snapshot.end()
-                ranges.append(RangePartition(number, position.begin, end, snapshot.mark(end)))
+                end = max(position.begin, options.ending(number, snapshot))
+                ranges.append(RangePartition(number, position.begin, end, snapshot))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(self._options, partition)
+        return _read(partition)
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The last batch that was planned in this process, and its holdings."""
+    """The last batch that was planned in this process, its holdings and its files."""
 
     id: str | None = None
     held: Mapping[TopicPartition, Holding] = field(default_factory=dict)
+    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
 
 class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream reader. Spark makes two for a query and pickles them: it joins on first use."""
 
     def __init__(self, options: StreamOptions) -> None:
-        self._options = options
+        self._options = options.in_group()
         self._member: BlockingMember | None = None
         self._positions: dict[int, Range] = {}
         # Marks of the rows before the positions, and fingerprints of the metadata committed there.
@@ -164,52 +172,65 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
-        source = self._options.source
-        self._until = {p: source.end_offset(p) for p in self._options.partitions()}
+        found = snapshots_of(self._options.source, self._options.partitions())
+        self._until = {p: snapshot.end() for p, snapshot in found.items()}
 
     @told_plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # The batch that ends at `start` is done; of the last one Spark says so in no other way.
         self._finish(start)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        while True:
+            planned = self._plan(start["number"] + 1, most)
+            if planned is not None:
+                return self._announced(planned.to_offset())
+            if self._is_over():
+                return start
+            time.sleep(REST_LOOK_S)
+
+    def _plan(self, number: int, most_rows: int | None) -> BatchRanges | None:
+        """The next batch; None: there are no rows."""
         member = self._joined()
         held = _held(member)
-        self._begin_new(member, held)
         owned = sorted(p.partition for p in held)
-        snapshots = {p: self._snapshot(p) for p in owned}
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ends = {p: self._until[p] if self._until else snapshots[p].end() for p in owned}
-        ranges = plan({p: self._positions[p] for p in owned}, ends, most)
+        snapshots = snapshots_of(self._options.source, owned)
+        self._begin_new(member, held, snapshots)
+        for partition, snapshot in snapshots.items():
+            self._check(partition, snapshot)
+        if self._until is None:
+            ends = {p: snapshots[p].end() for p in owned}
+        else:
+            ends = {p: self._until.get(p, 0) for p in owned}
+        ranges = plan({p: self._positions[p] for p in owned}, ends, most_rows)
         if not ranges:
-            return start
+            return None
         batch = BatchRanges(
-            start["number"] + 1,
+            number,
             ranges,
             new_id(),
             {p: snapshots[p].mark(r.end) for p, r in ranges.items()},
             {p: self._stored[p] for p in ranges},
         )
-        self._planned = _Planned(batch.id, {p: held[p] for p in map(self._options.key, ranges)})
-        return self._announced(batch.to_offset())
+        planned = {p: held[p] for p in map(self._options.key, ranges)}
+        self._planned = _Planned(batch.id, planned, {p: snapshots[p] for p in ranges})
+        return batch
 
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         if start == end:
             return []
         batch = BatchRanges.from_offset(self._announced(end))
-        found = [
-            RangePartition(p, r.begin, r.end, batch.marks.get(p, ""))
-            for p, r in batch.ranges.items()
-        ]
-        if batch.id != self._planned.id:
+        if batch.id and batch.id == self._planned.id:
+            snapshots = self._planned.snapshots
+        else:
             # From a checkpoint: look here, where a refusal is the query's and not a task's.
-            for partition in found:
-                self._options.check(
-                    snapshot_of(self._options.source, partition.partition), partition.mark
-                )
-        return found
+            snapshots = snapshots_of(self._options.source, batch.ranges)
+            for partition, snapshot in snapshots.items():
+                self._options.check(snapshot, batch.marks.get(partition, ""))
+        return [RangePartition(p, r.begin, r.end, snapshots[p]) for p, r in batch.ranges.items()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(self._options, partition)
+        return _read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._finish(end)
@@ -403,7 +424,44 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except CommitFailed as error:
             LOGGER.warning("batch %d is not stored, and is read again: %s", batch.number, error)
 
-    def _begin_new(self, member: BlockingMember, held: Mapping[TopicPartition, Holding]) -> None:
+    def _is_over(self) -> bool:
+        """False if a query with AvailableNow is to wait for rows of partitions it does not own.
+
+        Raises:
+            RestUnread: it is to fail because of them.
+        """
+        if self._until is None:
+            return True
+        options, member = self._options, self._joined()
+        owned = {p.partition for p in _held(member)}
+        others = [p for p in self._until if p not in owned]
+        if not others:
+            return True
+        stored = member.committed_with_metadata([options.key(p) for p in others])
+        found = snapshots_of(options.source, others)
+        rest = {}
+        for p in others:
+            at = options.position(p, stored[options.key(p)].offset, found[p]).begin
+            if at < self._until[p]:
+                rest[p] = self._until[p] - at
+        if not rest or options.available_now_rest == WAIT:
+            return not rest
+        told = (
+            f"{sum(rest.values())} rows that were there when the query began are not committed "
+            f"yet: those of the partitions {', '.join(map(str, sorted(rest)))}, which other "
+            f"members of group {options.group} own"
+        )
+        if options.available_now_rest == FAIL:
+            raise RestUnread(told)
+        LOGGER.warning("%s (availableNowRest=wait or fail waits for them or fails)", told)
+        return True
+
+    def _begin_new(
+        self,
+        member: BlockingMember,
+        held: Mapping[TopicPartition, Holding],
+        snapshots: Mapping[int, Snapshot],
+    ) -> None:
         """Look up the positions of newly assigned partitions.
 
         Raises:
@@ -417,22 +475,19 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Sorted, so that the same one of several errors is raised each time.
         for key, commit in sorted(member.committed_with_metadata(new).items()):
             p = key.partition
-            snapshot = snapshot_of(self._options.source, p)
-            self._positions[p], self._marks[p] = self._options.begin(p, commit, snapshot)
+            self._positions[p], self._marks[p] = self._options.begin(p, commit, snapshots[p])
             self._stored[p] = fingerprint(commit.metadata)
 
-    def _snapshot(self, partition: int) -> Snapshot:
-        """Snapshot of an owned partition.
+    def _check(self, partition: int, snapshot: Snapshot) -> None:
+        """Compare an owned partition with what was read of it.
 
         Raises:
-            LogChanged: rows that were read of it have changed or are gone.
+            LogChanged: rows that were read have changed or are gone.
         """
-        snapshot = snapshot_of(self._options.source, partition)
         if not self._options.check(snapshot, self._marks[partition]):
             stored = OffsetAndMetadata(self._positions[partition].stored)
             begun = self._options.begin(partition, stored, snapshot)
             self._positions[partition], self._marks[partition] = begun
-        return snapshot
 
     def _joined(self) -> BlockingMember:
         """The member, once it has an assignment.
@@ -482,9 +537,8 @@ def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
     return {p: member.holding(p) for p in member.assignment}
 
 
-def _read(options: StreamOptions, partition: InputPartition) -> Iterator[Any]:
+def _read(partition: InputPartition) -> Iterator[Any]:
+    """The rows of a task. Refusals are told plainly while they are read, too."""
     assert isinstance(partition, RangePartition)
     with told_plainly():
-        snapshot = snapshot_of(options.source, partition.partition)
-        options.check(snapshot, partition.mark)
-    return iter(snapshot.read(partition.begin, partition.end))
+        yield from partition.snapshot.read(partition.begin, partition.end)

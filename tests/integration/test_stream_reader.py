@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,10 +17,12 @@ from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.membership import Phase
 from coordinator.sources import write_log
+from coordinator.spark import stream
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
+from coordinator.spark.refusals import RestUnread
 from coordinator.spark.stream import GroupStreamReader
-from tests.integration.waiting import until
+from tests.integration.waiting import until, wait_until
 from tests.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -156,3 +159,73 @@ async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, rea
     machine.phase = Phase.SYNCING
     second = await asyncio.to_thread(next_batch, reader, first)
     assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
+
+
+# --- AvailableNow beside other owners ---------------------------------------------------------
+
+
+async def beside_an_owner(server, tmp_path, story, **options):
+    """Run a story of a reader with AvailableNow that owns one partition of two."""
+    for partition in (0, 1):
+        write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
+    given = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
+    other = GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE)
+    reader = GroupStreamReader(StreamOptions.parse({**given, **options}))
+    async with other:
+        polling = asyncio.create_task(keep_polling(other))
+        await until(lambda: len(other.assignment) == 2)
+        # A cooperative rebalance hands a partition over in its second round.
+        await asyncio.to_thread(wait_until, lambda: reader._joined().assignment)
+        (theirs,) = other.assignment
+        try:
+            await asyncio.to_thread(story, reader, theirs)
+        finally:
+            polling.cancel()
+            await asyncio.to_thread(reader.stop)
+
+
+async def keep_polling(member: GroupMember) -> None:
+    while True:
+        await member.poll(timeout=0.05)
+
+
+@pytest.mark.parametrize("how", ["leave", "fail"])
+async def test_rows_of_other_owners_are_left_to_them_or_fail_the_query(
+    server, tmp_path, caplog, how
+):
+    def story(reader, theirs):
+        reader.prepareForTriggerAvailableNow()
+        first = next_batch(reader)
+        (mine,) = {0, 1} - {theirs.partition}
+        assert ranges(first) == {str(mine): (0, ROWS)}
+        told = f"{ROWS} rows that were there .* those of the partitions {theirs.partition}, which"
+        if how == "fail":
+            with pytest.raises(RestUnread, match=told):
+                next_batch(reader, first)
+            interfere(server, {theirs: ROWS}, {theirs: -1})
+        assert next_batch(reader, first) == first
+        assert bool(re.search(told, caplog.text)) is (how == "leave")
+
+    await beside_an_owner(server, tmp_path, story, availableNowRest=how)
+
+
+async def test_a_query_waits_for_rows_of_other_owners(server, tmp_path, monkeypatch):
+    looks = []
+
+    def story(reader, theirs):
+        reader.prepareForTriggerAvailableNow()
+        first = next_batch(reader)
+
+        def look(seconds):
+            looks.append(seconds)
+            if len(looks) == 3:
+                interfere(server, {theirs: ROWS}, {theirs: -1})
+
+        monkeypatch.setattr(stream.time, "sleep", look)
+        try:
+            assert next_batch(reader, first) == first
+        finally:
+            monkeypatch.undo()
+        assert looks == [stream.REST_LOOK_S] * 3
+
+    await beside_an_owner(server, tmp_path, story, availableNowRest="wait")

@@ -62,11 +62,14 @@ class Job:
         writer = reader.writeStream.foreachBatch(sink).option("checkpointLocation", self.checkpoint)
         return writer.trigger(**trigger).start()
 
-    def result(self) -> tuple[int, int]:
-        """Rows, and different rows."""
+    def rows(self):
         from coordinator.spark.exactly_once import read_exactly_once
 
-        rows = read_exactly_once(self.spark, str(self.folder), self.address, "g")
+        return read_exactly_once(self.spark, str(self.folder), self.address, "g")
+
+    def result(self) -> tuple[int, int]:
+        """Rows, and different rows."""
+        rows = self.rows()
         return (0, 0) if rows is None else (rows.count(), rows.distinct().count())
 
 
@@ -134,15 +137,9 @@ def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_pa
     assert job.result() == (EVERYTHING, EVERYTHING)
 
 
-def test_a_directory_as_spark_writes_it_and_options_out_of_range_fail_at_load(
-    spark, server, tmp_path
-):
-    flat, dated, nested, empty = (tmp_path / name for name in ("flat", "dated", "nested", "empty"))
-    rows = spark.range(20).selectExpr("id", "date'2026-11-21' as d", "20261121 as n", "1 as a")
-    rows.write.parquet(str(flat))
-    rows.write.partitionBy("d").parquet(str(dated))
-    rows.write.partitionBy("n").parquet(str(tmp_path / "day"))
-    rows.write.partitionBy("a", "n").parquet(str(nested))
+def test_options_out_of_range_and_directories_without_a_rule_fail_at_load(spark, server, tmp_path):
+    flat, empty = (tmp_path / name for name in ("flat", "empty"))
+    spark.range(20).write.parquet(str(flat))
     empty.mkdir()
     given = {"coordinator": server.address, "group": "g"}
 
@@ -152,24 +149,61 @@ def test_a_directory_as_spark_writes_it_and_options_out_of_range_fail_at_load(
             reader.load()
         return str(caught.value)
 
-    for folder, named in (
-        (flat, "a flat output directory of Spark has no partitions"),
-        (dated, "d=2026-11-21"),
-        (tmp_path / "day", "n=20261121 would be partition 20,261,121"),
-        (nested, "partitions are not nested"),
-    ):
-        told = refusal(source=f"parquet:{folder}")
-        assert named in told
-        assert "0.parquet, 1.parquet, ...) or one folder of files for each" in told
+    told = refusal(source=f"parquet:{flat}")
+    assert "0.parquet, 1.parquet, ...) or one folder of files for each" in told
+    assert "filePartitions=hash:8 divides them" in told
     assert "nothing was found in" in refusal(source=f"parquet:{empty}")
     source = f"parquet:{tmp_path}"
     assert "expected is a whole number from 1" in refusal(source=source, maxRowsPerBatch="0")
     assert "expected is true or false" in refusal(source=source, failOnDataLoss="maybe")
     assert "expected is earliest, latest or" in refusal(source=source, startingOffsets="newest")
     assert "did you mean maxRowsPerBatch" in refusal(source=source, maxRowPerBatch="1")
+    assert "minpartitions is not for" in refusal(source=source, minPartitions="8")
 
 
-def test_a_file_that_spark_adds_in_front_fails_the_query_and_a_reset_reads_anew(
+OF_LAYOUTS = (
+    "id",
+    "date_add(date'2026-11-21', cast(id % 3 as int)) as d",
+    "20261121 + cast(id % 2 as int) as n",
+    "timestamp'2026-11-21 09:30:00.12' + make_interval(0, 0, 0, 0, 0, id) as at",
+    "case id % 4 when 0 then null when 1 then 'a/b' else 'x%y z' end as s",
+    r"""concat('quote " and \\ and', chr(10), id) as t""",
+)
+TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "by", "written", "read"),
+    [
+        ("flat", "parquet", [], {}, {"filePartitions": "hash:3"}),
+        ("nested", "parquet", ["s", "n"], {}, {}),
+        ("json", "json", ["d"], {"compression": "gzip", **TIMES}, {}),
+        ("csv", "csv", ["n"], {"header": True, **TIMES}, {"escape": "\\"}),
+    ],
+)
+def test_what_spark_writes_and_appends_comes_back_as_it_was(
+    spark, server, tmp_path, name, kind, by, written, read
+):
+    """Every row and column is compared; Spark appends under its random names."""
+    rows = spark.range(24).selectExpr(*OF_LAYOUTS).coalesce(2)
+    folder, results = tmp_path / "log", tmp_path / "results"
+    writer = rows.write.format(kind).options(**written).partitionBy(*by)
+    writer.save(str(folder))
+    log = {"json": "jsonl"}.get(kind, kind)
+    job = Job(spark, f"{log}:{folder}", server, results, **read)
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
+    assert job.result()[0] == 24
+    writer.mode("append").save(str(folder))
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
+    found = job.rows().selectExpr(*rows.columns)
+    widened = {"int": "bigint"} if kind != "parquet" else {}
+    types = {c: t if c in by else widened.get(t, t) for c, t in rows.dtypes}
+    assert dict(found.dtypes) == types
+    wanted = sorted(map(str, rows.collect() * 2))
+    assert sorted(map(str, found.collect())) == wanted
+
+
+def test_a_file_that_is_written_over_fails_the_query_and_a_reset_reads_anew(
     spark, server, tmp_path
 ):
     log = tmp_path / "log"
@@ -183,15 +217,17 @@ def test_a_file_that_spark_adds_in_front_fails_the_query_and_a_reset_reads_anew(
     rows.write.mode("append").partitionBy("partition").parquet(str(log))
     (late,) = (log / "partition=0").glob("*c000*.parquet")
     late = late.rename(late.with_name("part-00000-aaaa.snappy.parquet"))
+    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
+    assert job.result() == (40, 20), "it is read behind what was read"
+    whole = late.read_bytes()
+    late.write_bytes(first.with_name("part-00000-bbbb.snappy.parquet").read_bytes() + b"PAR1")
     query = job.start(availableNow=True)
     wait_until(lambda: not query.isActive)
     told = str(query.exception())
-    assert f"LogChanged: {late} came in front of part-00000-bbbb.snappy.parquet" in told
+    assert f"LogChanged: {late} was written over" in told
     assert "Traceback" not in told
-    assert job.result() == (20, 20), "no row twice"
-    late.rename(late.with_name("part-00000-cccc.snappy.parquet"))
-    assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
-    assert job.result() == (40, 20)
+    assert job.result() == (40, 20), "no row twice"
+    late.write_bytes(whole)
     # An operator goes back to where the last batch began, which is where its files stand.
     reset_to(server, 30)
     assert job.start(availableNow=True).awaitTermination(2 * HANG_S)

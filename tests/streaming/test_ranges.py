@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.sources.base import snapshot_of
+from coordinator.sources.kafka import KafkaTopic
 from coordinator.spark.options import DataLost, StreamOptions
 from coordinator.spark.ranges import BatchRanges, Range, plan
 
@@ -83,6 +85,69 @@ def test_options_that_cannot_be_are_refused(options, words):
     assert "\n" not in str(caught.value)
 
 
+KAFKA = {"coordinator": "one:7400", "kafka.bootstrap.servers": "b:1,c:2", "subscribe": "flights"}
+
+
+def test_names_of_sparks_kafka_source_work():
+    options = StreamOptions.parse(
+        {
+            **KAFKA,
+            "kafka.group.id": "g",
+            "kafka.security.protocol": "SSL",
+            "maxOffsetsPerTrigger": "10",
+            "startingOffsets": '{"flights": {"0": 23, "1": -2, "2": -1}}',
+            "endingOffsets": '{"flights": {"0": 50, "1": -1}}',
+        }
+    )
+    settings = (("security.protocol", "SSL"),)
+    assert options.source == KafkaTopic("b:1,c:2", "flights", settings)
+    assert (options.group, options.max_rows_per_batch) == ("g", 10)
+    snapshot = snapshot_of(Log(), 0)
+    begins = [options.position(p, -1, snapshot).begin for p in range(4)]
+    assert begins == [23, 5, 100, 5]
+    assert [options.ending(p, snapshot) for p in range(3)] == [50, 100, 100]
+    of_files = StreamOptions.parse({**GIVEN, "subscribe": "t", "maxOffsetsPerTrigger": "9"})
+    assert of_files.source.topic == "t"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({**KAFKA, "group": "g", "subscribe": "a,b"}, "subscribe=a,b: a query reads one topic"),
+        ({**GIVEN, "kafka.bootstrap.servers": "b:1"}, "needs subscribe, which names the topic"),
+        ({**KAFKA, "group": "g", "source": "/logs"}, "kafka.bootstrap.servers and source say the"),
+        ({**KAFKA, "group": "g", "kafka.group.id": "h"}, "kafka.group.id and group say the same"),
+        ({**GIVEN, "kafka.security.protocol": "SSL"}, "needs kafka.bootstrap.servers and subscr"),
+        ({**GIVEN, "topic": "t", "subscribe": "u"}, "subscribe and topic say the same, and diff"),
+        ({**GIVEN, "maxOffsetsPerTrigger": "0"}, "maxRowsPerBatch=0: expected is a whole number"),
+        (
+            {**KAFKA, "group": "g", "startingOffsets": '{"other": {"0": 1}}'},
+            "names the topic oth",
+        ),
+        (
+            {**KAFKA, "group": "g", "startingOffsets": '{"flights": {"0": -3}}'},
+            "a JSON object of offsets by partition",
+        ),
+        ({**GIVEN, "endingOffsets": "earliest"}, "endingOffsets=earliest: expected is latest or"),
+        ({**GIVEN, "endingOffsets": '{"0": -1}'}, "a JSON object of offsets by partition"),
+        (
+            {**GIVEN, "minPartitions": "8"},
+            "minpartitions is not for .*: a partition is read by",
+        ),
+        ({**GIVEN, "subscribePattern": "a.*"}, "a query reads one topic: name it with subscribe"),
+        ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
+        ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),
+        ({**GIVEN, "mode": "FAILFAST"}, "mode is for jsonl and csv alone"),
+        ({**GIVEN, "filePartitions": "8"}, "expected is numbers, each, or hash:N"),
+        ({**KAFKA, "group": "g", "mode": "FAILFAST"}, "mode is a setting of directories"),
+    ],
+)
+def test_options_that_say_two_things_or_would_have_no_effect_are_refused(options, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        StreamOptions.parse(options)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "name", ["maxRowsPerBatch", "sessionTimeoutMs", "rebalanceTimeoutMs", "maxPollIntervalMs"]
 )
@@ -118,7 +183,9 @@ class Log:
 
 
 def position(stored: dict[int, int], **options) -> Range:
-    return StreamOptions("c", "g", Log(), **options).position(0, stored)
+    return StreamOptions("c", "g", Log(), **options).position(
+        0, stored.get(0, -1), snapshot_of(Log(), 0)
+    )
 
 
 def test_a_query_begins_where_the_group_is_and_else_where_it_was_told():
