@@ -8,7 +8,7 @@ MINUTE_MS = 60_000
 
 
 def test_the_order_of_a_logs_files_does_not_expire_before_its_offsets():
-    """Nobody subscribes to the pseudo-topic, so its pages would age from their commit."""
+    """Pages of the pseudo-topic, which has no subscribers, would age from their commit."""
     s = Scenario(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000)
     outside = {"member_id": "", "generation": -1}
     pages = {("__files.t", 0): 300, ("__files.t", 1): 400}
