@@ -24,7 +24,7 @@ Source: ours; KIP-429 for the partitions that a member holds.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.rests import (
@@ -47,7 +47,7 @@ from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
 COOPERATIVE = "cooperative"
 """Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
 OWNED_MAX = 50_000
-"""Partitions up to which owners are compared with the previous generation, which takes 70 ms. For
+"""Partitions up to which owners are compared with the previous generation, which takes 200 ms. For
 more, nothing is known of moves and rests."""
 
 DRAIN_MAX_MS = 60_000
@@ -59,11 +59,11 @@ Span = tuple[int, int, StopKnownBy]
 """Earliest time, latest time, and how they are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(NamedTuple):
     """A rest that has ended, and the member that works on the partition now.
 
-    `is_fetched`: it was answered at `at_ms`, when its assignment was durable.
+    `is_fetched`: it was answered at `at_ms`, when its assignment was durable. A tuple, since a
+    large group makes many at once.
     """
 
     partition: Partition
@@ -199,8 +199,7 @@ def owners(
         partitions = tuple(partitions)
         if len(found) + len(partitions) > OWNED_MAX:
             return None
-        for partition in partitions:
-            found[partition] = owner_of(member)
+        found.update(dict.fromkeys(partitions, owner_of(member)))
     return found
 
 

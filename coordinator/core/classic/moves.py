@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from coordinator.core.classic import last_work
 from coordinator.core.classic.group import ClassicGroup
@@ -61,9 +62,10 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
     found += _without_rest(trace, now_ms, before, after, found)
     if group.rests is not None:
         group.rests.round = round_ if group.rests.are_taken_away else 0
-    shortest = [resumed.idle_ms[0] for resumed in found]
-    longest = [max(resumed.idle_ms) for resumed in found]
-    kept, left_out = _entries(group, found)
+    idle_ms = [resumed.idle_ms for resumed in found]
+    shortest = [at_least_ms for at_least_ms, _ in idle_ms]
+    longest = [max(span_ms) for span_ms in idle_ms]
+    kept, left_out = _entries(group, found, now_ms)
     return Cost(
         round_,
         moved,
@@ -98,6 +100,8 @@ def _without_rest(
     trace: Trace, now_ms: int, before: _Owners, after: _Owners, rested: Sequence[Resumed]
 ) -> Iterable[Resumed]:
     """Partitions that went straight from one member to another, so that nothing rested."""
+    if len(rested) == len(after):
+        return
     known = {resumed.partition for resumed in rested}
     kind = StopKnownBy.TAKEN_AWAY
     for partition, (name, member_id) in after.items():
@@ -107,57 +111,84 @@ def _without_rest(
             yield Resumed(partition, rest, member_id, True, member_id in trace.synced, now_ms)
 
 
+class _Key(NamedTuple):
+    """Fields that the partitions of an entry share. A tuple: one is made for each partition."""
+
+    topic: str
+    from_member_id: str
+    from_client_id: str
+    to_member_id: str
+    has_moved: bool
+    is_fetched: bool
+    known_by: StopKnownBy
+    stopped_earliest_ms: int
+    stopped_latest_ms: int
+
+
 def _entries(
-    group: ClassicGroup, found: Sequence[Resumed]
+    group: ClassicGroup, found: Sequence[Resumed], now_ms: int
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Entries of the record, and the number of partitions that are in none of them."""
-    by_entry: dict[PartitionMove, list[int]] = {}
+    by_key: dict[_Key, list[int]] = {}
     for resumed in found:
         rest = resumed.rest
-        to = group.members.get(resumed.member_id)
-        entry = PartitionMove(
-            resumed.partition[0],
+        topic, partition = resumed.partition
+        key = _Key(
+            topic,
             rest.member_id,
             rest.client_id,
             resumed.member_id,
-            "" if to is None else to.client_id,
             resumed.has_moved,
-            rest.known_by.value,
+            resumed.is_fetched,
+            rest.known_by,
             rest.earliest_ms,
             rest.latest_ms,
-            resumed.at_ms,
-            resumed.is_fetched,
         )
-        by_entry.setdefault(entry, []).append(resumed.partition[1])
-    if len(by_entry) > MOVES_MAX:
-        by_entry = _merged(by_entry)
+        by_key.setdefault(key, []).append(partition)
+    if len(by_key) > MOVES_MAX:
+        by_key = _merged(by_key)
     entries = sorted(
-        by_entry.items(),
-        key=lambda pair: (pair[0].has_moved, pair[0].unowned_ms_max, len(pair[1])),
+        by_key.items(),
+        key=lambda pair: (pair[0].has_moved, -pair[0].stopped_earliest_ms, len(pair[1])),
         reverse=True,
     )
-    kept = tuple(
-        replace(entry, partitions=ranges_of(numbers)[:RANGES_MAX], partition_count=len(numbers))
-        for entry, numbers in entries[:MOVES_MAX]
-    )
+    kept = tuple(_move(group, key, numbers, now_ms) for key, numbers in entries[:MOVES_MAX])
     return kept, sum(len(numbers) for _, numbers in entries[MOVES_MAX:])
 
 
-def _merged(by_entry: dict[PartitionMove, list[int]]) -> dict[PartitionMove, list[int]]:
+def _move(group: ClassicGroup, key: _Key, numbers: list[int], now_ms: int) -> PartitionMove:
+    to = group.members.get(key.to_member_id)
+    return PartitionMove(
+        key.topic,
+        key.from_member_id,
+        key.from_client_id,
+        key.to_member_id,
+        "" if to is None else to.client_id,
+        key.has_moved,
+        key.known_by.value,
+        key.stopped_earliest_ms,
+        key.stopped_latest_ms,
+        now_ms,
+        key.is_fetched,
+        len(numbers),
+        ranges_of(numbers)[:RANGES_MAX],
+    )
+
+
+def _merged(by_key: dict[_Key, list[int]]) -> dict[_Key, list[int]]:
     """Entries that differ in their times alone as one, with the outermost times."""
-    found: dict[PartitionMove, tuple[list[PartitionMove], list[int]]] = {}
-    for entry, numbers in by_entry.items():
-        key = replace(entry, stopped_earliest_ms=0, stopped_latest_ms=0)
-        entries, all_numbers = found.setdefault(key, ([], []))
-        entries.append(entry)
+    found: dict[_Key, tuple[list[_Key], list[int]]] = {}
+    for key, numbers in by_key.items():
+        of_any_time = key._replace(stopped_earliest_ms=0, stopped_latest_ms=0)
+        keys, all_numbers = found.setdefault(of_any_time, ([], []))
+        keys.append(key)
         all_numbers.extend(numbers)
     return {
-        replace(
-            key,
-            stopped_earliest_ms=min(entry.stopped_earliest_ms for entry in entries),
-            stopped_latest_ms=_latest([entry.stopped_latest_ms for entry in entries]),
+        of_any_time._replace(
+            stopped_earliest_ms=min(key.stopped_earliest_ms for key in keys),
+            stopped_latest_ms=_latest([key.stopped_latest_ms for key in keys]),
         ): numbers
-        for key, (entries, numbers) in found.items()
+        for of_any_time, (keys, numbers) in found.items()
     }
 
 
