@@ -109,7 +109,7 @@ async def test_operators_see_and_move_what_nodes_lead(store):
         await rows(
             nodes,
             *("groups", "list"),
-            until=lambda rows: [row["GROUP"] for row in rows] == everybody,
+            until=lambda rows: [row["group"] for row in rows] == everybody,
         )
         found = await shares(nodes, [2, 3, 3])
         assert sum(row["replicas"] for row in found) == 2 * SHARDS
