@@ -34,15 +34,19 @@ class Announcement:
 
     def __init__(self, group: str, topic: str, *, java: int | None = None) -> None:
         self._group, self._topic = group, topic
+        self._told: Mapping[str, Any] | None = None
         self._path = _folder(java or os.getppid()) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
 
     def put(self, offset: Mapping[str, Any]) -> None:  # Any: JSON, as Spark's offsets are.
-        """Announce a batch by its end, as Spark has it."""
+        """Announce a batch by its end, as Spark has it; a source without new rows says it again."""
+        if offset == self._told:
+            return
         content = {"group": self._group, "topic": self._topic, "end": offset}
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         hidden = self._path.with_suffix(".new")
         hidden.write_text(json.dumps(content))
         hidden.replace(self._path)
+        self._told = offset
 
     def withdraw(self) -> None:
         """The source has stopped."""

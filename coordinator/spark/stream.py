@@ -185,7 +185,8 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if planned is not None:
                 return self._announced(planned.to_offset())
             if self._is_over():
-                return start
+                # With a new checkpoint, Spark runs a batch of it.
+                return self._announced(start)
             time.sleep(REST_LOOK_S)
 
     def _plan(self, number: int, most_rows: int | None) -> BatchRanges | None:
@@ -217,9 +218,9 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
+        batch = BatchRanges.from_offset(self._announced(end))
         if start == end:
             return []
-        batch = BatchRanges.from_offset(self._announced(end))
         if batch.id and batch.id == self._planned.id:
             snapshots = self._planned.snapshots
         else:

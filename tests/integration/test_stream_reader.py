@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from dataclasses import replace
 
@@ -18,9 +19,11 @@ from coordinator.client.admin import GroupAdmin
 from coordinator.client.membership import Phase
 from coordinator.sources import write_log
 from coordinator.spark import stream
+from coordinator.spark.announced import announced_batch
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.ranges import MANIFESTS
+from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from coordinator.spark.refusals import RestUnread
+from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
 from tests.serving import running
@@ -148,6 +151,29 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
         assert "outlived its partitions" in caplog.text
         assert moved.topic == "t"
         assert ranges(second) == {str(kept.partition): (10, 30)}
+
+
+async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader):
+    """With a new checkpoint, Spark runs a first batch though there is nothing to read."""
+
+    def announced() -> dict[int, Range]:
+        return announced_batch(os.getppid(), "g", "t", 0, None).ranges
+
+    def story():
+        interfere(server, {T0: ROWS, T1: ROWS}, {T0: -1, T1: -1})
+        nothing = next_batch(reader)
+        assert nothing == reader.initialOffset()
+        assert announced() == {}
+        of_checkpoint = BatchRanges(1, {0: Range(0, 5, -1)})
+        assert len(reader.partitions(nothing, of_checkpoint.to_offset())) == 1
+        assert announced() == of_checkpoint.ranges
+        assert reader.partitions(nothing, nothing) == []
+        assert announced() == {}
+        reader.stop()
+        with pytest.raises(SinkRefused, match="has announced batch 0"):
+            announced()
+
+    await asyncio.to_thread(story)
 
 
 async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, reader):
