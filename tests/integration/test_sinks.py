@@ -92,7 +92,10 @@ async def test_a_pause_between_any_two_steps_while_others_go_on(server, place, s
             reached.set()
             assert go_on.wait(HANG_S)
 
+    before, others = batch(p2=(0, 1, -1)), batch(p2=(1, 3, 1))
+
     async def story():
+        await asyncio.to_thread(query(place, server.address).write, rows_of(before), before)
         zombie = query(place, server.address, pauses)
         late = asyncio.create_task(asyncio.to_thread(zombie.write, rows_of(FIRST), FIRST))
         assert await asyncio.to_thread(reached.wait, HANG_S)
@@ -105,13 +108,13 @@ async def test_a_pause_between_any_two_steps_while_others_go_on(server, place, s
         assert await asyncio.to_thread(zombie.write, rows_of(third), third)
         assert await asyncio.to_thread(place.rows, server.address) == expected + counter(third)
 
-    expected = counter(FIRST, SECOND, OTHERS)
+    expected = counter(before, FIRST, SECOND, others)
 
     def meanwhile():
         heir = query(place, server.address)
         heir.write(rows_of(FIRST), FIRST)
         assert heir.write(rows_of(SECOND), SECOND)
-        assert query(place, server.address).write(rows_of(OTHERS), OTHERS)
+        assert query(place, server.address).write(rows_of(others), others)
         assert place.rows(server.address) == expected
 
     await story()

@@ -155,18 +155,30 @@ class Decider:
 
     def _look(self) -> tuple[Newest, Mapping[TopicPartition, int]]:
         """Look at the group, and have the table follow its newest decision."""
+        stored, count, decision = self._fetched()
+        while True:
+            self.at("looked")
+            shown = self._sink.recover(decision)
+            if shown <= decision.number:
+                break
+            # Others may have decided more, and followed, since the first look.
+            earlier = decision
+            stored, count, decision = self._fetched()
+            if decision == earlier:
+                break
+        if shown != decision.number:
+            decision = self._catch_up(decision, shown, count)
+        self.at("recovered")
+        return Newest(decision, count), stored
+
+    def _fetched(self) -> tuple[Mapping[TopicPartition, int], int, Decision]:
+        """Offsets of the group, the count of decisions (-1: none is stored), and the newest."""
         try:
             stored, manifest = self._opened().stored(self._group)
         except LookupError as error:
             raise NoAnswer(str(error)) from error
         count = stored.get(MANIFESTS, NOTHING_STORED)
-        decision = Decision.from_manifest(self._group, count, manifest)
-        self.at("looked")
-        shown = self._sink.recover(decision)
-        if shown != decision.number:
-            decision = self._catch_up(decision, shown, count)
-        self.at("recovered")
-        return Newest(decision, count), stored
+        return stored, count, Decision.from_manifest(self._group, count, manifest)
 
     def _catch_up(self, decision: Decision, shown: int, count: int) -> Decision:
         """Have a table follow that shows another number; returns what the next one follows.
