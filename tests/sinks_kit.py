@@ -116,7 +116,7 @@ class Place:
         tables = []
         for path in committed_files(self.location(name), address, GROUP):
             with path.open() as file:
-                tables.append(pq.read_table(file))
+                tables.append(pq.read_table(file, columns=NOTHING.column_names))
         return pa.concat_tables([NOTHING, *tables])
 
     def _read_delta(self, address: str, name: str) -> pa.Table:

@@ -154,7 +154,7 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
 
 
 async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader):
-    """With a new checkpoint, Spark runs a first batch though there is nothing to read."""
+    """Spark runs a first batch of a new checkpoint though there is nothing to read."""
 
     def announced() -> dict[int, Range]:
         return announced_batch(os.getppid(), "g", "t", 0, None).ranges
