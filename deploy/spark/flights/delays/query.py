@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.spark.exactly_once import ExactlyOnceSink
-from coordinator.spark.ranges import ranges_of_batch
+from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.stream import ConsumerGroupSource
 from flights.dataset import TOPIC
 from flights.delays.enrich import Lookups, enrich
@@ -70,21 +70,15 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
         .load()
     )
     enriched = enrich(flights, Lookups.load(spark, read_tables()))
-    sink = ExactlyOnceSink(
+    sink = NotingSink(
         options.results, options.checkpoint, options.coordinator, options.group, TOPIC
     )
-
-    notebook = Notebook(Path(options.notes), f"spark-{options.name}")
+    sink.notebook = Notebook(Path(options.notes), f"spark-{options.name}")
 
     def write(rows: Any, batch_id: int) -> None:
-        refused, began_s = sink.refused, time.monotonic()
+        refused = sink.refused
         sink(rows.coalesce(1), batch_id)  # A file a batch, not one for each partition.
-        counts = sink.refused == refused
-        note_batch(options.batches, batch_id, counts=counts)
-        if counts:
-            worked_on = ranges_of_batch(Path(options.checkpoint), batch_id).ranges
-            notebook.note(WORKS, worked_on, began_s)
-            notebook.note(WORKS, worked_on)
+        note_batch(options.batches, batch_id, counts=sink.refused == refused)
 
     return (
         enriched.writeStream.foreachBatch(write)
@@ -92,6 +86,20 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
         .trigger(processingTime=TRIGGER)
         .start()
     )
+
+
+class NotingSink(ExactlyOnceSink):
+    """Notes begin and end of the batches that count, for the picture of who worked on what."""
+
+    notebook: Notebook
+
+    def write(self, rows: Any, batch: BatchRanges) -> bool:
+        began_s = time.monotonic()
+        counts = super().write(rows, batch)
+        if counts:
+            self.notebook.note(WORKS, batch.ranges, began_s)
+            self.notebook.note(WORKS, batch.ranges)
+        return counts
 
 
 def note_batch(path: Path, batch_id: int, *, counts: bool) -> None:
