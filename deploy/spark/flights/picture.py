@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from html import escape
 
-from coordinator.observe.explain import spell
+from coordinator.observe.spelling import spell
 from coordinator.observe.timeline import FONTS
 from flights.history import History, Kill, Rest
 
