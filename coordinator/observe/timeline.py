@@ -19,6 +19,7 @@ from typing import Protocol
 from coordinator.observe.advice import slowest_to_join
 from coordinator.observe.explain import LATE_MS
 from coordinator.observe.spelling import name_of, partitions_of, spell
+from coordinator.observe.ticks import tick_label, ticks
 from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"
@@ -231,6 +232,8 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
 FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
 """Font families, named ones first: resvg does not resolve `sans-serif` alone."""
 LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 250, 20, 6, 78
+LETTER = 6.6
+"""Width of a letter, on average and rather more."""
 
 
 def as_svg(rebalance: Rebalance, *, dark: bool = False) -> str:
@@ -259,7 +262,8 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False) -> str:
             "</rect>"
         )
 
-    size = f"{LEFT + WIDTH + RIGHT} {bottom + 108}"
+    right = max([RIGHT] + [16 + round(LETTER * len(lane.note)) for lane in everyone])
+    size = f"{LEFT + WIDTH + right} {bottom + 108}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
         f'font-size="12"{ink} role="img" aria-label="{escape(words)}">',
@@ -281,12 +285,11 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False) -> str:
         if lane.note:
             note = escape(lane.note)
             parts.append(f'<text x="{LEFT + WIDTH + 8}" y="{y + 14}">{note}</text>')
-    for tick in range(6):
-        at_ms = round(begin + (end - begin) * tick / 5)
-        told = spell(at_ms) if at_ms >= 0 else f"−{spell(-at_ms)}"
+    marks = ticks(begin, end)
+    for at_ms in marks:
         parts.append(
             f'<text x="{x(at_ms):.1f}" y="{bottom + 16}" text-anchor="middle" fill="{quiet}">'
-            f"{told}</text>"
+            f"{tick_label(at_ms, marks.step)}</text>"
         )
     for number, (kind, meaning) in enumerate(MEANINGS.items()):
         left, y = LEFT + number % 2 * 360, bottom + 34 + number // 2 * 22

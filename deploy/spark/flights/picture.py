@@ -6,6 +6,7 @@ import textwrap
 from html import escape
 
 from coordinator.observe.spelling import spell
+from coordinator.observe.ticks import tick_label, tick_step, ticks
 from coordinator.observe.timeline import FONTS
 from flights.history import History, Kill, Rest
 
@@ -25,26 +26,15 @@ DASHED = 'stroke="#767676" stroke-dasharray="3,3"'
 
 LEFT, WIDTH, RIGHT, LANE, GAP, LETTER = 100, 880, 30, 20, 4, 6.6
 LEGEND_TOP, LEGEND_ROW = 40, 22
-STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600)
-TICKS_MAX = 12
 
 
-def tick_step(length_s: float) -> int:
-    """The smallest round step, in seconds, with at most `TICKS_MAX` ticks."""
-    return next((step for step in STEPS_S if length_s / step <= TICKS_MAX), STEPS_S[-1])
-
-
-def span(history: History) -> tuple[int, float]:
-    """Begin and end of the axis: a round tick before the first event, and the end of the run."""
+def span(history: History) -> tuple[int, int]:
+    """Begin and end of the axis in milliseconds: a round tick before the first event, and the end
+    of the run."""
     first = min([stint.begin_s for stint in history.stints] + [*history.rebalances, history.end_s])
-    step = tick_step(history.end_s - first)
-    return int(max(first, 0) // step * step), max(history.end_s, 0.001)
-
-
-def ticks(begin_s: int, end_s: float) -> list[int]:
-    """Times of the ticks, multiples of one round step."""
-    step = tick_step(end_s - begin_s)
-    return list(range(begin_s, int(end_s) + 1, step))
+    begin_ms, end_ms = round(1_000 * max(first, 0)), max(round(1_000 * history.end_s), 1)
+    step_ms = tick_step(end_ms - begin_ms)
+    return begin_ms // step_ms * step_ms, end_ms
 
 
 def account(history: History) -> list[str]:
@@ -62,7 +52,7 @@ class _Picture:
         self._history = history
         self._title = title
         self._partitions = partitions
-        self._begin_s, self._end_s = span(history)
+        self._begin_ms, self._end_ms = span(history)
         self._colours = {
             owner: PALETTE[number % len(PALETTE)] for number, owner in enumerate(history.owners)
         }
@@ -96,7 +86,7 @@ class _Picture:
         )
 
     def _x(self, at_s: float) -> float:
-        return LEFT + WIDTH * (at_s - self._begin_s) / (self._end_s - self._begin_s)
+        return LEFT + WIDTH * (1_000 * at_s - self._begin_ms) / (self._end_ms - self._begin_ms)
 
     def _patterns(self) -> list[str]:
         """A hatch in the colour of each owner that was killed."""
@@ -140,12 +130,14 @@ class _Picture:
 
     def _axis(self) -> list[str]:
         parts = []
-        for at_s in ticks(self._begin_s, self._end_s):
-            x = self._x(at_s)
+        marks = ticks(self._begin_ms, self._end_ms)
+        for at_ms in marks:
+            x = self._x(at_ms / 1_000)
             parts.append(
                 f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{self._top}" y2="{self._bottom + 2}" '
                 'stroke="#dddddd"/>'
-                f'<text x="{x:.1f}" y="{self._bottom + 18}" text-anchor="middle">{at_s} s</text>'
+                f'<text x="{x:.1f}" y="{self._bottom + 18}" text-anchor="middle">'
+                f"{tick_label(at_ms, marks.step)}</text>"
             )
         return parts
 
@@ -189,22 +181,19 @@ class _Picture:
         parts = [
             self._line(at_s, "a rebalance begins", DASHED)
             for at_s in self._history.rebalances
-            if at_s >= self._begin_s
+            if 1_000 * at_s >= self._begin_ms
         ]
         for kill in self._history.kills:
             text = f"SIGKILL at {kill.at_s:.1f} s"
             parts.append(self._line(kill.at_s, text, f'stroke="{ALARM}" stroke-width="2"'))
-            parts.append(self._label(kill.at_s - self._per_pixel(4), text, "end", bold=True))
+            parts.append(self._label(self._x(kill.at_s) - 4, text, "end", bold=True))
             if kill.expired_s is not None:
                 text = f"session expired at {kill.expired_s:.1f} s"
                 parts.append(
                     self._line(kill.expired_s, text, f'stroke="{ALARM}" stroke-dasharray="6,3"')
                 )
-                parts.append(self._label(kill.expired_s + self._per_pixel(4), text, "start"))
+                parts.append(self._label(self._x(kill.expired_s) + 4, text, "start"))
         return parts
-
-    def _per_pixel(self, pixels: float) -> float:
-        return pixels * (self._end_s - self._begin_s) / WIDTH
 
     def _line(self, at_s: float, what: str, paint: str) -> str:
         x = self._x(at_s)
@@ -213,10 +202,10 @@ class _Picture:
             f"{paint}><title>{escape(what)}</title></line>"
         )
 
-    def _label(self, at_s: float, text: str, anchor: str, *, bold: bool = False) -> str:
+    def _label(self, x: float, text: str, anchor: str, *, bold: bool = False) -> str:
         weight = ' font-weight="bold"' if bold else ""
         return (
-            f'<text x="{self._x(at_s):.1f}" y="{self._top - 10}" text-anchor="{anchor}" '
+            f'<text x="{x:.1f}" y="{self._top - 10}" text-anchor="{anchor}" '
             f'fill="{ALARM}"{weight}>{escape(text)}</text>'
         )
 
