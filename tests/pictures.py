@@ -75,7 +75,7 @@ def explanation() -> list[str]:
 def _member(world: World, number: int) -> Player:
     player = world.member(
         group_id=GROUP, topics={"orders": 12}, client_id=f"etl-{number}", instance_id=None,
-        session_timeout_ms=45_000, rebalance_timeout_ms=60_000, heartbeat_interval_ms=3_000,
+        session_timeout_ms=10_000, rebalance_timeout_ms=60_000, heartbeat_interval_ms=3_000,
         max_poll_interval_ms=None,
     )  # fmt: skip
     player.host = f"/10.0.0.2{number}"
