@@ -77,4 +77,4 @@ def test_the_product_has_no_benchmarks(capsys):
     with pytest.raises(SystemExit) as exit_:
         product.main(["bench"])
     assert exit_.value.code == 2
-    assert "invalid choice: 'bench'" in capsys.readouterr().err
+    assert "there is no command 'bench'" in capsys.readouterr().err

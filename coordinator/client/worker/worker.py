@@ -144,11 +144,11 @@ class Worker:
         if source is not None and not hasattr(source, "end_offset"):
             raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
         addresses = addresses_of(bootstrap)
-        self._files: GroupFiles | None = None
+        files: GroupFiles | None = None
         log_ends = settings.get("log_ends")
         if source is not None:
-            self._files = GroupFiles(addresses, group_id, settings.get("credentials"))
-            source = ordered_by(source, self._files)
+            files = GroupFiles(addresses, group_id, settings.get("credentials"))
+            source = ordered_by(source, files)
             log_ends = log_ends or ends_of(source)
             begin_offsets = begin_offsets or _begins_of(source)
         if topics is None:
@@ -165,17 +165,23 @@ class Worker:
             log_ends=log_ends,
             log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
         )
-        self._set_up(plan, policy, source)
+        self._set_up(plan, policy, source, files)
 
     @classmethod
     def of(cls, plan: Plan, policy: ErrorPolicy) -> Worker:
         """A worker that follows a plan: with a member of another kind, say (`consume`)."""
         worker = cls.__new__(cls)
-        worker._set_up(plan, policy, None)
+        worker._set_up(plan, policy)
         return worker
 
-    def _set_up(self, plan: Plan, policy: ErrorPolicy, source: Source | None) -> None:
-        self._plan, self._policy, self._source = plan, policy, source
+    def _set_up(
+        self,
+        plan: Plan,
+        policy: ErrorPolicy,
+        source: Source | None = None,
+        files: GroupFiles | None = None,
+    ) -> None:
+        self._plan, self._policy, self._source, self._files = plan, policy, source, files
         self._handlers, self._limits = plan.handlers, plan.limits
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
