@@ -63,9 +63,10 @@ def in_order(
                 "new group"
             )
         files = look()
+        by_key = _by_key(files)
         new = _new(record, rule, files)
         if not new:
-            return _recorded(record, rule, files)
+            return _recorded(record, rule, files, by_key)
         if anew:
             order.append(topic, record, rule, list(_entries(record, rule, new, files, format)))
         anew = not anew
@@ -92,6 +93,21 @@ def _counts_by_name(rule: str, found: Iterable[Listed]) -> bool:
     )
 
 
+def _by_key(files: Files) -> dict[int, Listed]:
+    """All files by the keys of their entries.
+
+    Raises:
+        BadLayout: two have one key, so a record could not tell them apart.
+    """
+    by_key: dict[int, Listed] = {}
+    for found in files.values():
+        for one in found:
+            other = by_key.setdefault(key_of(one.name), one)
+            if other is not one:
+                raise BadLayout(f"{one.path} and {other.path} have one hash: rename one")
+    return by_key
+
+
 def _new(record: FileRecord, rule: str, files: Files) -> Files:
     """The files that are to be recorded."""
     new: Files = {}
@@ -110,16 +126,12 @@ def _entries(
     if rule == EACH:
         first = max(record.partitions, default=-1) + 1
         new = {first + i: [one] for i, one in enumerate(new[0])}
-    keys: dict[int, Listed] = {}
     for partition, found in new.items():
         known = record.partitions.get(partition)
         if known and known[-1].rows is None:
             yield _closed(known[-1], files[partition], format)
         for one in found:
             key = key_of(one.name)
-            if key in keys:
-                raise BadLayout(f"{one.path} and {keys[key].path} have one hash: rename one")
-            keys[key] = one
             if one is found[-1] and may_grow(one.name, kind):
                 yield Entry(key, partition, None, 0)
             else:
@@ -143,8 +155,9 @@ def _final(key: int, partition: int, one: Listed, format: FileFormat) -> Entry:
     return Entry(key, partition, known.rows, check_of(known.rows, known.size, known.digest))
 
 
-def _recorded(record: FileRecord, rule: str, files: Files) -> dict[int, Ordered]:
-    by_key = {key_of(one.name): one for found in files.values() for one in found}
+def _recorded(
+    record: FileRecord, rule: str, files: Files, by_key: dict[int, Listed]
+) -> dict[int, Ordered]:
     ordered: dict[int, Ordered] = {}
     for partition in record.partitions if rule == EACH else files.keys() | record.partitions.keys():
         found = files.get(partition, [])

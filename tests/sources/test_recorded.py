@@ -154,6 +154,19 @@ def test_a_file_that_is_gone_leaves_a_gap_and_is_told(tmp_path):
         log.snapshot(0).check(snapshot.mark(6))
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_two_names_of_one_hash_are_refused_and_neither_is_passed_over(tmp_path, together):
+    first, second = "part-0467323.parquet", "part-0665377.parquet"
+    assert key_of(first) == key_of(second)
+    log = flat(tmp_path, Pages(), "hash:1")
+    put(tmp_path / first, 1)
+    if not together:
+        assert rows(log, 0) == [1]
+    put(tmp_path / second, 2)
+    with pytest.raises(BadLayout, match=f"{first}.*have one hash: rename one|{second}.*one hash"):
+        rows(log, 0)
+
+
 def test_another_rule_is_refused_and_the_recorded_one_is_the_default(tmp_path):
     pages = Pages()
     put(tmp_path / "a=x/m.parquet", 1)
