@@ -56,8 +56,26 @@ class Parser(argparse.ArgumentParser):
         options, rest = self.parse_known_args(args, namespace)
         if rest:
             # The parser that knows best is the last one: that of the subcommand.
-            getattr(options, "parser", self).refuse_rest(rest)
+            known = getattr(options, "parser", self)
+            if not known.took(rest, options):
+                known.refuse_rest(rest)
         return options
+
+    def took(self, words: Sequence[str], options: argparse.Namespace) -> bool:
+        """Add words to the argument that may be repeated: `a --flag b` is `a b --flag`.
+
+        `argparse` itself takes those on one side of a flag. False if the command has no such
+        argument, or a word is a flag.
+        """
+        repeated = [a for a in self._actions if not a.option_strings and a.nargs in ("*", "+")]
+        if not repeated or any(word.startswith("-") for word in words):
+            return False
+        try:
+            more = [self._get_value(repeated[0], word) for word in words]
+        except argparse.ArgumentError as error:
+            self.error(str(error))
+        setattr(options, repeated[0].dest, [*getattr(options, repeated[0].dest), *more])
+        return True
 
     def refuse_rest(self, rest: Sequence[str]) -> Never:
         """Refuse what was not understood. Ends the process."""

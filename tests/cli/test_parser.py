@@ -101,6 +101,27 @@ def test_every_flag_has_its_meaning_and_every_command_its_kinds_of_rows():
         assert parser.get_default("kinds") is not None, words
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "values"),
+    [
+        ("groups describe a --summary b c", "group", ["a", "b", "c"]),
+        ("groups delete a -o json b", "group", ["a", "b"]),
+        ("watch -o json a", "group", ["a"]),
+        ("cluster elect 1 -o json 2", "shard", [1, 2]),
+        ("cluster move 3 1 -o json 2", "node", [1, 2]),
+    ],
+)
+def test_words_stand_on_both_sides_of_a_flag(line, name, values):
+    words = line.split()
+    for _ in range(2):  # Nothing is left of the first time.
+        assert getattr(parser_for(words).parse_args(words), name) == values
+
+
+def test_a_word_behind_a_flag_has_the_form_of_those_before_it(capsys):
+    status, _, err = run(capsys, "cluster", "elect", "1", "-o", "json", "x")
+    assert (status, "shard: 'x' is not a whole number" in err) == (2, True)
+
+
 def test_an_interval_is_no_name_of_a_group(capsys):
     options = parser_for(["health"]).parse_args(["health", "--watch=3"])
     assert options.watch == 3.0
