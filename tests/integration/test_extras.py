@@ -33,7 +33,7 @@ USES = {
         pathlib.Path("log/part=0").mkdir(parents=True)
         pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2]}), "log/part=0/a.parquet")
         source = open_source("parquet:log")
-        assert source.schema().names == ["x"]
+        assert source.schema().names == ["x", "part"]
         """,
     "kafka": """
         from coordinator.sources.location import open_source

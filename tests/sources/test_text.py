@@ -238,6 +238,7 @@ AT = dt.datetime(2026, 11, 21, 9, 30, 0, 120_000, dt.UTC)
     [
         ("2026-11-21T09:30:00.120Z", "timestamp[us, tz=UTC]", AT),
         ("2026-11-21T10:30:00.120+01:00", "timestamp[us, tz=UTC]", AT),
+        ("2026-11-21T09:30:00+00:00", "timestamp[us, tz=UTC]", AT.replace(microsecond=0)),
         ("2026-11-21T09:30:00.120", "timestamp[us]", AT.replace(tzinfo=None)),
         ("2026-11-21 09:30:00.12", "timestamp[us]", AT.replace(tzinfo=None)),
     ],

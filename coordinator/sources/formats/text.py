@@ -24,7 +24,7 @@ from coordinator.sources.formats.base import (
     compression_of,
 )
 from coordinator.sources.formats.lines import BLOCK, BadText, Quotes, RecordEnds, unescaped
-from coordinator.sources.formats.times import times_in, timestamps, without_times
+from coordinator.sources.formats.times import times_in, timestamps, without_times, zoned
 
 STRIDE = 1_024
 READ_ROWS, READ_BYTES = 65_536, 16 << 20
@@ -186,8 +186,10 @@ class TextFile(RowFile):
                 elif self._format.mode == "FAILFAST":
                     raise BadText(f"{self._path}: the schema cannot be told by row {at}: {error}")
             if tables:
-                table = pa.concat_tables(tables, promote_options="permissive")
-                return times_in(table).schema
+                guessed = times_in(pa.concat_tables(tables, promote_options="permissive")).schema
+                parts = self._sorted_out(row, text, without_times(guessed))
+                texts = [table for _, table, _ in parts if table is not None]
+                return zoned(guessed, pa.concat_tables(texts))
         return None
 
     def _parsed(self, row: int, text: bytes, schema: Any) -> Iterator[tuple[int, Any]]:

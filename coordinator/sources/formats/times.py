@@ -61,6 +61,25 @@ def times_in(table: Any) -> Any:
     return table
 
 
+def zoned(schema: Any, texts: Any) -> Any:
+    """The schema with the timestamps as points in time whose texts have a zone.
+
+    Arrow's guess at JSON takes `2026-11-21T09:30:00+01:00` for a time without one.
+
+    Args:
+        texts: table of the same rows with timestamps as text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for at, field in enumerate(schema):
+        if pa.types.is_timestamp(field.type) and not field.type.tz:
+            found = pc.match_substring_regex(texts.column(field.name), ISO + ZONE)
+            if pc.any(found).as_py():
+                schema = schema.set(at, field.with_type(pa.timestamp("us", "UTC")))
+    return schema
+
+
 def _times(column: Any, kind: Any) -> Any:
     import pyarrow.compute as pc
 
