@@ -50,19 +50,19 @@ def _item(lines: list[str]) -> list[str]:
 
 
 def _key(key: str) -> str:
-    return key if _KEY.fullmatch(key) and key not in _WORDS else _quoted(key)
+    return key if _KEY.fullmatch(key) and key not in _WORDS else quoted_text(key)
 
 
 def _scalar(value: Plain) -> str:
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted_text(value)
     text = as_json(value)
     # 1e+16 would be a text in YAML 1.1.
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
-def _quoted(text: str) -> str:
-    """A JSON string, which is a YAML string up to U+FFFF."""
+def quoted_text(text: str) -> str:
+    """A string of YAML and of TOML: that of JSON, but for characters beyond U+FFFF."""
     inner = "".join(f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else as_json(c)[1:-1] for c in text)
     return f'"{inner}"'
 

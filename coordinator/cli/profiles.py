@@ -16,9 +16,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from coordinator.cli.flags import WrongUsage
-from coordinator.cli.formats import as_json
+from coordinator.cli.formats import as_json, quoted_text
 from coordinator.typed_json import parse_dataclass
 
 NONE = "none"
@@ -83,14 +84,14 @@ def read() -> Profiles:
         return Profiles()
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        stored = {
-            name: parse_dataclass(Profile, told)
-            for name, told in content.get("profiles", {}).items()
-        }
+        tables = _table(content, "profiles")
+        stored = {name: parse_dataclass(Profile, _table(tables, name)) for name in tables}
         return Profiles(current=str(content.get("current", "")), profiles=stored)
     except FileNotFoundError:
         return Profiles()
-    except (ValueError, AttributeError) as error:
+    except UnicodeDecodeError as error:
+        raise WrongUsage(f"{path} is damaged: it is not text in UTF-8") from error
+    except ValueError as error:
         raise WrongUsage(f"{path} is damaged: {error}") from error
 
 
@@ -100,20 +101,35 @@ def write(profiles: Profiles) -> None:
     Raises:
         OSError: it cannot be written.
         WrongUsage: the user has no home folder.
+        UnicodeEncodeError: a value is not text in UTF-8, and the file could not be read again.
     """
     try:
         path = file_of_profiles()
     except RuntimeError as error:
         raise WrongUsage("you have no home folder: set XDG_CONFIG_HOME") from error
-    lines = [f"current = {as_json(profiles.current)}"]
+    lines = [f"current = {_toml(profiles.current)}"]
     for name, profile in sorted(profiles.profiles.items()):
         lines += ["", f"[profiles.{name}]"]
-        lines += [f"{key} = {as_json(value)}" for key, value in asdict(profile).items() if value]
+        lines += [f"{key} = {_toml(value)}" for key, value in asdict(profile).items() if value]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # A temporary file has mode 0600.
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write("\n".join(lines) + "\n")
     os.replace(file.name, path)
+
+
+def _table(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = content.get(name, {})
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{name} is no table")
+    return table
+
+
+def _toml(value: str | bool) -> str:
+    if isinstance(value, bool):
+        return as_json(value)
+    value.encode()
+    return quoted_text(value)
 
 
 def check_name(name: str) -> None:

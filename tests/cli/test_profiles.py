@@ -159,3 +159,34 @@ def test_what_is_no_address_is_wrong_usage(address):
 @pytest.mark.parametrize("address", ["a:1", "a_b.c-d:65535,b:2", "[::1]:7400", "unix:/x", "é:1"])
 def test_addresses(address):
     check_addresses(address)
+
+
+@pytest.mark.parametrize("name", ["é.pem", "\U0001f600.pem", 'a"b\\c\n\x7f.pem'])
+def test_a_file_of_any_name_is_read_back(name, capsys):
+    (row,) = profile(capsys, "set", "prod", "--tls-ca", name)
+    assert row["tls_ca"] == str(Path(name).absolute())
+    assert profile(capsys, "show", "prod") == [row]
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused_and_nothing_changes(capsys):
+    profile(capsys, "set", "prod", "--bootstrap", "a:1")
+    told = profile(capsys, "set", "prod", "--tls-ca", "\udcff.pem", status=1)
+    assert "not text in UTF-8" in told
+    assert profile(capsys, "show", "prod")[0]["tls_ca"] is None
+    assert [file.name for file in file_of_profiles().parent.iterdir()] == ["profiles.toml"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"profiles = 3", "profiles is no table"),
+        (b"profiles = [1]", "profiles is no table"),
+        (b"[profiles]\na = 1", "a is no table"),
+        (b"\xff\xfe", "it is not text in UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_described_without_words_of_python(content, why, capsys):
+    profile(capsys, "set", "prod", "--bootstrap", "a:1")
+    file_of_profiles().write_bytes(content)
+    told = profile(capsys, "list", status=2)
+    assert told == f"coordinator: {file_of_profiles()} is damaged: {why}\n"
