@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import zip_longest
 
 from coordinator import __version__
@@ -69,6 +70,7 @@ _NUMBER = re.compile(r"-?\d*\.?\d")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. A closed pipe (`| head`) ends it without an error."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    _accept_any_stdout()
     status = DONE
     try:
         try:
@@ -170,6 +172,14 @@ def _report(error: BaseException) -> int:
         file=sys.stderr,
     )
     return FAILED
+
+
+def _accept_any_stdout() -> None:
+    """Discard output where none is open (`>&-`); escape what its encoding lacks."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # Until the end.
+    elif sys.stdout.errors == "strict" and isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _stdout_is_closed() -> bool:

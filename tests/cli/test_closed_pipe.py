@@ -1,7 +1,8 @@
-"""Commands whose reader closes the pipe, as `head` does, end without a traceback."""
+"""Standard output that is closed, or has another encoding, is no cause for a traceback."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -48,3 +49,18 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
     monkeypatch.setattr("coordinator.client.health.Health", broken)
     assert main(["health"]) == 1
     assert "BrokenPipeError" in Path(capfd.readouterr().err.split()[-1]).read_text()
+
+
+def test_a_closed_standard_output_is_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["config"]) == 0
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\u2026"), ("utf-8", "…".encode())])
+def test_help_is_printed_in_any_encoding(encoding, shown, monkeypatch):
+    buffer = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(buffer, encoding))
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    assert b"coordinator [--help] [--version] COMMAND " + shown in buffer.getvalue()
