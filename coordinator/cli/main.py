@@ -64,7 +64,7 @@ Addresses and credentials come from flags, then from COORDINATOR_BOOTSTRAP and
 COORDINATOR_CLIENT_…, then from the profile (--profile, COORDINATOR_PROFILE, or the one in use).
 Exit status: 0 done; 1 refused, failed, or partly so; 2 wrong usage or a wrong setting.
 """
-_NUMBER = re.compile(r"-?\d*\.?\d")
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -153,7 +153,7 @@ def _resolve_and_run(options: argparse.Namespace) -> int:
 def _with_intervals(arguments: Sequence[str]) -> list[str]:
     """`--watch` without a number gets its default, so that it takes no group's name for one."""
     return [
-        f"--watch={WATCH_S:g}" if word == "--watch" and not _NUMBER.match(following) else word
+        f"--watch={WATCH_S:g}" if word == "--watch" and not _NUMBER.fullmatch(following) else word
         for word, following in zip_longest(arguments, arguments[1:], fillvalue="")
     ]
 

@@ -6,7 +6,8 @@ import argparse
 
 import pytest
 
-from coordinator.cli.main import COMMANDS, main, parser_for
+from coordinator.cli.flags import WATCH_S
+from coordinator.cli.main import COMMANDS, _with_intervals, main, parser_for
 from coordinator.settings import SETTINGS
 from coordinator.settings.composed import sections_of_settings
 
@@ -127,6 +128,10 @@ def test_an_interval_is_no_name_of_a_group(capsys):
     assert options.watch == 3.0
     status, _, err = run(capsys, "health", "--watch", "extra")
     assert (status, "unexpected: extra" in err) == (2, True)
+    options = parser_for(["groups"]).parse_args(
+        _with_intervals(["groups", "describe", "--watch", "2024-orders"])
+    )
+    assert (options.watch, options.group) == (WATCH_S, ["2024-orders"])
 
 
 def test_ctrl_c_is_no_traceback(capsys, monkeypatch):
