@@ -14,12 +14,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
 import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import FILES_TOPIC, GroupAdmin
+from coordinator.client.calls import ELSEWHERE, Code
 from coordinator.client.commit_metadata import TOO_LARGE
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.dial import Credentials
@@ -40,6 +42,7 @@ PAGES_A_CALL = 64
 GIVE_UP_S, PAUSE_S = 60.0, 0.2
 MISMATCH = "OFFSET_MISMATCH"
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_RETRIED_REFUSALS = ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 T = TypeVar("T")
 
 
@@ -106,19 +109,18 @@ class GroupFiles:
                 "directory that begins with today's"
             )
         pages = pages_of(rule, loaded.last, entries)
-        page = max(loaded.page, 0)
-        total = record.count - len(loaded.last)
+        first = max(loaded.page, 0)
+        stored = {loaded.page: record.count}
+        ends = list(accumulate((n for n, _ in pages), initial=record.count - len(loaded.last)))[1:]
         done = 0
         while done < len(pages):
-            expected: dict[TopicPartition, int] = {}
-            commits: dict[TopicPartition, int] = {}
-            texts: dict[TopicPartition, str] = {}
-            for count, text in pages[done : done + PAGES_A_CALL]:
-                total += count
-                key = TopicPartition(_pseudo_topic(topic), page)
-                commits[key], texts[key] = total, text
-                expected[key] = record.count if page == loaded.page else -1
-                page += 1
+            # The last page of the call before is compared too: a shorter entry may fit into it.
+            some = range(max(done - 1, 0), min(done + PAGES_A_CALL, len(pages)))
+            keys = {TopicPartition(_pseudo_topic(topic), first + i): i for i in some}
+            commits = {key: ends[i] for key, i in keys.items()}
+            texts = {key: pages[i][1] for key, i in keys.items()}
+            expected = {key: stored.get(first + i, -1) for key, i in keys.items()}
+            stored = {first + i: ends[i] for i in some}
             refusals = self._commit(commits, expected, texts)
             if TOO_LARGE in refusals.values():
                 self._is_off = True
@@ -135,7 +137,8 @@ class GroupFiles:
             done += PAGES_A_CALL
         last_count = pages[-1][0]
         behind = [*loaded.last, *entries]
-        self._loaded[topic] = _Loaded(extended, page - 1, tuple(behind[-last_count:]))
+        last_page = first + len(pages) - 1
+        self._loaded[topic] = _Loaded(extended, last_page, tuple(behind[-last_count:]))
         return extended
 
     # --- Inside ---
@@ -147,33 +150,45 @@ class GroupFiles:
         texts: Mapping[TopicPartition, str],
     ) -> dict[TopicPartition, str]:
         def ask(admin: GroupAdmin) -> dict[TopicPartition, str]:
-            return admin.commit(
+            refusals = admin.commit(
                 self._group_id, commits, expected=expected, metadata=texts, needs_metadata=True
             )
+            if not _RETRIED_REFUSALS.isdisjoint(refusals.values()):
+                raise LookupError(f"the files were not recorded: {refusals}")
+            return refusals
 
         return self._asked(ask)
 
     def _load(self, admin: GroupAdmin, topic: str, known: _Loaded) -> _Loaded:
-        """The record as it is now: the last page that is known, and those behind it."""
+        """The record as it is now: the last page that is known, and those behind it.
+
+        All pages, if that one is not there any more: the group was deleted, for example.
+        """
         name = _pseudo_topic(topic)
         record, page, last = known.record, known.page, known.last
         first = max(page, 0)
         while True:
             keys = [TopicPartition(name, first + i) for i in range(PAGES_A_CALL)]
             found = admin.offsets_with_metadata(self._group_id, keys)
-            for key in keys:
-                commit = found.get(key)
-                if commit is None or commit.offset < 0:
-                    return _Loaded(record, page, last)
+            stored = [found[key] for key in takewhile(lambda k: found[k].offset >= 0, keys)]
+            rule, new = record.rule, list[Entry]()
+            for number, commit in enumerate(stored, first):
                 rule, entries = page_read(commit.metadata)
-                seen = len(last) if key.partition == page else 0
-                record = record.extended(rule, entries[seen:])
-                if record.count != commit.offset:
+                known_of_it = last if number == page else ()
+                if tuple(entries[: len(known_of_it)]) != known_of_it:
+                    return self._load(admin, topic, _Loaded())
+                new += entries[len(known_of_it) :]
+                if record.count + len(new) != commit.offset:
                     raise RecordUnreadable(
                         f"the record of the files of {topic} in group {self._group_id} has "
-                        f"{record.count} entries and should have {commit.offset}"
+                        f"{record.count + len(new)} entries and should have {commit.offset}"
                     )
-                page, last = key.partition, tuple(entries)
+                page, last = number, tuple(entries)
+            if not stored and first == page:
+                return self._load(admin, topic, _Loaded())
+            record = record.extended(rule, new) if new else record
+            if len(stored) < PAGES_A_CALL:
+                return _Loaded(record, page, last)
             first += PAGES_A_CALL
 
     def _asked(self, ask: Callable[[GroupAdmin], T]) -> T:

@@ -107,3 +107,63 @@ async def test_a_long_name_of_a_topic_has_a_record_too(server):
         assert files(server).known(topic + "y").count == 0
 
     await asyncio.to_thread(story)
+
+
+@pytest.mark.parametrize("others", [[], [1, 0, 2]])
+async def test_a_record_that_was_deleted_with_its_group_is_read_anew(server, others):
+    def story():
+        one, one_of = files(server), [Entry(key_of(f"part-{n}"), 0, 9, n) for n in range(3)]
+        one.append("t", one.known("t"), "hash:1", one_of[:2])
+        with GroupAdmin(server.address) as admin:
+            assert admin.delete_group("g") == "NONE"
+        if others:
+            again = files(server)
+            again.append("t", again.known("t"), "hash:1", [one_of[i] for i in others])
+        record = one.known("t", anew=True)
+        assert record == files(server).known("t")
+        assert one.append("t", record, "hash:1", entries(7, 8)).count == len(others) + 1
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_commit_that_is_refused_while_the_group_is_loaded_is_made_again(
+    server, monkeypatch
+):
+    commit, refused = GroupAdmin.commit, []
+
+    def loading(admin, group, offsets, **more):
+        if not refused:
+            refused.append(group)
+            return dict.fromkeys(offsets, "COORDINATOR_LOAD_IN_PROGRESS")
+        return commit(admin, group, offsets, **more)
+
+    def story():
+        monkeypatch.setattr(GroupAdmin, "commit", loading)
+        one = files(server)
+        assert one.append("t", one.known("t"), "hash:1", entries(0, 2)).count == 2
+
+    await asyncio.to_thread(story)
+
+
+async def test_nobody_appends_between_two_calls_of_one_append(server, monkeypatch):
+    """Another reader has a smaller entry, which still fits into the page before the cut."""
+    commit, calls = GroupAdmin.commit, []
+
+    def interrupted(admin, group, offsets, **more):
+        calls.append(offsets)
+        if len(calls) == 2:
+            other = files(server)
+            record = other.known("t")
+            assert other.append("t", record, "hash:1", [Entry(key_of("x"), 0, 1, 1)]) is not None
+        return commit(admin, group, offsets, **more)
+
+    def story():
+        monkeypatch.setattr(GroupAdmin, "commit", interrupted)
+        many = [Entry(key_of(f"part-{n}"), 0, 2**15, 1) for n in range(20_000)]
+        one = files(server)
+        record = one.append("t", one.known("t"), "hash:1", many)
+        assert record is None
+        found = files(server).known("t")
+        assert found.entry(key_of("x")) is not None
+
+    await asyncio.to_thread(story)
