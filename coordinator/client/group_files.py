@@ -170,7 +170,8 @@ class GroupFiles:
         while True:
             keys = [TopicPartition(name, first + i) for i in range(PAGES_A_CALL)]
             found = admin.offsets_with_metadata(self._group_id, keys)
-            stored = [found[key] for key in takewhile(lambda k: found[k].offset >= 0, keys)]
+            commits = (found[key] for key in keys)
+            stored = list(takewhile(lambda commit: commit.offset >= 0, commits))
             rule, new = record.rule, list[Entry]()
             for number, commit in enumerate(stored, first):
                 rule, entries = page_read(commit.metadata)
