@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -35,17 +36,28 @@ class Announcement:
     def __init__(self, group: str, topic: str, *, java: int | None = None) -> None:
         self._group, self._topic = group, topic
         self._told: Mapping[str, Any] | None = None
-        self._path = _folder(java or os.getppid()) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+        self._java = java or os.getppid()
+        self._path = _folder(self._java) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
 
     def put(self, offset: Mapping[str, Any]) -> None:  # Any: JSON, as Spark's offsets are.
-        """Announce a batch by its end, as Spark has it; a source without new rows says it again."""
+        """Announce a batch by its end, as Spark has it; a source without new rows says it again.
+
+        Raises:
+            OSError, SinkRefused: it cannot be announced; the batch before it is withdrawn, so no
+                sink takes that one's ranges for it.
+        """
         if offset == self._told:
             return
         content = {"group": self._group, "topic": self._topic, "end": offset}
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        hidden = self._path.with_suffix(".new")
-        hidden.write_text(json.dumps(content))
-        hidden.replace(self._path)
+        try:
+            _folder(self._java).mkdir(mode=0o700, exist_ok=True)
+            hidden = self._path.with_suffix(".new")
+            hidden.write_text(json.dumps(content))
+            hidden.replace(self._path)
+        except BaseException:
+            self._told = None
+            self.withdraw()
+            raise
         self._told = offset
 
     def withdraw(self) -> None:
@@ -121,8 +133,11 @@ def _folder(java: int) -> Path:
     user = os.getuid() if hasattr(os, "getuid") else 0  # Containers run under ids without names.
     base = Path(tempfile.gettempdir(), f"consumer-group-{user}")
     base.mkdir(mode=0o700, exist_ok=True)
-    if base.stat().st_uid != user:
+    status = base.lstat()  # Not of what a link leads to: anyone may have made the link.
+    if status.st_uid != user or not stat.S_ISDIR(status.st_mode):
         raise SinkRefused(f"{base} belongs to another user: delete it, or set TMPDIR")
+    if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SinkRefused(f"others may write in {base}: delete it, or set TMPDIR")
     return base / str(java)
 
 

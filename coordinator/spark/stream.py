@@ -60,6 +60,7 @@ from coordinator.spark.ranges import (
     plan,
 )
 from coordinator.spark.refusals import BadOption, RestUnread, told_plainly
+from coordinator.spark.sinks.protocol import SinkRefused
 
 LOGGER = logging.getLogger(__name__)
 NOTHING = OffsetAndMetadata(NOTHING_STORED)
@@ -153,6 +154,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stored: dict[int, str] = {}
         self._planned = _Planned()
         self._announcement: Announcement | None = None
+        self._has_warned = False  # That batches cannot be announced.
         self._finished = 0
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
 
@@ -246,11 +248,19 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside ---
 
     def _announced(self, offset: dict[str, Any]) -> dict[str, Any]:
-        """Tell an exactly-once sink which batch comes next; returns the offset."""
-        if self._announcement is None:
-            options = self._options
-            self._announcement = Announcement(options.group, options.source.topic)
-        self._announcement.put(offset)
+        """Tell an exactly-once sink which batch comes next; returns the offset.
+
+        A query may have another sink, so it goes on if it cannot; an exactly-once sink refuses.
+        """
+        try:
+            if self._announcement is None:
+                options = self._options
+                self._announcement = Announcement(options.group, options.source.topic)
+            self._announcement.put(offset)
+        except (OSError, SinkRefused) as error:
+            if not self._has_warned:
+                LOGGER.warning("a batch cannot be announced to an exactly-once sink: %s", error)
+            self._has_warned = True
         return offset
 
     def _finish(self, offset: dict[str, Any]) -> None:

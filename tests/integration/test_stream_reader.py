@@ -176,6 +176,25 @@ async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader
     await asyncio.to_thread(story)
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SinkRefused("not ours")])
+async def test_a_query_that_cannot_announce_goes_on_without_an_exactly_once_sink(
+    reader, monkeypatch, caplog, error
+):
+    def refused(*_: object) -> None:
+        raise error
+
+    def story():
+        monkeypatch.setattr("coordinator.spark.announced._folder", refused)
+        first = next_batch(reader)
+        second = next_batch(reader, first)
+        assert (first["number"], second["number"]) == (1, 2)
+
+    await asyncio.to_thread(story)
+    told = [r.getMessage() for r in caplog.records if "cannot be announced" in r.getMessage()]
+    assert len(told) == 1
+    assert str(error) in told[0]
+
+
 async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, reader):
     """A plan without partitions would end a query with AvailableNow."""
     first = await asyncio.to_thread(next_batch, reader)

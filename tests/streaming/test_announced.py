@@ -91,3 +91,30 @@ def test_a_folder_of_somebody_else_is_refused(monkeypatch):
     (path / mine).rename(path / "consumer-group-12345")
     with pytest.raises(SinkRefused, match="belongs to another user"):
         found()
+
+
+@pytest.mark.parametrize("how", ["link", "writable"])
+def test_a_folder_in_which_others_may_write_is_refused(folder, how):
+    base = folder / f"consumer-group-{os.getuid()}"
+    if how == "link":
+        (folder / "elsewhere").mkdir(mode=0o700)
+        base.symlink_to(folder / "elsewhere")
+    else:
+        base.mkdir()
+        base.chmod(0o777)
+    with pytest.raises(SinkRefused, match="delete it, or set TMPDIR"):
+        announce(batch(3, "one"))
+
+
+def test_a_batch_that_cannot_be_announced_leaves_no_earlier_one(monkeypatch):
+    it = announce(batch(3, "one"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(announced.Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        it.put(batch(5, "two"))
+    with pytest.raises(SinkRefused, match="has announced"):
+        found()
+    monkeypatch.undo()
