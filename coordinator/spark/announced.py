@@ -44,7 +44,7 @@ class Announcement:
 
         Raises:
             OSError, SinkRefused: it cannot be announced; the batch before it is withdrawn, so no
-                sink takes that one's ranges for it.
+                sink takes that one's ranges for it. RuntimeError: not even that can be done.
         """
         if offset == self._told:
             return
@@ -54,9 +54,12 @@ class Announcement:
             hidden = self._path.with_suffix(".new")
             hidden.write_text(json.dumps(content))
             hidden.replace(self._path)
-        except BaseException:
+        except (OSError, SinkRefused):
             self._told = None
-            self.withdraw()
+            try:
+                self.withdraw()
+            except OSError as error:
+                raise RuntimeError(f"{self._path} is old and cannot be deleted") from error
             raise
         self._told = offset
 

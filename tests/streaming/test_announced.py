@@ -118,3 +118,15 @@ def test_a_batch_that_cannot_be_announced_leaves_no_earlier_one(monkeypatch):
     with pytest.raises(SinkRefused, match="has announced"):
         found()
     monkeypatch.undo()
+
+
+def test_a_batch_is_not_read_while_an_earlier_announcement_cannot_be_withdrawn(monkeypatch):
+    it = announce(batch(3, "one"))
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(announced.Path, "write_text", read_only)
+    monkeypatch.setattr(announced.Path, "unlink", read_only)
+    with pytest.raises(RuntimeError, match="is old and cannot be deleted"):
+        it.put(batch(5, "two"))
