@@ -18,14 +18,16 @@ LOG = "_delta_log"
 
 
 def files_of_table(directory: StorePath) -> frozenset[str] | None:
-    """Paths of a table's files below its directory; None: its log names none, as in no table.
+    """Paths of a table's files below its directory; None: its log says nothing, as in no table.
 
     Raises:
-        BadLayout: files were removed, or the log does not go back to the beginning.
+        BadLayout: files were removed or lie elsewhere, or the log does not go back to the
+            beginning.
     """
     log = directory / LOG
     commits = [e for e in log.entries() if e.name.endswith(".json") and e.name[:-5].isdecimal()]
     added: set[str] = set()
+    is_table = False
     for number, entry in enumerate(commits):
         path = log / entry.name
         if int(entry.name[:-5]) != number:
@@ -33,14 +35,17 @@ def files_of_table(directory: StorePath) -> frozenset[str] | None:
                 f"{log} does not hold the table's commits from the first on, so which files count "
                 "cannot be told: write the rows out as files first"
             )
-        added |= _added(path, entry.size)
-    return frozenset(added) or None
+        here = _added(path, entry.size)
+        is_table |= here is not None
+        added |= here or frozenset()
+    return frozenset(added) if is_table else None
 
 
 @lru_cache(4_096)
-def _added(path: StorePath, size: int) -> frozenset[str]:
-    """Files that a commit adds. Raises `BadLayout` if it removes some."""
+def _added(path: StorePath, size: int) -> frozenset[str] | None:
+    """Files that a commit adds; None: it says nothing of a table. Raises `BadLayout`, see above."""
     added = set()
+    is_table = False
     for line in path.read().splitlines():
         try:
             action = json.loads(line)
@@ -49,11 +54,18 @@ def _added(path: StorePath, size: int) -> frozenset[str]:
         if not isinstance(action, dict):
             continue
         add = action.get("add") or {}
+        is_table |= bool(add) or "metaData" in action or "protocol" in action
         if "remove" in action or add.get("deletionVector"):
             raise BadLayout(
                 f"{path}: rows of this Delta table were changed, deleted or compacted, so offsets "
                 "would mean other rows: write the rows out as files first"
             )
         if add:
-            added.add(unquote(str(add.get("path", ""))))
-    return frozenset(added)
+            name = str(add.get("path", ""))
+            if name.startswith("/") or "://" in name:
+                raise BadLayout(
+                    f"{path}: {name} is outside of its directory, as in a shallow clone, and would "
+                    "not be read: write the rows out as files first"
+                )
+            added.add(unquote(name))
+    return frozenset(added) if is_table else None

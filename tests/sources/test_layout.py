@@ -195,6 +195,20 @@ def test_a_delta_table_whose_rows_cannot_be_told_is_refused(tmp_path, number, ac
         open_source(f"parquet:{tmp_path}#filePartitions=hash:2").partitions()
 
 
+def test_a_delta_table_that_nothing_was_committed_to_has_no_files(tmp_path):
+    lay_out(tmp_path, "d=c/not-yet.parquet")
+    commit(tmp_path, 0, {"protocol": {"minReaderVersion": 1}}, {"metaData": {"id": "x"}})
+    assert open_source(f"parquet:{tmp_path}").partitions() == []
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/t/x.parquet", "/elsewhere/x.parquet"])
+def test_a_delta_table_whose_files_lie_elsewhere_is_refused(tmp_path, path):
+    lay_out(tmp_path, "d=c/x.parquet")
+    commit(tmp_path, 0, {"metaData": {}}, {"add": {"path": path}})
+    with pytest.raises(BadLayout, match="outside of its directory"):
+        open_source(f"parquet:{tmp_path}").partitions()
+
+
 # --- Rules ------------------------------------------------------------------------------------
 
 
