@@ -109,13 +109,27 @@ def _by_key(files: Files) -> dict[int, Listed]:
 
 
 def _new(record: FileRecord, rule: str, files: Files) -> Files:
-    """The files that are to be recorded."""
+    """The files that are to be recorded.
+
+    Raises:
+        BadLayout: one has the hash of a file of another partition, as `_by_key`.
+    """
     new: Files = {}
     for partition, found in files.items():
-        if not _counts_by_name(rule, found):
-            missing = [one for one in found if key_of(one.name) not in record.places]
-            if missing:
-                new[partition] = missing
+        if _counts_by_name(rule, found):
+            continue
+        missing = []
+        for one in found:
+            place = record.places.get(key_of(one.name))
+            if place is None:
+                missing.append(one)
+            elif rule != EACH and place[0] != partition:
+                raise BadLayout(
+                    f"{one.path} has the hash of a file that the group has recorded in partition "
+                    f"{place[0]}: rename it"
+                )
+        if missing:
+            new[partition] = missing
     return new
 
 

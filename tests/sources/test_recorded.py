@@ -167,6 +167,18 @@ def test_two_names_of_one_hash_are_refused_and_neither_is_passed_over(tmp_path, 
         rows(log, 0)
 
 
+def test_two_names_of_one_hash_are_refused_in_two_partitions_too(tmp_path):
+    first, second = "1/part-1813877.parquet", "0/part-2985808.parquet"
+    assert key_of(first) == key_of(second)
+    log = flat(tmp_path, Pages(), "numbers")
+    put(tmp_path / first, 1)
+    put(tmp_path / "0/a.parquet", 2)
+    assert (rows(log, 1), rows(log, 0)) == ([1], [2])
+    put(tmp_path / second, 3)
+    with pytest.raises(BadLayout, match=r"2985808\.parquet.*has the hash of a file.*partition 1"):
+        rows(log, 0)
+
+
 def test_another_rule_is_refused_and_the_recorded_one_is_the_default(tmp_path):
     pages = Pages()
     put(tmp_path / "a=x/m.parquet", 1)
