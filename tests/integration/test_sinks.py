@@ -247,6 +247,23 @@ async def test_rows_that_a_sql_table_would_refuse_are_refused_while_they_are_sta
     await asyncio.to_thread(story)
 
 
+async def test_a_moment_is_the_same_in_a_sql_table_in_every_session_time_zone(server, tmp_path):
+    """A database without time zones drops them, so all have to be in one."""
+    import sqlite3
+
+    place = Place("sql", str(tmp_path))
+
+    def story():
+        for zone, batch in (("America/New_York", FIRST), ("Asia/Tokyo", SECOND)):
+            moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", zone))
+            assert query(place, server.address).write(pa.table({"at": moment}), batch)
+        with sqlite3.connect(tmp_path / "results.db") as database:
+            found = database.execute("SELECT DISTINCT at FROM results").fetchall()
+        assert found == [("2023-11-14 22:13:20.000000",)]
+
+    await asyncio.to_thread(story)
+
+
 async def test_another_table_of_the_same_group_is_refused(server, place):
     def story():
         for more in (OTHERS, FIRST):

@@ -19,6 +19,7 @@ from coordinator.spark.sinks.staging import (
     StagedFile,
     arrow_schema,
     files_of,
+    plain_schema,
     stage_tasks,
     to_token,
 )
@@ -214,8 +215,10 @@ def _insert(url: str, name: str, batches: Iterable[Any]) -> list[StagedFile]:
         with opened.begin() as connection:
             staged = sa.Table(f"{name}{STAGED}", sa.MetaData(), autoload_with=connection)
             for batch in batches:
+                # Many databases drop time zones, and Spark's rows have the session's.
+                plain = batch.cast(plain_schema(batch.schema))
                 for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    some = batch.slice(begin, ROWS_AT_ONCE).to_pylist()
+                    some = plain.slice(begin, ROWS_AT_ONCE).to_pylist()
                     connection.execute(sa.insert(staged), [{**row, TASK: task} for row in some])
                 rows += batch.num_rows
     finally:
