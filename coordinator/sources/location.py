@@ -55,8 +55,9 @@ def open_source(
             raise ValueError(f"{location!r} names no directory")
         # Without a store's settings, which may hold secrets.
         return file_log(rest, topic or str(StorePath.of(rest)), kind, more)
+    shown = _shown(location)
     if more:
-        raise ValueError(f"{next(iter(more))} is a setting of directories, and {location} is none")
+        raise ValueError(f"{next(iter(more))} is a setting of directories, and {shown} is none")
     place, _, fragment = rest.partition("#")
     given = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))
     if kind == "kafka":
@@ -64,7 +65,7 @@ def open_source(
 
         brokers, _, kafka_topic = place.removeprefix("//").partition("/")
         if not brokers or not kafka_topic:
-            raise ValueError(f"{location} does not say kafka://BROKER:PORT,.../TOPIC")
+            raise ValueError(f"{shown} does not say kafka://BROKER:PORT,.../TOPIC")
         return KafkaTopic(brokers, kafka_topic, tuple(given.items()), name=topic)
     if kind == "sql":
         from coordinator.sources.sql import SqlTable
@@ -74,18 +75,24 @@ def open_source(
         if unknown or "table" not in given:
             hint = f"; {unknown[0]} is unknown{nearest(unknown[0], takes)}" if unknown else ""
             raise ValueError(
-                f"{location}: it takes table, key, partition_by and spread behind #{hint}"
+                f"{shown}: it takes table, key, partition_by and spread behind #{hint}"
             )
         spread = given.pop("spread", "1")
         if not spread.isdecimal() or int(spread) < 1:
-            raise ValueError(f"{location}: spread is {spread}; it is a whole number from 1 on")
+            raise ValueError(f"{shown}: spread is {spread}; it is a whole number from 1 on")
         return SqlTable(place, spread=int(spread), name=topic, **given)
     kinds = [*FORMATS, "kafka", "sql"]
-    of_files = f"; for files: parquet:{location}" if rest.startswith("//") else ""
+    of_files = f"; for files: parquet:{shown}" if rest.startswith("//") else ""
     raise ValueError(
-        f"{location} begins with {kind!r}; there are {', '.join(kinds)}{nearest(kind, kinds)}"
+        f"{shown} begins with {kind!r}; there are {', '.join(kinds)}{nearest(kind, kinds)}"
         f"{of_files}"
     )
+
+
+def _shown(location: str) -> str:
+    """A location for messages, without settings and passwords."""
+    place = location.partition("#")[0].partition("?")[0]
+    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", place)
 
 
 def file_log(

@@ -59,3 +59,19 @@ def test_the_name_of_a_topic_holds_no_secret():
 def test_what_is_no_location_is_refused(location, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         open_source(location)
+
+
+@pytest.mark.parametrize(
+    ("location", "settings"),
+    [
+        ("kafka://b:9092/t#sasl.password=hush", {"filePartitions": "each"}),
+        ("kafka://b:9092/#sasl.password=hush", {}),
+        ("sql:postgresql://me:hush@host/db#tabel=x", {}),
+        ("sql:postgresql://host/db?password=hush#table=x&spread=0", {}),
+        ("s3://bucket/logs?secret_key=hush", {}),
+    ],
+)
+def test_a_refusal_tells_no_secret(location, settings):
+    with pytest.raises(ValueError, match="setting|does not say|takes table|spread|begins") as told:
+        open_source(location, settings=settings)
+    assert "hush" not in str(told.value)
