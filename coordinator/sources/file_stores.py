@@ -127,6 +127,8 @@ class RemoteStore:
 
     def __init__(self, base: str, files: Any, root: str) -> None:
         self._base, self.files, self._root = base, files, root
+        # Of fsspec's, which may remember listings: a log's new files would never be seen.
+        self._fresh = getattr(getattr(files, "handler", None), "fs", None)
 
     def at(self, path: str) -> str:
         return joined(self._root, path) if path else self._root
@@ -134,12 +136,14 @@ class RemoteStore:
     def entries(self, path: str) -> list[Entry]:
         from pyarrow.fs import FileSelector
 
+        self._look_anew()
         with _named(self._base, path):
             return [_entry_of(i) for i in self.files.get_file_info(FileSelector(self.at(path)))]
 
     def look(self, path: str) -> Entry | None:
         from pyarrow.fs import FileType
 
+        self._look_anew()
         with _named(self._base, path):
             info = self.files.get_file_info(self.at(path))
         return None if info.type == FileType.NotFound else _entry_of(info)
@@ -183,6 +187,10 @@ class RemoteStore:
             if self.files.type_name not in ATOMIC_WRITES:
                 self.files.create_dir(self.at(to.rpartition("/")[0]), recursive=True)
             self.files.move(self.at(path), self.at(to))
+
+    def _look_anew(self) -> None:
+        if self._fresh is not None:
+            self._fresh.invalidate_cache()
 
 
 def _entry_of(info: Any) -> Entry:

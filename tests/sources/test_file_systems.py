@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from coordinator.sources.file_stores import RemoteStore
 from coordinator.sources.file_systems import StorePath
 
 
@@ -101,3 +102,28 @@ def test_a_write_that_fails_leaves_the_old_content(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="full"):
         path.write(b"new")
     assert path.read() == b"old"
+
+
+def test_a_file_system_that_caches_its_listings_shows_new_files():
+    """As those of fsspec for HTTP, SFTP and some object stores do."""
+    memory = pytest.importorskip("fsspec.implementations.memory")
+    arrow = pytest.importorskip("pyarrow.fs")
+
+    class Caching(memory.MemoryFileSystem):
+        cachable = False
+
+        def find(self, path, **more):
+            if path not in self.dircache:
+                self.dircache[path] = super().find(path, **more)
+            return self.dircache[path]
+
+        def invalidate_cache(self, path=None):
+            self.dircache.clear()
+
+    files, root = memory.MemoryFileSystem(), f"/{uuid.uuid4().hex}"
+    cached = arrow.PyFileSystem(arrow.FSSpecHandler(Caching()))
+    store = RemoteStore("caching:/", cached, root)
+    files.pipe(f"{root}/a", b"1")
+    assert [entry.name for entry in store.entries("")] == ["a"]
+    files.pipe(f"{root}/b", b"2")
+    assert sorted(entry.name for entry in store.entries("")) == ["a", "b"]

@@ -72,6 +72,6 @@ def test_what_is_no_location_is_refused(location, words):
     ],
 )
 def test_a_refusal_tells_no_secret(location, settings):
-    with pytest.raises(ValueError, match="setting|does not say|takes table|spread|begins") as told:
+    with pytest.raises(ValueError, match=r"setting|does not say|takes table|spread|begins") as told:
         open_source(location, settings=settings)
     assert "hush" not in str(told.value)
