@@ -127,7 +127,7 @@ class RemoteStore:
 
     def __init__(self, base: str, files: Any, root: str) -> None:
         self._base, self.files, self._root = base, files, root
-        # Of fsspec's, which may remember listings: a log's new files would never be seen.
+        # A file system of fsspec, which may remember listings: new files would not be seen.
         self._fresh = getattr(getattr(files, "handler", None), "fs", None)
 
     def at(self, path: str) -> str:

@@ -105,7 +105,7 @@ def test_a_write_that_fails_leaves_the_old_content(tmp_path, monkeypatch):
 
 
 def test_a_file_system_that_caches_its_listings_shows_new_files():
-    """As those of fsspec for HTTP, SFTP and some object stores do."""
+    """File systems of fsspec for HTTP, SFTP and some object stores do so."""
     memory = pytest.importorskip("fsspec.implementations.memory")
     arrow = pytest.importorskip("pyarrow.fs")
 
