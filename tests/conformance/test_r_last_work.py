@@ -455,6 +455,19 @@ def test_one_that_dies_before_it_gives_back_what_was_taken_away(cooperative):
     assert g.newest().cooperative_round == 2
 
 
+def test_rounds_end_with_the_one_that_takes_nothing_away(cooperative):
+    """Partition 1 is read by nobody any more, so that it never goes to anybody."""
+    g = cooperative
+    g.rejoin(g.a, 0), g.rejoin(g.b, 1)
+    g.share(a=parts(0), b=parts())
+    rounds = [g.newest().cooperative_round]
+    for _ in range(3):
+        g.rejoin(g.a, 0), g.rejoin(g.b)
+        g.share(a=parts(0), b=parts())
+        rounds.append(g.newest().cooperative_round)
+    assert rounds == [1, 2, 0, 0]
+
+
 def test_the_journal_survives_with_all_of_it(eager):
     heard = eager.beats(3)
     until_b_expires(eager, heard)

@@ -61,7 +61,7 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
     rested = len(found)
     found += _without_rest(trace, now_ms, before, after, found)
     if group.rests is not None:
-        group.rests.round = round_ if group.rests.are_taken_away else 0
+        group.rests.round = round_ if group.rests.are_being_given_back else 0
     idle_ms = [resumed.idle_ms for resumed in found]
     shortest = [at_least_ms for at_least_ms, _ in idle_ms]
     longest = [max(span_ms) for span_ms in idle_ms]

@@ -49,6 +49,10 @@ class Rests:
     round: int = 0
 
     @property
-    def are_taken_away(self) -> bool:
-        """True if a cooperative rebalance has taken any away, which the next round hands out."""
-        return any(rest.known_by is StopKnownBy.TAKEN_AWAY for rest in self.of.values())
+    def are_being_given_back(self) -> bool:
+        """True if a cooperative rebalance took some away that their owners still have to give back.
+
+        The next round hands those out. One that was given back before, and is not handed out then,
+        may have no reader any more.
+        """
+        return any(rest.is_open for rest in self.of.values())
