@@ -230,7 +230,7 @@ class Scenario:
     def deadline(self, member_id: str, group: str = GROUP) -> int:
         """Return the end of the member's session, in virtual milliseconds."""
         member = self.group(group).members[member_id]
-        return member.last_heard_ms + member.session_timeout_ms
+        return member.session_began_ms + member.session_timeout_ms
 
     def _check(self) -> None:
         machine = self.c.shard.machine

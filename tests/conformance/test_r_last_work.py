@@ -208,6 +208,51 @@ def test_of_one_not_heard_since_a_fail_over_the_longest_time_is_unknown(eager):
     assert "was not heard since this node took the group over" in told
 
 
+def test_one_removed_by_an_operator_and_not_heard_since_a_fail_over_may_have_been_dead(eager):
+    eager.beats(2)
+    eager.restart()
+    eager.beat(eager.a, 1)
+    eager.advance(500)
+    eager.send(admin.RemoveMembersRequest(group_id=GROUP, members=[{"member_id": eager.b}]))
+    eager.rejoin(eager.a)
+    move = taken_over(eager)
+    assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_heard_since_take_over")
+    assert span(move) == (0, -1)
+
+
+def test_a_commit_since_a_fail_over_is_a_sign_of_life(eager):
+    eager.beats(2)
+    eager.restart()
+    eager.advance(400)
+    eager.commit({("t", 1): 1}, member_id=eager.b, generation=1)
+    committed = eager.now
+    until_b_expires(eager, committed)
+    move = taken_over(eager)
+    assert (move.stopped_earliest_ms, move.known_by) == (committed, "last_heard_interval_unknown")
+
+
+def test_a_static_member_that_misses_a_join_phase_was_not_heard_in_it(eager):
+    g = eager
+    g.how |= {"rt": 3_000}
+    fixed = g.join("", instance="fixed", metadata=holding(), client_id="f", **g.how)
+    g.rejoin(g.a), g.rejoin(g.b)
+    g.f = fixed.response.member_id
+    g.share(a=parts(0), b=parts(1), f=parts(2))
+    g.advance(INTERVAL_MS)
+    g.beat(g.f, 2, instance="fixed")
+    heard = g.now
+    g.advance(500)
+    g.rejoin(g.a), g.rejoin(g.b)
+    g.advance(3_000)
+    assert (g.state, g.generation) == ("CompletingRebalance", 3)
+    g.leave(("", "fixed"))
+    g.rejoin(g.a), g.rejoin(g.b)
+    g.share(a=parts(0, 2), b=parts(1))
+    (move,) = [move for move in g.newest().moves if move.has_moved]
+    assert (numbers(move), move.stopped_earliest_ms) == ([2], heard)
+    assert move.stopped_latest_ms == heard + INTERVAL_MS
+
+
 # --- Gone --------------------------------------------------------------------------------------
 
 

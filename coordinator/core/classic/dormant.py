@@ -15,11 +15,12 @@ from itertools import islice
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member, Protocols
-from coordinator.core.classic.membership import reset_session
+from coordinator.core.classic.membership import excuse
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
+from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupMetadata
 
@@ -69,9 +70,9 @@ class DormantGroups:
                 protocols=self._same.setdefault(protocols, protocols),
                 now_ms=now_ms,
             )
-            member.is_new, member.is_loaded = False, True
+            member.is_new, member.last_call_ms = False, NO_TIME
             group.add_member(member)
-            reset_session(group, member, now_ms, out)
+            excuse(group, member, now_ms, out)
         group.leader_id = committed.leader
         group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, self._read_topics)

@@ -287,7 +287,8 @@ def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Spa
     if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it hears of it at once.
         return now_ms, now_ms, StopKnownBy.REMOVED
     is_silent = due_ms + (due_ms - event.last_heard_ms) // LATENESS < now_ms
-    if is_silent or cause is EvictionCause.SESSION_EXPIRED:
+    is_unheard = event.last_heard_ms == NO_TIME  # Alive or not: nothing is known of it.
+    if is_silent or is_unheard or cause is EvictionCause.SESSION_EXPIRED:
         return _end_of_silent(event, now_ms)
     told_ms = trace.told.get(event.member_id, now_ms)
     earliest_ms = now_ms if told_ms == NO_TIME else told_ms

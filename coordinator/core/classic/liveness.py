@@ -136,10 +136,10 @@ def cancel_call(
     if member.is_new:
         evict(group, member, EvictionCause.CALL_CANCELLED, out)
         rebalance.request(group, RebalanceCause.CALL_CANCELLED, now_ms, out, member=member)
-    elif member.last_heard_ms + member.session_timeout_ms <= now_ms:
+    elif member.session_began_ms + member.session_timeout_ms <= now_ms:
         reset_session(group, member, now_ms, out)
 
 
 def _session_end_ms(member: Member, pauses: Sequence[Pause]) -> int:
-    paused_ms = paused_since(pauses, member.last_heard_ms)
-    return member.last_heard_ms + member.session_timeout_ms + paused_ms
+    paused_ms = paused_since(pauses, member.session_began_ms)
+    return member.session_began_ms + member.session_timeout_ms + paused_ms

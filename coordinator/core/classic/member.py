@@ -22,6 +22,7 @@ class Member:
     their answers; `last_beat_ms` of the last heartbeat, or of the answer to SyncGroup, from which
     clients count their first one; `beat_before_ms` of the one before, since that SyncGroup.
     `interval_ms` is the longest time between heartbeats of earlier generations. -1: unknown.
+    `excused_ms` is no sign of life: the session of a member that cannot have called counts from it.
     """
 
     member_id: str
@@ -37,11 +38,11 @@ class Member:
     last_beat_ms: int = NO_TIME
     beat_before_ms: int = NO_TIME
     interval_ms: int = NO_TIME
+    excused_ms: int = NO_TIME
     assignment: bytes = b""
     parked_join: CallId | None = None
     parked_sync: CallId | None = None
     is_new: bool = True  # Until the join phase it entered completes.
-    is_loaded: bool = False  # It was created from the log, not by a JoinGroup.
 
     def __post_init__(self, now_ms: int) -> None:
         self.last_call_ms = now_ms
@@ -67,8 +68,13 @@ class Member:
 
     @property
     def last_heard_ms(self) -> int:
-        """Time from which its session counts."""
+        """Time of its last sign of life."""
         return max(self.last_beat_ms, self.last_call_ms)
+
+    @property
+    def session_began_ms(self) -> int:
+        """Time from which its session counts."""
+        return max(self.last_heard_ms, self.excused_ms)
 
     def beat(self, now_ms: int) -> None:
         """Note a heartbeat. `liveness.beat`, the fast path, looks at two heartbeats only."""
@@ -87,15 +93,11 @@ class Member:
         measured_ms = self._measured_ms()
         interval_ms = measured_ms if measured_ms > 0 else self.session_timeout_ms // BEATS_A_SESSION
         heard_ms = self.last_heard_ms
+        since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
         due_ms = self.last_beat_ms + interval_ms
-        if due_ms < heard_ms or self.last_beat_ms == NO_TIME:
-            due_ms = heard_ms + interval_ms
-        is_unheard = self.is_loaded and self.last_beat_ms == NO_TIME
-        return (
-            NO_TIME if is_unheard else heard_ms,
-            due_ms,
-            measured_ms if measured_ms > 0 else NO_TIME,
-        )
+        if due_ms < since_ms or self.last_beat_ms == NO_TIME:
+            due_ms = since_ms + interval_ms
+        return heard_ms, due_ms, measured_ms if measured_ms > 0 else NO_TIME
 
     def _measured_ms(self) -> int:
         if self.beat_before_ms == NO_TIME:

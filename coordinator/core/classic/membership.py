@@ -12,8 +12,18 @@ from coordinator.core.replies import JoinReply, SyncReply
 
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
-    """Extend the member's session to one session timeout from now."""
+    """Extend the session of a member that was heard to one session timeout from now."""
     member.last_call_ms = now_ms
+    _defer_session(group, member, now_ms, out)
+
+
+def excuse(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
+    """Extend the session of a member that was not heard to one session timeout from now."""
+    member.excused_ms = now_ms
+    _defer_session(group, member, now_ms, out)
+
+
+def _defer_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
     deadline_ms = now_ms + member.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from coordinator.core.classic import protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import evict, fail_sync, reset_session
+from coordinator.core.classic.membership import evict, excuse, fail_sync, reset_session
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.classic.takeover import take_over_early
 from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
@@ -264,8 +264,10 @@ def _start_generation(
         member.is_new = False
         group.awaited_syncs[member.member_id] = None
         call_id = group.unpark_join(member)
-        if call_id is not None:
-            _answer_join(group, call_id, _join_reply(group, member, members), out)
+        if call_id is None:  # Static, and has not joined again.
+            excuse(group, member, now_ms, out)
+            continue
+        _answer_join(group, call_id, _join_reply(group, member, members), out)
         reset_session(group, member, now_ms, out)
     out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
 
