@@ -253,6 +253,31 @@ def test_a_static_member_that_misses_a_join_phase_was_not_heard_in_it(eager):
     assert move.stopped_latest_ms == heard + INTERVAL_MS
 
 
+def test_a_join_phase_is_no_interval_between_heartbeats(cooperative):
+    """Members send heartbeats before it, and again until they have their assignment."""
+    g = cooperative
+    g.beats(3)
+    new = g.join("", metadata=holding(), client_id="c", **g.how)
+    g.rejoin(g.b, 1)
+    for _ in range(4):
+        g.advance(INTERVAL_MS)
+        g.beat(g.a, 1)
+    g.rejoin(g.a, 0)
+    g.advance(INTERVAL_MS)
+    assert g.beat(g.b, 2) == "NONE"
+    g.c_id = new.response.member_id
+    g.share(a=parts(0), b=parts(1), c_id=parts())
+    heard = g.now
+    while g.state == "Stable":
+        g.advance(INTERVAL_MS)
+        g.beat(g.a, 2), g.beat(g.c_id, 2)
+    g.rejoin(g.a, 0)
+    g.join(g.c_id, metadata=holding(), client_id="c", **g.how)
+    g.share(a=parts(0, 1), c_id=parts())
+    (move,) = [move for move in g.newest().moves if move.has_moved]
+    assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (heard, heard + INTERVAL_MS)
+
+
 # --- Gone --------------------------------------------------------------------------------------
 
 

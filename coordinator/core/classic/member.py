@@ -83,7 +83,10 @@ class Member:
         self.last_beat_ms = now_ms
 
     def begin_to_beat(self, now_ms: int) -> None:
-        """Note that its SyncGroup is answered: it sends the next heartbeat an interval later."""
+        """Note that its JoinGroup or SyncGroup is answered: a heartbeat follows an interval later.
+
+        Members may send none while their JoinGroup waits: that is no interval.
+        """
         self.interval_ms = self._measured_ms()
         self.beat_before_ms = NO_TIME
         self.last_beat_ms = now_ms

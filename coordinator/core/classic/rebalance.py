@@ -268,6 +268,7 @@ def _start_generation(
             excuse(group, member, now_ms, out)
             continue
         _answer_join(group, call_id, _join_reply(group, member, members), out)
+        member.begin_to_beat(now_ms)
         reset_session(group, member, now_ms, out)
     out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
 
