@@ -13,6 +13,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from coordinator.core.classic import last_work
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from tests.conformance.kit import GROUP, Scenario
@@ -545,6 +546,16 @@ def test_the_journal_survives_with_all_of_it(eager):
     before = eager.newest()
     eager.restart()
     assert eager.newest() == before
+
+
+def test_of_partitions_that_nobody_gets_the_latest_are_remembered(cooperative, monkeypatch):
+    """An assignor may hand out other partitions each time."""
+    monkeypatch.setattr(last_work, "OWNED_MAX", 3)
+    g = cooperative
+    for number in range(1, 8):
+        g.rejoin(g.a, 0), g.rejoin(g.b, number)
+        g.share(a=parts(0), b=parts(number + 1))
+    assert list(g.group().rests.of) == [("t", 5), ("t", 6), ("t", 7)]
 
 
 # --- Much of it --------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ Source: ours; KIP-429 for the partitions that a member holds.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from coordinator.core.classic.group import ClassicGroup
@@ -48,7 +49,7 @@ COOPERATIVE = "cooperative"
 """Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
 OWNED_MAX = 50_000
 """Partitions up to which owners are compared with the previous generation, which takes 200 ms. For
-more, nothing is known of moves and rests."""
+more, nothing is known of moves and rests. No more rests than these are remembered, the latest."""
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no owner."""
@@ -183,7 +184,9 @@ def resumed(
         has_moved = rest.owner != name
         if has_moved or not rest.is_open:  # Else its owner has never stopped.
             yield Resumed(partition, rest, member_id, has_moved, member_id in trace.synced, now_ms)
-    if group.rests is not None and not rests:
+    for partition in list(islice(rests, max(0, len(rests) - OWNED_MAX))):
+        del rests[partition]
+    if not rests:
         group.rests = None
 
 
