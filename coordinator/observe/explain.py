@@ -211,14 +211,14 @@ def _cost(record: RebalanceRecord) -> Iterator[str]:
     yield f"{count_of(record.partitions_moved, 'partition')} changed owners."
     count, longest_ms = record.unowned_partitions, record.unowned_ms_max
     unowned = count_of(count, "partition")
+    is_open = any(move.unowned_ms_max < 0 for move in record.moves)
     if count and not record.counted_from:
         yield (
             f"{unowned} had no owner, for up to {spell(longest_ms)}; that was counted from when "
             "their owners were removed or joined again, and they may have rested for longer."
         )
-    elif count and longest_ms:
+    elif count and (longest_ms or is_open):
         was = "was" if count == 1 else "were"
-        is_open = any(move.unowned_ms_max < 0 for move in record.moves)
         how_long = spell_between(record.unowned_ms_max_at_least, -1 if is_open else longest_ms)
         which = " for" if _have_equal_times(record) else ", the longest of them for"
         yield f"{unowned} {was} not worked on{which} {how_long}."
@@ -272,6 +272,8 @@ def _rested(move: PartitionMove) -> str:
 def _evidence(move: PartitionMove) -> str:
     """Sentence that says how it is known when the former owner stopped; empty if it did not."""
     how = _KNOWN_BY.get(move.known_by, "") if _rested(move) else ""
+    if how and move.stopped_latest_ms < 0:
+        how = _STILL_HELD
     earliest, latest = (
         time_of_day(at_ms) if at_ms >= 0 else ""
         for at_ms in (move.stopped_earliest_ms, move.stopped_latest_ms)
@@ -291,6 +293,7 @@ _KNOWN_BY = {
     StopKnownBy.REJOINED.value: "{who} heard of it by {earliest} and joined at {latest}",
     StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
 }
+_STILL_HELD = "{who} had not given back yet what was taken at {earliest}"
 
 
 def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[str]:

@@ -33,6 +33,8 @@ def spell(ms: int) -> str:
 
 def spell_between(shortest_ms: int, longest_ms: int) -> str:
     """A duration that is known to lie between two; -1: it has no upper bound."""
+    if longest_ms < 0 and not shortest_ms:
+        return "an unknown time"
     if longest_ms < 0:
         return f"at least {spell(shortest_ms)}"
     if spell(shortest_ms) == spell(longest_ms):

@@ -219,6 +219,7 @@ def test_one_removed_by_an_operator_and_not_heard_since_a_fail_over_may_have_bee
     move = taken_over(eager)
     assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_heard_since_take_over")
     assert span(move) == (0, -1)
+    assert any("not worked on for an unknown time" in s for s in eager.newest().explanation)
 
 
 def test_a_commit_since_a_fail_over_is_a_sign_of_life(eager):
@@ -537,6 +538,19 @@ def test_rounds_end_with_the_one_that_takes_nothing_away(cooperative):
         g.share(a=parts(0), b=parts())
         rounds.append(g.newest().cooperative_round)
     assert rounds == [1, 2, 0, 0]
+
+
+def test_one_that_still_claims_what_was_taken_away_is_not_said_to_have_given_it_back(cooperative):
+    g = cooperative
+    g.beats(2)
+    g.rejoin(g.a, 0), g.rejoin(g.b, 1)
+    g.share(a=parts(0), b=parts())
+    g.advance(500)
+    g.rejoin(g.a, 0), g.rejoin(g.b, 1)
+    g.share(a=parts(0, 1), b=parts())
+    (move,) = g.newest().moves
+    assert (span(move), move.known_by, move.stopped_latest_ms) == ((0, 500), "taken_away", -1)
+    assert "b had not given back yet what was taken at 00:00:04.100 UTC." in g.newest().explanation
 
 
 def test_the_journal_survives_with_all_of_it(eager):
