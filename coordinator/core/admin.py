@@ -6,9 +6,8 @@ Source: Kafka `GroupMetadataManager.listGroups`, `deleteGroups`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import nsmallest
-from operator import attrgetter
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
@@ -39,26 +38,33 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
         and contains in group.group_id.lower()
     ]
     matching = len(found)
-    if command.order is ListOrder.GROUP_ID:  # Only these become listings.
-        found = nsmallest(wanted, found, key=attrgetter("group_id"))
-    listed = [_listing(group, command) for group in found]
-    rows = nsmallest(wanted, listed, key=attrgetter("order_value", "group_id"))
-    out.reply(command.call_id, ListReply(groups=tuple(rows[command.skip :]), matching=matching))
+    first = nsmallest(wanted, found, key=_sort_key(command.order))
+    rows = first[command.skip :]  # Only these become listings, which takes most of the time.
+    listed = tuple(_listing(group, command) for group in rows)
+    out.reply(command.call_id, ListReply(groups=listed, matching=matching))
+
+
+def _sort_key(order: ListOrder) -> Callable[[Group], tuple[int, str]]:
+    return lambda group: (_order_value(group, order), group.group_id)
+
+
+def _order_value(group: Group, order: ListOrder) -> int:
+    match order:
+        case ListOrder.STATE:
+            return _STATES.index(group.state)
+        case ListOrder.MEMBERS:
+            return -group.member_count
+        case ListOrder.LAG:
+            return -group.lag()
+        case ListOrder.LAST_REBALANCE:
+            return -max(group.rebalancing_since_ms, group.last_rebalance_ms)
+        case ListOrder.GROUP_ID:
+            return 0
 
 
 def _listing(group: Group, command: ListGroups) -> GroupListing:
     with_lag = command.with_lag or command.order is ListOrder.LAG
     lag = group.lag() if with_lag else UNKNOWN_LAG
-    order_value = 0
-    match command.order:
-        case ListOrder.STATE:
-            order_value = _STATES.index(group.state)
-        case ListOrder.MEMBERS:
-            order_value = -group.member_count
-        case ListOrder.LAG:
-            order_value = -lag
-        case ListOrder.LAST_REBALANCE:
-            order_value = -max(group.rebalancing_since_ms, group.last_rebalance_ms)
     return GroupListing(
         group.group_id,
         group.protocol_type or "",
@@ -69,7 +75,7 @@ def _listing(group: Group, command: ListGroups) -> GroupListing:
         lag,
         group.last_rebalance_ms,
         group.rebalancing_since_ms,
-        order_value,
+        _order_value(group, command.order),
     )
 
 
