@@ -107,6 +107,7 @@ def test_what_was_built_serves_is_healthy_and_stops_at_once(installed, tmp_path)
     ours |= {
         "COORDINATOR_LISTEN": address,
         "COORDINATOR_METRICS_LISTEN": "",  # On the loopback plain text will do.
+        "COORDINATOR_CONSOLE_LISTEN": f"127.0.0.1:{free_port()}",
         "COORDINATOR_DATA_DIR": str(tmp_path / "data"),
     }
     plain = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
