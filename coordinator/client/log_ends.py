@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.machine import MemberMachine
-from coordinator.sources.base import snapshots_of
 
 if TYPE_CHECKING:
     from coordinator.sources.base import Source
@@ -22,6 +21,7 @@ LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 def ends_of(source: Source) -> LogEnds:
     """The `log_ends` function of a member that reads one source."""
+    from coordinator.sources.base import snapshots_of  # A member without a source needs none.
 
     def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         numbers = [p.partition for p in partitions if p.topic == source.topic]

@@ -12,7 +12,7 @@ import os
 import random as random_module
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.connection import Connection
@@ -27,7 +27,6 @@ from coordinator.client.forms import (
     partitions_of,
     timeout_ms_of,
 )
-from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.holdings import Holding
 from coordinator.client.interrupts import SignalGuard, closing_reason
 from coordinator.client.log_ends import report_log_ends
@@ -39,7 +38,10 @@ from coordinator.client.settings import MemberSettings, member_config, remarks
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
-from coordinator.sources.base import Source
+
+if TYPE_CHECKING:
+    from coordinator.client.group_files import GroupFiles
+    from coordinator.sources.base import Source
 
 LOG_ENDS_INTERVAL_S = 5.0
 TIMEOUT_S = GIVE_UP_MS / 1000
@@ -82,13 +84,15 @@ class GroupMember(MemberView):
         **settings: Unpack[MemberSettings],
     ) -> None:
         config = member_config(group_id, topics, settings)
-        self._files = GroupFiles(addresses_of(bootstrap), group_id, settings.get("credentials"))
+        self._files: GroupFiles | None = None
+        self._bootstrap = addresses_of(bootstrap)
+        self._credentials = settings.get("credentials") or Credentials.from_environment()
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
-        self._machine = MemberMachine(config, addresses_of(bootstrap), random)
+        self._machine = MemberMachine(config, self._bootstrap, random)
         self._clock = clock
         self._connection = Connection(
-            settings.get("credentials") or Credentials.from_environment(),
+            self._credentials,
             config.heartbeat_interval_ms / 1000,
             self._beat_now,
             random,
@@ -111,6 +115,10 @@ class GroupMember(MemberView):
 
     def in_group(self, source: Source) -> Source:
         """A source whose files are in the order that the member's group has recorded."""
+        from coordinator.client.group_files import GroupFiles, ordered_by  # See log_ends.py.
+
+        if self._files is None:
+            self._files = GroupFiles(self._bootstrap, self.group_id, self._credentials)
         return ordered_by(source, self._files)
 
     def parts(self) -> tuple[MemberMachine, Driver, Callable[[], int]]:

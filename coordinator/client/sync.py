@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.interrupts import SignalGuard, closing_reason
@@ -23,7 +23,9 @@ from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings
 from coordinator.client.surroundings import ProtocolLoop
 from coordinator.client.view import MemberView
-from coordinator.sources.base import Source
+
+if TYPE_CHECKING:
+    from coordinator.sources.base import Source
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator.cli import reset
@@ -220,7 +222,7 @@ def test_a_file_that_is_written_over_fails_the_query_and_a_reset_reads_anew(
     assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
     assert job.result() == (40, 20), "it is read behind what was read"
     whole = late.read_bytes()
-    late.write_bytes(first.with_name("part-00000-bbbb.snappy.parquet").read_bytes() + b"PAR1")
+    pq.write_table(pa.table({"n": pa.array(range(100, 120), pa.int64())}), late)
     query = job.start(availableNow=True)
     wait_until(lambda: not query.isActive)
     told = str(query.exception())
