@@ -22,6 +22,7 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.certificates import Authority, content, replace
 from tests.integration.groups import eventually
+from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process, running
 
@@ -249,8 +250,13 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
         ):
             assert main(["groups", "list", "--bootstrap", server.address, *given]) == 1
             assert said in capsys.readouterr().err
-        what = [line["what"] for line in server.lines if line["event"] == "tls_handshake_failed"]
-        assert any("a client sent no certificate" in line for line in what)
+        wait_until(
+            lambda: any(
+                "a client sent no certificate" in line["what"]
+                for line in list(server.lines)
+                if line["event"] == "tls_handshake_failed"
+            )
+        )
         assert server.other == ""
         assert main(["groups", "list", "--bootstrap", server.address, *told]) == 0
         for name, value in (("CA", ca.file), ("CERT", mine), ("KEY", my_key)):
