@@ -128,7 +128,9 @@ class Process(NodeProcess):
         defaults += ["--console-listen", ""]
         if "--data-dir" not in flags:
             defaults += ["--store", "memory"]
-        super().__init__([*defaults, *flags], os.environ, wait=wait)
+        # The commands, which tests run in this process, silence gRPC for themselves.
+        environment = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"}
+        super().__init__([*defaults, *flags], environment, wait=wait)
 
     def rss_mib(self) -> float:
         """Memory that the process has now; Linux only."""
