@@ -1,4 +1,4 @@
-"""One node and one browser for all tests of the console."""
+"""A node and a browser for the tests of a module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PHONE = {"width": 390, "height": 844}
 HOSTILE = "<img src=x onerror=alert(1)> \u202egnp\x1b[31m" + "W" * 200
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def busy():
     """A node with a large group, a cooperative one, one that rebalances, and 300 empty ones."""
     with Process(*FLAGS) as node, Groups(node.address) as groups:
@@ -62,7 +62,8 @@ def named(name: str, count: int) -> list[str]:
     return [f"{name}-{number:02}" for number in range(1, count + 1)]
 
 
-@pytest.fixture(scope="package")
+# Playwright keeps a loop running in this thread, so it ends before other modules' tests begin.
+@pytest.fixture(scope="module")
 def browser():
     path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
     with sync_playwright() as playwright:
