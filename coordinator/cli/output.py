@@ -27,23 +27,6 @@ DONE, REFUSED, WRONG_USAGE = 0, 1, 2
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-Row = dict[str, str]
-"""Rows by heading, of commands that declare none yet."""
-FAILED = REFUSED
-
-
-def _headed(rows: list[Row]) -> str:
-    return as_table(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
-
-
-RENDERERS: dict[str, Callable[[list[Row]], str]] = {
-    "table": _headed,
-    "json": lambda rows: as_json(rows, indent=2),
-    "yaml": as_yaml,
-}
-"""Renderers by the name of the format."""
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """Result of a command: rows, and sentences beside them.
@@ -72,7 +55,7 @@ class Output:
         return REFUSED if failed or self.has_failed else DONE
 
 
-def show(options: argparse.Namespace, action: Callable[[], Output | list[Row]]) -> int:
+def show(options: argparse.Namespace, action: Callable[[], Output]) -> int:
     """Print what an action returns, or its refusal; the exit status.
 
     With `--watch` it is repeated until Ctrl-C. Refusals do not end that, unless the first one is.
@@ -150,11 +133,7 @@ def rendered(output: Output, form: str, *, colour: bool = False) -> str:
 # --- Inside -------------------------------------------------------------------------------------
 
 
-def _print(options: argparse.Namespace, output: Output | list[Row]) -> int:
-    if isinstance(output, list):
-        if text := RENDERERS[options.output](output):
-            print(text, flush=True)
-        return DONE
+def _print(options: argparse.Namespace, output: Output) -> int:
     if text := rendered(output, options.output, colour=has_colour(options)):
         print(text, flush=True)
     if options.output == "table":

@@ -1,6 +1,7 @@
 """Text from outside, as it is shown."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.formats import as_json
-from coordinator.cli.output import RENDERERS, complain
+from coordinator.cli.output import Output, complain, rendered
+from coordinator.cli.rows import column
 from coordinator.printable import LENGTH_MAX, printable, printable_lines
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=400)
@@ -57,20 +59,33 @@ def test_lines_that_are_meant_stay():
     assert printable_lines("a\x1b\nb\r\n") == "a\\x1b\nb\\r\n"
 
 
-@given(st.lists(st.fixed_dictionaries({"GROUP": st.text(max_size=40)}), min_size=1, max_size=3))
+@dataclass
+class Row:
+    group: str = column("Its id.")
+    state: str = column("Its state.", default="Empty")
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"group": st.text(max_size=40), "state": st.just("Empty")}),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_programs_read_what_it_was(rows):
+    output = Output(Row, [Row(**row) for row in rows])
     for name, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        written = RENDERERS[name](rows)
+        written = rendered(output, name)
         assert read(written) == rows
         assert all(char.isprintable() or char == "\n" for char in written)
-    assert len(RENDERERS["table"](rows).split("\n")) == len(rows) + 1
+    assert len(rendered(output, "table").split("\n")) == len(rows) + 1
 
 
 HARM = "a\x1b]0;b\x07\n\x9b\u202e\x7f"
 
 
 def test_a_table_has_a_line_a_row_whatever_is_in_it():
-    lines = RENDERERS["table"]([{"GROUP": HARM, "STATE": "Empty"}]).split("\n")
+    lines = rendered(Output(Row, [Row(HARM)]), "table").split("\n")
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
 
