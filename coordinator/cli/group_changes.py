@@ -11,12 +11,18 @@ import grpc
 from coordinator.cli import group_rows as rows
 from coordinator.cli import log_offsets, reset
 from coordinator.cli.flags import WrongUsage
-from coordinator.cli.group_refusals import advice_of, quoted
 from coordinator.cli.output import Output, complain
 from coordinator.cli.partitions import chosen
-from coordinator.cli.refusals import complaint, nearest, no_such_group
+from coordinator.cli.refusals import (
+    advice_of,
+    complaint,
+    group_names,
+    nearest,
+    no_such_group,
+)
 from coordinator.client.admin import GroupAdmin, GroupNotFound
 from coordinator.core.errors import ErrorCode
+from coordinator.observe.spelling import quoted
 
 DONE = ErrorCode.NONE.name
 GONE = ErrorCode.UNKNOWN_MEMBER_ID.name
@@ -83,7 +89,7 @@ def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         except LookupError as failure:  # Nobody coordinates it at present.
             code, error = None, str(failure)
         if code == ErrorCode.GROUP_ID_NOT_FOUND.name:
-            error = no_such_group(admin, GroupNotFound(group_id))
+            error = no_such_group(GroupNotFound(group_id), group_names(admin))
         elif code == ErrorCode.NON_EMPTY_GROUP.name:
             error = f"Consumer group {quoted(group_id)} has members: stop them first."
         elif code not in (None, DONE):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from coordinator.cli import group_rows as rows
 from coordinator.cli import log_offsets
 from coordinator.cli.flags import WrongUsage
-from coordinator.cli.group_refusals import quoted
 from coordinator.cli.group_views import (
     GroupView,
     member_rows,
@@ -18,8 +17,9 @@ from coordinator.cli.group_views import (
     summary_row,
 )
 from coordinator.cli.output import Output, complain
-from coordinator.cli.refusals import nearest, no_such_group
+from coordinator.cli.refusals import group_names, nearest, no_such_group
 from coordinator.client.admin import GroupAdmin, GroupDescription, GroupNotFound
+from coordinator.observe.spelling import quoted
 
 # --- Actions ------------------------------------------------------------------------------------
 
@@ -157,8 +157,9 @@ def _selected(admin: GroupAdmin, options: argparse.Namespace) -> _Selected:
             if options.group:  # Others have been deleted since they were listed.
                 missing.append(error)
     last = missing.pop() if missing and not found else None
+    known = group_names(admin) if missing else None
     for each in missing:
-        complain(no_such_group(admin, each))
+        complain(no_such_group(each, known))
     if last is not None:
         raise last
     return _Selected(found, is_partial=bool(missing))

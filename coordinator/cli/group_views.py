@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.cli import group_rows as rows
-from coordinator.cli.group_refusals import quoted
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.client.admin import (
     GroupAdmin,
@@ -19,7 +18,7 @@ from coordinator.client.admin import (
     MemberDescription,
     Phase,
 )
-from coordinator.observe.spelling import spell
+from coordinator.observe.spelling import quoted, spell
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")

@@ -62,15 +62,19 @@ def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
         return None  # A LookupError, but none of those that we raise.
     if isinstance(error, GroupNotFound):
         with GroupAdmin(options.bootstrap, credentials=options.credentials) as admin:
-            return no_such_group(admin, error)
+            return no_such_group(error, group_names(admin))
     if isinstance(error, LookupError | ValueError) and error.args:
-        return _LAST_CODE.sub(_advice_of, str(error.args[-1]))
+        return _LAST_CODE.sub(_advice_for, str(error.args[-1]))
     return None
 
 
-def _advice_of(code: re.Match[str]) -> str:
-    name = code[0]
-    return advice(ErrorCode[name]) if name in ErrorCode.__members__ else name
+def advice_of(code: str) -> str:
+    """Advice for an error code, in half a sentence."""
+    return advice(ErrorCode[code]) if code in ErrorCode.__members__ else f"error {code}"
+
+
+def _advice_for(code: re.Match[str]) -> str:
+    return advice_of(code[0]) if code[0] in ErrorCode.__members__ else code[0]
 
 
 def of_system(error: OSError) -> str:
@@ -107,18 +111,22 @@ def not_there(what: str, name: object, known: Sequence[object], *, plural: str =
     return f"There is no {what} {name}; the {plural} are {nearest(name, known)}."
 
 
-def no_such_group(admin: GroupAdmin, error: GroupNotFound) -> str:
+def group_names(admin: GroupAdmin) -> list[str] | None:
+    """Ids of groups that there are; None: they cannot be listed at present."""
+    try:
+        return [group.group_id for group in admin.list_groups()[:LOOKED_AT]]
+    except (grpc.RpcError, LookupError):
+        return None
+
+
+def no_such_group(error: GroupNotFound, known: Sequence[str] | None) -> str:
     """The sentence for a group that does not exist, with groups that do, the nearest first."""
     told = str(error).removesuffix(".")
-    try:
-        groups = admin.list_groups()[:LOOKED_AT]
-    except (grpc.RpcError, LookupError):
+    if known is None:
         return f"{told}."
-    if not groups:
+    if not known:
         return f"{told}: there are no groups."
-    return (
-        f"{told}; the groups are {nearest(error.group_id, [group.group_id for group in groups])}."
-    )
+    return f"{told}; the groups are {nearest(error.group_id, known)}."
 
 
 def nearest(name: object, known: Sequence[object]) -> str:

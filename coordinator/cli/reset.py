@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
-from coordinator.cli.group_refusals import advice_of
 from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number, spelled
 from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
+from coordinator.cli.refusals import advice_of
 from coordinator.client.admin import GroupAdmin
 from coordinator.client.commit_metadata import of_reset
 from coordinator.core.errors import ErrorCode
