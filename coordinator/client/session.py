@@ -40,7 +40,6 @@ from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    from coordinator.client.group_files import GroupFiles
     from coordinator.sources.base import Source
 
 LOG_ENDS_INTERVAL_S = 5.0
@@ -84,7 +83,6 @@ class GroupMember(MemberView):
         **settings: Unpack[MemberSettings],
     ) -> None:
         config = member_config(group_id, topics, settings)
-        self._files: GroupFiles | None = None
         self._bootstrap = addresses_of(bootstrap)
         self._credentials = settings.get("credentials") or Credentials.from_environment()
         clock = settings.get("clock", epoch_ms)
@@ -115,11 +113,9 @@ class GroupMember(MemberView):
 
     def in_group(self, source: Source) -> Source:
         """A source whose files are in the order that the member's group has recorded."""
-        from coordinator.client.group_files import GroupFiles, ordered_by  # See log_ends.py.
+        from coordinator.client.group_files import in_group  # See log_ends.py.
 
-        if self._files is None:
-            self._files = GroupFiles(self._bootstrap, self.group_id, self._credentials)
-        return ordered_by(source, self._files)
+        return in_group(source, self._bootstrap, self.group_id, self._credentials)
 
     def parts(self) -> tuple[MemberMachine, Driver, Callable[[], int]]:
         """Machine, driver and clock, for a worker that takes the place of polling."""
