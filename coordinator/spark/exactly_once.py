@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import closing
 from typing import Any
 
 from coordinator.assignors import TopicPartition
@@ -186,12 +187,9 @@ def compact(
         small_bytes: size below which a file is small.
     """
     sink = ParquetSink(directory)
-    decider = Decider(sink, coordinator, group, credentials=credentials)
-    try:
+    with closing(Decider(sink, coordinator, group, credentials=credentials)) as decider:
         token = sink.stage_compaction(decider.recover(), small_bytes)
         return bool(token) and decider.decide(token, Proposal())
-    finally:
-        decider.close()
 
 
 def clean(
@@ -209,8 +207,5 @@ def clean(
             batch and any read takes.
     """
     sink = ParquetSink(directory)
-    decider = Decider(sink, coordinator, group, credentials=credentials)
-    try:
+    with closing(Decider(sink, coordinator, group, credentials=credentials)) as decider:
         return sink.clean(decider.recover(), older_than_s=older_than_s)
-    finally:
-        decider.close()
