@@ -99,6 +99,10 @@ class Snapshot(Protocol):
         """The part that holds these rows, to be sent to whoever reads them."""
         ...
 
+    def starts(self) -> Sequence[int]:
+        """Offsets at which a reader may begin without a look at rows in front, as far as known."""
+        ...
+
     def mark(self, offset: int) -> str:
         """Mark of the rows before an offset; at most 2,500 ASCII characters."""
         ...
@@ -160,6 +164,9 @@ class _Unmarked:
     def end(self) -> int:
         return self._source.end_offset(self._partition)
 
+    def starts(self) -> Sequence[int]:
+        return ()
+
     def mark(self, offset: int) -> str:
         return ""
 
@@ -182,6 +189,8 @@ def conformed(batch: Any, schema: Any, *, allow_missing: bool = False) -> Any:
 
     if batch.schema.equals(schema):
         return batch
+    if not schema.names:
+        return batch.select([])  # Keeps the number of rows.
     if not allow_missing:
         return batch.select(schema.names).cast(schema)
     here = {name: i for i, name in enumerate(batch.schema.names)}

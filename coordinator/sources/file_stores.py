@@ -73,7 +73,7 @@ class LocalStore:
 
     def write(self, path: str, content: bytes) -> None:
         folder, name = os.path.split(path)
-        os.makedirs(folder or ".", exist_ok=True)
+        _make_folder(folder)
         hidden = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}")
         with open(hidden, "xb") as file:
             file.write(content)
@@ -83,8 +83,15 @@ class LocalStore:
         _sync_folder(folder or ".")
 
     def writer(self, path: str) -> IO[bytes]:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        return open(path, "wb")
+        folder = os.path.dirname(path)
+        _make_folder(folder)
+        file = open(path, "wb")  # noqa: SIM115  # The caller closes it.
+        try:
+            _sync_folder(folder or ".")
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -95,7 +102,7 @@ class LocalStore:
             shutil.rmtree(path)
 
     def move(self, path: str, to: str) -> None:
-        os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
+        _make_folder(os.path.dirname(to))
         os.replace(path, to)
 
 
@@ -106,8 +113,18 @@ def _entry(name: str, status: os.stat_result) -> Entry:
     )
 
 
+def _make_folder(folder: str) -> None:
+    """Make a folder and those above it that are missing, so that they outlive a power failure."""
+    if not folder or os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder.rstrip("/"))
+    _make_folder(above)
+    os.makedirs(folder, exist_ok=True)
+    _sync_folder(above or ".")
+
+
 def _sync_folder(folder: str) -> None:
-    """Make a rename durable, where the operating system lets folders be opened."""
+    """Make a rename, or a new entry, durable, where the operating system lets folders be opened."""
     if hasattr(os, "O_DIRECTORY"):
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from coordinator.sources.file_stores import LOCAL, Entry, RemoteStore, Store, joined, remote_store
@@ -94,6 +94,11 @@ class StorePath:
         """Whether `path` is one of the operating system, which may be opened and memory-mapped."""
         return not self.base
 
+    @property
+    def absolute(self) -> StorePath:
+        """The same place whatever the working directory is."""
+        return replace(self, path=os.path.abspath(self.path)) if self.is_local else self
+
     def entries(self) -> list[Entry]:
         """Entries of a folder, sorted by name; folders in it are not entered."""
         return sorted(self._store().entries(self.path))
@@ -130,7 +135,8 @@ class StorePath:
     def writer(self) -> Any:
         """Open a new file to be written in pieces; a context manager with `write`.
 
-        For names that nobody reads yet: an interrupted writer may leave part of the file.
+        For names that nobody reads yet: an interrupted writer may leave part of the file. On a
+        local disk the name is on stable storage when this returns; the content is the caller's.
         """
         return self._store().writer(self.path)
 

@@ -19,7 +19,7 @@ Folders that are named for columns and values give their files these columns (`h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -27,6 +27,7 @@ from typing import Any
 
 from coordinator.sources import hive
 from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound, conformed
+from coordinator.sources.conditions import Conditions, matching
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats import (
     FORMATS,
@@ -70,6 +71,8 @@ class FileLog:
             the layout.
         reading: the format's settings, if they are not its defaults.
         order: the group's record of the files; see `client.group_files.in_group`.
+        conditions: rows that do not meet them are left out where they are read; they keep their
+            offsets.
     Raises:
         ValueError: there is no such format or rule.
     """
@@ -81,6 +84,7 @@ class FileLog:
     file_partitions: str = ""
     reading: FileFormat | None = None
     order: FileOrder | None = field(default=None, repr=False, compare=False)
+    conditions: Conditions = ()
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -134,6 +138,22 @@ class FileLog:
     def with_schema(self, schema: Any) -> FileLog:
         """See `Source`. Columns are chosen by name and cast; those that a file lacks are null."""
         return replace(self, given_schema=schema)
+
+    def choosing(self, schema: Any) -> FileLog:
+        """See `with_schema`, for some of the columns of `schema()`.
+
+        CSV needs to know them all: a choice tells neither their places, where there is no header,
+        nor whether a header that has none of those chosen is one.
+        """
+        chosen = self.with_schema(schema)
+        if self.format != "csv":
+            return chosen
+        names = tuple(self._schema_of(self._all_files()).names)
+        return replace(chosen, reading=replace(self.reads_as, names=names))
+
+    def meeting(self, conditions: Conditions) -> FileLog:
+        """The same log, of which only rows are read that meet these conditions too."""
+        return replace(self, conditions=(*self.conditions, *conditions))
 
     def ordered_by(self, order: FileOrder) -> FileLog:
         """The same log with its files in the order that a group has recorded."""
@@ -267,13 +287,16 @@ class FileLog:
     def _schema(self) -> Any:
         if self.given_schema is not None:
             return self.given_schema
-        files = [one for found in self._look(self._rule(), None).values() for one in found]
+        files = self._all_files()
         schema = self._schema_of(files)
         for name, kind in hive.fields_of(hive.values_of(one.name) for one in files):
             schema = _with_field(schema, name, kind)
         if self.reads_as.mode == "PERMISSIVE":
             schema = _with_field(schema, self.reads_as.corrupt_column, None)
         return schema
+
+    def _all_files(self) -> list[Listed]:
+        return [one for found in self._look(self._rule(), None).values() for one in found]
 
     def _schema_of(self, files: list[Listed]) -> Any:
         """Schema of the first file with rows, and what the last one with rows adds to it."""
@@ -322,6 +345,17 @@ class FileSnapshot:
 
     def end(self) -> int:
         return self.upto
+
+    def starts(self) -> list[int]:
+        """See `Snapshot`: where files and row groups begin."""
+        kind = FORMATS[self.log.format]
+        found: list[int] = []
+        for segment in self.segments:
+            rows: Sequence[int] = (0,)
+            if kind.has_groups:
+                rows = opened(self._folder / segment.name, self.log.reads_as).starts
+            found += [segment.start + row for row in rows if row < segment.rows]
+        return found
 
     def mark(self, offset: int) -> str:
         return make_mark(self.segments, offset, len(self.gone) if self.is_recorded else None)
@@ -381,11 +415,18 @@ class FileSnapshot:
 
         values = hive.values_of(self.prefix + segment.name)
         inside = pa.schema([field for field in schema if field.name not in values])
+        conditions = self.log.conditions
+        of_file = [each for each in conditions if each.column not in values]
         at = segment.start + first
         try:
-            for row, batch in opened(path, self.log.reads_as).read(first, last, inside):
+            if len(of_file) < len(conditions) and not _may_meet(values, conditions, schema):
+                return
+            rows = opened(path, self.log.reads_as).read(first, last, inside, of_file)
+            for row, batch in rows:
                 at = segment.start + row
-                yield _with_values(conformed(batch, inside, allow_missing=True), values, schema)
+                batch = matching(conformed(batch, inside, allow_missing=True), of_file)
+                if batch.num_rows:
+                    yield _with_values(batch, values, schema)
         except BadRow as error:
             raise BadRow(f"{path}, offset {segment.start + error.row}: {error}") from error
         except (pa.ArrowException, ValueError) as error:
@@ -399,6 +440,18 @@ def _with_field(schema: Any, name: str, kind: Any) -> Any:
     field = pa.field(name, pa.string() if kind is None else kind)
     at = schema.get_field_index(name)
     return schema.append(field) if at < 0 else schema.set(at, field)
+
+
+def _may_meet(values: hive.Values, conditions: Conditions, schema: Any) -> bool:
+    """Whether the rows of a file may meet the conditions on columns that folders are named for."""
+    import pyarrow as pa
+
+    for each in conditions:
+        if each.column in values:
+            value = hive.value_as(values[each.column], schema.field(each.column).type)
+            if not each.mask(pa.array([value.as_py()], value.type))[0].as_py():
+                return False
+    return True
 
 
 def _with_values(batch: Any, values: hive.Values, schema: Any) -> Any:

@@ -127,6 +127,9 @@ class KafkaTopic:
                 {
                     "auto.offset.reset": "error",
                     "isolation.level": "read_committed",
+                    # By default a task that has known a topic would wait up to five minutes for a
+                    # partition that appeared since, longer than a read's patience.
+                    "topic.metadata.refresh.interval.ms": 10_000,
                     **dict(self.settings),
                     "bootstrap.servers": self.brokers,
                     "group.id": "assigned-elsewhere",  # librdkafka asks for one, and joins none.

@@ -28,7 +28,8 @@ from coordinator.client.consume import consume
 from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
-from coordinator.spark.stream import GroupReader, GroupStreamReader
+from coordinator.spark.reading import GroupReader
+from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
 from tests.serving import running
 

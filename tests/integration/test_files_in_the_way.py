@@ -141,7 +141,9 @@ def test_whatever_imports_the_timer_first_says_it(tmp_path):
     said = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
     assert said.pop("coordinator.runtime.loop_probe") == "False", "imports it for types alone"
     assert set(said) == set(modules) - {"coordinator.runtime.loop_probe"}, ran.stderr
-    assert set(said.values()) == {sentence(tmp_path / "timer.py")}
+    assert {
+        name: words for name, words in said.items() if words != sentence(tmp_path / "timer.py")
+    } == {}
     assert not (tmp_path / "was_run").exists()
 
 

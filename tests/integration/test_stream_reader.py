@@ -81,6 +81,21 @@ async def test_a_batch_is_stored_and_the_next_one_goes_on_behind_it(server, read
     await asyncio.to_thread(story)
 
 
+async def test_the_share_of_a_query_is_told_for_its_progress(server, reader):
+    def story():
+        assert reader.reportLatestOffset() is None, "nothing was looked at"
+        first = next_batch(reader)
+        told = reader.reportLatestOffset()
+        assert (told["group"], told["topic"], told["partitions"]) == ("g", "t", 2)
+        assert (told["owned"], told["lag"], told["backlog"]) == ([0, 1], 2 * ROWS, 2 * ROWS - 20)
+        assert told["offsets"]["1"] == {"committed": 0, "planned": 10, "end": ROWS}
+        assert told["member"] == reader._member.member_id
+        next_batch(reader, first)
+        assert reader.reportLatestOffset()["lag"] == 2 * ROWS - 20
+
+    await asyncio.to_thread(story)
+
+
 async def test_a_plain_querys_other_partitions_are_stored_though_one_was_done_elsewhere(
     server, reader
 ):
@@ -274,3 +289,22 @@ async def test_a_query_waits_for_rows_of_other_owners(server, tmp_path, monkeypa
         assert looks == [stream.REST_LOOK_S] * 3
 
     await beside_an_owner(server, tmp_path, story, availableNowRest="wait")
+
+
+async def test_a_query_shares_with_members_on_range_as_workers_do(server, reader):
+    """Members that name range alone have the group on it: plain ones do so by default."""
+    async with GroupMember(server.address, "g", {"t": 2}) as other:
+        await polls_until_it_has_some(other)
+        keep_polling = asyncio.create_task(polls_for_ever(other))
+        first = await asyncio.to_thread(next_batch, reader)  # The query has fallen back to range.
+        assert len(first["ranges"]) == 1
+        await asyncio.to_thread(next_batch, reader, first)
+        (partition,) = first["ranges"]
+        assert await asyncio.to_thread(stored, server) == {TopicPartition("t", int(partition)): 20}
+        assert {TopicPartition("t", int(partition))} | other.assignment == {T0, T1}
+        keep_polling.cancel()
+
+
+async def polls_for_ever(member: GroupMember) -> None:
+    while True:
+        await member.poll(timeout=0.05)

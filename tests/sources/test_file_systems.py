@@ -35,6 +35,17 @@ def test_locations_are_parsed_as_users_spell_them(location, shown, name, is_loca
     assert pickle.loads(pickle.dumps(path)) == path
 
 
+def test_a_place_is_one_whatever_the_working_directory(tmp_path, monkeypatch):
+    from coordinator.spark.sinks.delta import DeltaSink
+    from coordinator.spark.sinks.parquet import ParquetSink
+
+    monkeypatch.chdir(tmp_path)
+    for sink in (ParquetSink, DeltaSink):
+        assert sink("results").place == sink(str(tmp_path / "results")).place
+        assert sink("./results/").place == sink(f"file:{tmp_path}/results").place
+    assert ParquetSink("s3://bucket/results").place == "parquet:s3://bucket/results"
+
+
 @pytest.mark.parametrize("location", ["", "file:", "s3:", "s3://"])
 def test_a_location_without_a_path_is_refused(location):
     with pytest.raises(ValueError, match=r"empty|names no path"):
@@ -102,6 +113,27 @@ def test_a_write_that_fails_leaves_the_old_content(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="full"):
         path.write(b"new")
     assert path.read() == b"old"
+
+
+@pytest.mark.parametrize("way", ["write", "writer", "move"])
+def test_new_names_outlive_a_power_failure_with_the_folders_above_them(way, tmp_path, monkeypatch):
+    path, synced = StorePath.of(tmp_path / "new" / "nested" / "a"), set()
+    really = os.fsync
+
+    def record(fd):
+        synced.add(os.fstat(fd).st_ino)
+        really(fd)
+
+    StorePath.of(tmp_path / "b").write(b"")
+    monkeypatch.setattr(os, "fsync", record)
+    if way == "write":
+        path.write(b"a")
+    elif way == "writer":
+        path.writer().close()
+    else:
+        StorePath.of(tmp_path / "b").move(path)
+    named = [tmp_path, tmp_path / "new"] + [tmp_path / "new" / "nested"] * (way != "move")
+    assert {folder.stat().st_ino for folder in named} <= synced
 
 
 def test_a_file_system_that_caches_its_listings_shows_new_files():

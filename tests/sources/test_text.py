@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.sources import BadRow, FileLog, open_source
+from coordinator.sources import BadRow, FileLog, LogChanged, open_source
 from coordinator.sources.formats import text
 from coordinator.sources.formats.lines import BadText
 
@@ -76,6 +76,15 @@ def test_offsets_in_errors_count_over_files(tmp_path):
     (tmp_path / "0/b.json").write_text(lines(4, "x"))
     with pytest.raises(BadRow, match=r"0/b\.json, offset 4: .*"):
         rows(log_of(tmp_path, "jsonl:", N))
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_a_column_of_two_kinds_needs_a_schema_and_says_so(tmp_path, mode):
+    (tmp_path / "0.jsonl").write_text(lines(1) + lines("x") + "no JSON\n")
+    with pytest.raises(BadText, match=r"0.jsonl: the schema .* incompatible types.*schema\("):
+        log_of(tmp_path, f"jsonl:#mode={mode}").schema()
+    found = rows(log_of(tmp_path, f"jsonl:#mode={mode}", N))
+    assert found == ([{"n": 1}, {"n": None}, {"n": None}] if mode == "PERMISSIVE" else [{"n": 1}])
 
 
 def test_a_schema_is_guessed_from_the_rows_that_are_well_formed(tmp_path):
@@ -192,6 +201,15 @@ def test_csv_without_a_header_is_refused_until_it_is_told(tmp_path):
         {"n": 1, "s": "x"}, {"n": 2, "s": "y"},
     ]  # fmt: skip
     assert rows(log_of(tmp_path, "csv:#header=false"))[1] == {"_c0": 2, "_c1": "y"}
+
+
+def test_a_compressed_file_that_grew_was_written_over(tmp_path):
+    file = tmp_path / "0.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"n": 1}\n'))
+    mark = FileLog(str(tmp_path), "t", "jsonl").snapshot(0).mark(1)
+    file.write_bytes(file.read_bytes() + gzip.compress(b'{"n": 2}\n'))
+    with pytest.raises(LogChanged, match=r"0\.jsonl\.gz was written over since its rows"):
+        FileLog(str(tmp_path), "t", "jsonl").snapshot(0).check(mark)
 
 
 def test_a_header_that_names_no_column_of_the_schema_is_refused(tmp_path):

@@ -136,9 +136,11 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
     """Index of a file, cached or extended if it is still valid. Call with the lock held."""
     key, stamp = (format, path), _stamp(entry)
     earlier_stamp, earlier = _files.get(key, (None, None))
+    grows = may_grow(path.name, FORMATS[format.name])
     if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
         has_grown = (
-            earlier is not None
+            grows
+            and earlier is not None
             and earlier_stamp is not None
             and stamp[0] == earlier_stamp[0]
             and stamp[1] >= earlier_stamp[1]
@@ -159,7 +161,6 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
         _files[key] = (stamp, earlier)
     _files.move_to_end(key)
     if key not in _facts or _facts[key][0] != stamp:
-        grows = may_grow(path.name, FORMATS[format.name])
         digest = digest_of(path, earlier.size, None if grows else entry)
         known = FileFacts(earlier.rows, earlier.size, digest, entry.changed_ns)
         _facts[key] = (stamp, known)

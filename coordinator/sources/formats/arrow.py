@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import FileFormat, RowFile, pieces
 
@@ -14,6 +15,7 @@ class ArrowFile(RowFile):
 
     suffixes: ClassVar = (".arrow", ".feather")
     grows: ClassVar = False
+    has_groups: ClassVar = True
 
     def __init__(
         self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
@@ -27,15 +29,24 @@ class ArrowFile(RowFile):
             self._starts.append(self._starts[-1] + reader.get_batch(index).num_rows)
         self.rows = self._starts[-1]
 
-    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
-        reader = self._open()
+    @property
+    def starts(self) -> list[int]:
+        return self._starts
+
+    def read(
+        self, first: int, last: int, schema: Any, conditions: Conditions = ()
+    ) -> Iterator[tuple[int, Any]]:
+        reader = self._open(schema.names)
         for index, skipped, taken in pieces(self._starts, first, last):
             yield self._starts[index] + skipped, reader.get_batch(index).slice(skipped, taken)
 
-    def _open(self) -> Any:
+    def _open(self, names: Sequence[str] | None = None) -> Any:
+        """The file. `names`: columns to read, if there is any of them; None: all."""
         import pyarrow as pa
 
-        return pa.ipc.open_file(_file(self._path))
+        wanted = [i for i, n in enumerate(self.schema.names) if n in names] if names else None
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        return pa.ipc.open_file(_file(self._path), options=options)
 
 
 class ArrowStream(RowFile):
@@ -76,7 +87,9 @@ class ArrowStream(RowFile):
                 self._end = file.tell()
         self.rows, self.size = self._starts[-1], self._end
 
-    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, first: int, last: int, schema: Any, conditions: Conditions = ()
+    ) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
         file = _file(self._path)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
@@ -27,6 +28,8 @@ class FileFormat:
         separator: between the fields of CSV.
         escape: in front of a quote within a quoted field of CSV, as Spark writes it; `none`: a
             quote is doubled (RFC 4180); empty: not told, so files in which it matters are refused.
+        names: of the columns of CSV that a schema chooses from, by their places if there is no
+            header; empty: the schema's.
     """
 
     name: str
@@ -35,6 +38,7 @@ class FileFormat:
     separator: str = ","
     escape: str = ""
     corrupt_column: str = "_corrupt_record"
+    names: tuple[str, ...] = ()
 
 
 class RowFile(ABC):
@@ -49,6 +53,8 @@ class RowFile(ABC):
     suffixes: ClassVar[tuple[str, ...]]
     grows: ClassVar[bool]
     """True if more may be appended to a file that was read."""
+    has_groups: ClassVar[bool] = False
+    """True if `starts` takes no look at the rows."""
     rows: int
     size: int
     """Bytes that the rows take up; an incomplete row may follow them."""
@@ -65,13 +71,21 @@ class RowFile(ABC):
         """Rows of a file to which nothing is added any more: an unfinished last line is one."""
         return self.rows
 
+    @property
+    def starts(self) -> Sequence[int]:
+        """First rows of the groups of rows that a file has, then the number of its rows."""
+        return (0, self.rows)
+
     @abstractmethod
-    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, first: int, last: int, schema: Any, conditions: Conditions = ()
+    ) -> Iterator[tuple[int, Any]]:
         """Rows `first` to before `last`, as pyarrow.RecordBatch, each with its first row's number.
 
         Args:
             schema: wanted pyarrow.Schema. A file with types of its own may return those, and
                 leaves out columns that it lacks.
+            conditions: rows that do not meet them may be left out.
         """
         ...
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from coordinator.sources.base import BadRow
+from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import (
     COMPRESSIONS,
@@ -81,7 +82,9 @@ class TextFile(RowFile):
     def final_rows(self) -> int:
         return max(self._records + (self._unfinished > 0) - self.has_header, 0)
 
-    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, first: int, last: int, schema: Any, conditions: Conditions = ()
+    ) -> Iterator[tuple[int, Any]]:
         """See `RowFile`.
 
         Raises:
@@ -186,7 +189,14 @@ class TextFile(RowFile):
                 elif self._format.mode == "FAILFAST":
                     raise BadText(f"{self._path}: the schema cannot be told by row {at}: {error}")
             if tables:
-                guessed = times_in(pa.concat_tables(tables, promote_options="permissive")).schema
+                try:
+                    joined = pa.concat_tables(tables, promote_options="permissive")
+                except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+                    raise BadText(
+                        f"{self._path}: the schema cannot be told by the first rows ({error}): "
+                        "give one, with .schema(...) in Spark or with_schema in Python"
+                    ) from error
+                guessed = times_in(joined).schema
                 parts = self._sorted_out(row, text, without_times(guessed))
                 texts = [table for _, table, _ in parts if table is not None]
                 return zoned(guessed, pa.concat_tables(texts))
@@ -333,17 +343,18 @@ class CsvFile(TextFile):
         Raises:
             ValueError: the header names none of the columns asked for, or looks like a row.
         """
+        known = self._format.names or (() if schema is None else schema.names)
         if not self.has_header:
             if schema is not None:
-                return list(schema.names)
+                return list(known)
             line = self._records_of(text)[0].decode("utf-8-sig")
             fields = next(csv.reader([line], delimiter=self._format.separator))
             return [f"_c{i}" for i in range(len(fields))]
         names = self._header()
-        if schema is not None and schema.names and not set(names) & set(schema.names):
+        if known and not set(names) & set(known):
             raise BadText(
                 f"{self._path}: its header names the columns {', '.join(names)[:200]}, and none "
-                f"of {', '.join(schema.names)[:200]}: set header to false if its first line is a "
+                f"of {', '.join(known)[:200]}: set header to false if its first line is a "
                 "row, as Spark writes CSV by default"
             )
         return names
