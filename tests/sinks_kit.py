@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnce, committed_files
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.protocol import Sink
@@ -174,6 +175,14 @@ def query(place: Place, address: str, at: Callable[[str], None] = lambda step: N
     exact = ExactlyOnce(place.sink(), address, GROUP, TOPIC)
     exact.decider.at = at
     return exact
+
+
+def log_of(rows: int, folder: Path, rows_per_batch: int = 4_096) -> Path:
+    """Write a log of so many rows a partition, those of `everything`."""
+    for number in range(PARTITIONS):
+        table = pa.table({"p": [number] * rows, "n": range(rows)})
+        write_log(folder, number, table, rows_per_batch=rows_per_batch)
+    return folder
 
 
 def everything(rows: int) -> Counter[tuple[int, int]]:

@@ -4,6 +4,7 @@ Spark gives a sink rows and a number, and knows the ranges itself; what its chec
 like is its own affair. The process that plans batches and the process that runs the sink are both
 below one Java process, on one machine, and see one folder for temporary files. There each source
 announces the batch that it has planned or was asked for, before Spark reads or writes a row of it.
+As long as it lives it holds a lock, since the number of a process that has died may come again.
 
 If several queries of a group run in one Java process, the sink has to tell its own announcement
 from the others'. It looks for the batch's random id in the checkpoint's entry for the batch, as
@@ -12,6 +13,7 @@ bytes, whatever the format.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -24,6 +26,12 @@ from typing import Any
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.sinks.protocol import SinkRefused
+
+HAS_LOCKS = os.name == "posix"
+if HAS_LOCKS:
+    import fcntl
+LOCK = ".lock"
+"""Suffix of the file that the writer of an announcement has locked."""
 
 
 class Announcement:
@@ -38,6 +46,7 @@ class Announcement:
         self._told: Mapping[str, Any] | None = None
         self._java = java or os.getppid()
         self._path = _folder(self._java) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+        self._lock: int | None = None  # Descriptor of the file that it has locked.
 
     def put(self, offset: Mapping[str, Any]) -> None:  # Any: JSON, as Spark's offsets are.
         """Announce a batch by its end, as Spark has it; a source without new rows says it again.
@@ -50,7 +59,10 @@ class Announcement:
             return
         content = {"group": self._group, "topic": self._topic, "end": offset}
         try:
+            if self._lock is None:
+                _sweep(_folder(self._java).parent)
             _folder(self._java).mkdir(mode=0o700, exist_ok=True)
+            self._lock = self._lock or _locked(self._path.with_suffix(LOCK))
             hidden = self._path.with_suffix(".new")
             hidden.write_text(json.dumps(content))
             hidden.replace(self._path)
@@ -66,6 +78,10 @@ class Announcement:
     def withdraw(self) -> None:
         """The source has stopped."""
         self._path.unlink(missing_ok=True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            self._path.with_suffix(LOCK).unlink(missing_ok=True)
+            os.close(lock)
 
 
 def announced_batch(
@@ -114,8 +130,8 @@ def _announcements(java: int, group: str, topic: str) -> list[dict[str, Any]]:
             content = json.loads(path.read_text())
         except FileNotFoundError:
             continue
-        if not _is_alive(int(path.name.partition("-")[0])):
-            path.unlink(missing_ok=True)
+        if not _is_announced(path):
+            _forget(path)
         elif (content["group"], content["topic"]) == (group, topic):
             found.append(content["end"])
     return found
@@ -142,6 +158,49 @@ def _folder(java: int) -> Path:
     if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SinkRefused(f"others may write in {base}: delete it, or set TMPDIR")
     return base / str(java)
+
+
+def _sweep(base: Path) -> None:
+    """Delete what sources have left that died with their Java process."""
+    for folder in base.iterdir():
+        if not folder.name.isdecimal() or _is_alive(int(folder.name)):
+            continue
+        for path in folder.glob("*.json"):
+            # A container that shares the folder has processes that we do not see.
+            if not _is_announced(path):
+                _forget(path)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _locked(path: Path) -> int | None:
+    """Descriptor of a new file that is locked until it is closed; None: the system has no locks."""
+    if not HAS_LOCKS:
+        return None
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def _is_announced(path: Path) -> bool:
+    """True while the process that has written an announcement lives."""
+    try:
+        lock = os.open(path.with_suffix(LOCK), os.O_RDWR)
+    except FileNotFoundError:
+        return _is_alive(int(path.name.partition("-")[0]))
+    try:
+        # Shared, so that two who look at once do not take each other for the writer.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _forget(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_suffix(LOCK).unlink(missing_ok=True)
 
 
 def _is_alive(pid: int) -> bool:

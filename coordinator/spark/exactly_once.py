@@ -31,14 +31,16 @@ from coordinator.dial import Credentials
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.announced import announced_batch, java_process
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges
+from coordinator.spark.refused_batches import RefusedBatches
 from coordinator.spark.sinks.deciding import Decider, Proposal
 from coordinator.spark.sinks.parquet import DAY_S, ParquetSink
 from coordinator.spark.sinks.protocol import Decision, Sink
+from coordinator.spark.worker_imports import ImportedInWorkers
 
 SMALL_BYTES = 32 << 20
 
 
-class ExactlyOnce:
+class ExactlyOnce(metaclass=ImportedInWorkers):
     """Function for `foreachBatch` of a query whose only source is `consumer_group`.
 
     Args:
@@ -63,8 +65,16 @@ class ExactlyOnce:
         self.decider = Decider(sink, coordinator, group, credentials=credentials)
         self._group, self._topic = group, topic
         self._checkpoint = StorePath.of(checkpoint) if checkpoint else None
-        self.refused = 0
-        """Number of batches that another query had done."""
+        self._refused = RefusedBatches()
+
+    @property
+    def refused(self) -> int:
+        """Number of batches that another query had done; also where Spark Connect runs batches.
+
+        Raises:
+            pyspark's error: the session of Spark Connect is stopped.
+        """
+        return self._refused.total()
 
     def __call__(self, rows: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
         """Write a batch and commit it; a batch that another query has done is dropped.
@@ -78,7 +88,7 @@ class ExactlyOnce:
             java_process(rows), self._group, self._topic, batch_id, self._checkpoint
         )
         if not self.write(rows, batch):
-            self.refused += 1
+            self._refused.add()
 
     def write(self, rows: Any, batch: BatchRanges) -> bool:
         """Write the rows of a batch; False if another query has done it.
@@ -161,14 +171,15 @@ def read_exactly_once(
     """Read the committed rows, as a DataFrame; None if there are none yet.
 
     For Parquet with manifests only: Delta, Iceberg and SQL tables are read as always. Spark reads
-    the files itself, those in S3 as s3a.
+    the files itself, those in S3 as s3a. Columns are those of all files: versions of a query may
+    have added some.
 
     Args:
         credentials: TLS and token; None: from environment variables.
     """
     files = committed_files(directory, coordinator, group, credentials=credentials)
     paths = [str(path).replace("s3://", "s3a://", 1) for path in files]
-    return spark.read.parquet(*paths) if paths else None
+    return spark.read.option("mergeSchema", "true").parquet(*paths) if paths else None
 
 
 def compact(

@@ -14,8 +14,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +27,24 @@ from coordinator.client.consume import consume as consume_here
 from coordinator.client.errors import FatalError
 from coordinator.client.group_files import in_group
 from coordinator.client.log_ends import ends_of
+from coordinator.client.sessions.sync import BlockingSessionMember
 from coordinator.client.sync import BlockingMember
+from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR, Protocols
 from coordinator.dial import Credentials
 from coordinator.sources.base import Source, partitions_of
+from coordinator.spark.logs import log_like_spark
 from coordinator.spark.refusals import told_plainly
+from coordinator.spark.worker_imports import ImportedInWorkers
 
 LOGGER = logging.getLogger(__name__)
 FENCED = "FENCED_INSTANCE_ID"
+_SUMMARY = "member_id string, rows long, commits long, rebalances long"
 LOOK_S = 1.0
 """Seconds between two checks of a waiting attempt whether its place is free."""
 
 
 def run_members(
-    spark: Any,  # Any: a pyspark SparkSession; pyspark is optional.
+    spark: Any,  # Any: a pyspark SparkSession, classic or Connect; pyspark is optional.
     members: int,
     *,
     bootstrap: str,
@@ -48,6 +53,7 @@ def run_members(
     make_work: Callable[[str], Work],
     member_settings: dict[str, Any] | None = None,
     static: bool = False,
+    protocol: Protocols = "classic",
     **consume_settings: Any,
 ) -> list[Summary]:
     """Run a job of `members` tasks, each a member of the group, until the source is done.
@@ -55,38 +61,27 @@ def run_members(
     Args:
         members: their number; those beyond the cluster's slots wait for one.
         make_work: called in the worker with the member's client id. It is pickled.
-        member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
-        static: members are static; their instance ids are the numbers of their slots.
+        member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
+            consume_settings: for `client.consume`.
+        static: members are static; their instance ids, or names in a session group, are the
+            numbers of their slots.
+        protocol: "classic", or "session": the coordinator assigns, under leases.
     Returns:
         Summary of each attempt that survived.
     Raises:
-        py4j's error: a task failed as often as Spark retries.
+        pyspark's error: a task failed as often as Spark retries.
     """
-
-    def attempt(slot: int, _: Iterator[Any]) -> Iterator[dict[str, Any]]:
-        client_id = f"spark-{executor_id()}-{slot}"
-        settings = {
-            "client_id": client_id,
-            "instance_id": f"slot-{slot}" if static else None,
-            **(member_settings or {}),
-        }
-        with told_plainly():
-            summary = run_slot(
-                bootstrap,
-                group_id,
-                source,
-                lambda: make_work(client_id),
-                settings,
-                **consume_settings,
-            )
-        yield asdict(summary)
-
-    slots = spark.sparkContext.parallelize(range(members), members)
-    return [Summary(**row) for row in slots.mapPartitionsWithIndex(attempt).collect()]
+    slots = _Slots(
+        bootstrap, group_id, source, make_work, member_settings or {}, static, protocol,
+        consume_settings,
+    )  # fmt: skip
+    # A data frame, since Spark Connect has no sparkContext: a partition, and so a task, for each.
+    rows = spark.range(0, members, 1, members).mapInArrow(slots, _SUMMARY).collect()
+    return [Summary(**row.asDict()) for row in rows]
 
 
 def consume(
-    spark: Any,  # Any: a pyspark SparkSession; pyspark is optional.
+    spark: Any,  # Any: a pyspark SparkSession, classic or Connect; pyspark is optional.
     members: int,
     handle: Callable[[int, Any], None],
     *,
@@ -95,6 +90,7 @@ def consume(
     source: Source,
     forever: bool = True,
     member_settings: dict[str, Any] | None = None,
+    protocol: Protocols = "classic",
     **consume_settings: Any,
 ) -> list[Summary]:
     """Process a group's partitions in executors: a job of `members` tasks, at least once.
@@ -109,11 +105,15 @@ def consume(
             pickled. Offsets of handled rows are committed every `rows_per_commit` rows; after a
             crash the rows since the last commit are handled again.
         forever: partitions grow; else the job ends when all are committed to their ends.
-        member_settings: for `BlockingMember`. consume_settings: for `client.consume`.
+        member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
+            consume_settings: for `client.consume`, such as `topics_refresh_ms`, the time within
+            which new partitions are found.
+        protocol: "classic", or "session": a slot that Spark runs again waits until the lease of
+            its former attempt has ended, then has its partitions.
     Returns:
         Summary of each attempt that survived.
     Raises:
-        py4j's error: a task failed as often as Spark retries.
+        pyspark's error: a task failed as often as Spark retries.
     """
     return run_members(
         spark,
@@ -124,6 +124,7 @@ def consume(
         make_work=lambda _: _Handling(handle),
         member_settings=member_settings,
         static=True,
+        protocol=protocol,
         forever=forever,
         **consume_settings,
     )
@@ -135,6 +136,7 @@ def run_slot(
     source: Source,
     make_work: Callable[[], Work],
     settings: dict[str, Any],
+    protocol: Protocols = "classic",
     **consume_settings: Any,
 ) -> Summary:
     """Run the member of a slot until the source is done, or for ever.
@@ -149,7 +151,15 @@ def run_slot(
     source = in_group(source, bootstrap, group_id, settings.get("credentials"))
     allow_empty = consume_settings.get("allow_empty", False)
     topics = {source.topic: len(partitions_of(source, allow_empty=allow_empty))}
+    if protocol == "session":
+        # The later attempt waits for the name, and inherits when the earlier one has ended.
+        with BlockingSessionMember(bootstrap, group_id, topics, **settings) as leased:
+            return consume_here(leased, source, make_work(), **consume_settings)
     settings = {"log_ends": ends_of(source), **settings}
+    if "assignors" not in settings:
+        # As workers have it, to share a group with them and with queries.
+        settings["assignors"] = (DEFAULT_ASSIGNOR,)
+        settings.setdefault("fallback_assignor", FALLBACK_ASSIGNOR)
     while True:
         try:
             with BlockingMember(bootstrap, group_id, topics, **settings) as member:
@@ -177,7 +187,50 @@ def _wait_until_free(
             return
 
 
-class _Handling:
+@dataclass(frozen=True)
+class _Slots(metaclass=ImportedInWorkers):
+    """Function of a task, which runs the member of its slot; see `run_members`."""
+
+    bootstrap: str
+    group_id: str
+    source: Source
+    make_work: Callable[[str], Work]
+    member_settings: Mapping[str, Any]
+    static: bool
+    protocol: Protocols
+    consume_settings: Mapping[str, Any]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Run the slots that the rows name; a row for each of them, of `_SUMMARY`."""
+        import pyarrow as pa
+
+        log_like_spark()
+        for batch in batches:
+            for slot in batch["id"].to_pylist():
+                with told_plainly():
+                    summary = self._run(slot)
+                yield pa.RecordBatch.from_pylist([asdict(summary)])
+
+    def _run(self, slot: int) -> Summary:
+        client_id = f"spark-{executor_id()}-{slot}"
+        name = "member_name" if self.protocol == "session" else "instance_id"
+        settings = {
+            "client_id": client_id,
+            name: f"slot-{slot}" if self.static else None,
+            **self.member_settings,
+        }
+        return run_slot(
+            self.bootstrap,
+            self.group_id,
+            self.source,
+            lambda: self.make_work(client_id),
+            settings,
+            self.protocol,
+            **self.consume_settings,
+        )
+
+
+class _Handling(metaclass=ImportedInWorkers):
     """`Work` without results to store: it only calls the handler."""
 
     def __init__(self, handle: Callable[[int, Any], None]) -> None:

@@ -5,24 +5,32 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
-from coordinator.client.commit_metadata import parsed
-from coordinator.client.group_files import in_group
+from coordinator.client.asking import RETRIABLE_REFUSALS, asked
+from coordinator.client.commit_metadata import of_reader, parsed
+from coordinator.client.errors import CommitFailed
+from coordinator.client.group_files import MISMATCH, in_group
 from coordinator.client.log_ends import ends_of
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.sessions.settings import SessionSettings
+from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
+from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.dial import Credentials
 from coordinator.sources import Source, open_source
-from coordinator.sources.base import LogChanged, Snapshot, partitions_of
+from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
+from coordinator.sources.files import FileLog
 from coordinator.sources.location import FILE_SETTINGS, nearest
+from coordinator.spark.filters import FilterTold, condition_of, filters_told
 from coordinator.spark.option_values import (
     EARLIEST,
     LATEST,
+    names_told,
     offsets_told,
     truth,
     whole_number,
@@ -39,12 +47,17 @@ _NAMES = {
         "instance",
         "source",
         "topic",
+        "columns",
+        "filters",
         "maxRowsPerBatch",
+        "minPartitions",
         "startingOffsets",
         "endingOffsets",
         "failOnDataLoss",
         "allowEmpty",
         "availableNowRest",
+        "topicsRefreshMs",
+        "protocol",
         "sessionTimeoutMs",
         "rebalanceTimeoutMs",
         "maxPollIntervalMs",
@@ -64,7 +77,6 @@ _ALIASES = {
 }
 """Names of Spark's Kafka source. The first two together name a Kafka topic."""
 _REFUSED = {
-    "minpartitions": "a partition is read by one task, so that its rows keep their order",
     "subscribepattern": "a query reads one topic: name it with subscribe",
     "assign": "the coordinator assigns partitions: use subscribe",
     "groupidprefix": "name the group with the option group",
@@ -78,7 +90,11 @@ _REFUSED = {
 }
 """Options of Spark's Kafka source that would have no effect, and why."""
 _KAFKA = "kafka."
+T = TypeVar("T")
+CLASSIC, SESSION = "classic", "session"
 LEAVE, WAIT, FAIL = "leave", "wait", "fail"
+MOST_TASKS = 10_000
+"""Limit of minPartitions: each is a task of every batch."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +104,25 @@ class StreamOptions:
     coordinator: HOST:PORT, or several separated by commas. group: its id. source: see
     `open_source`. topic: its name in the group, if it is not the source's own. instance: a
     static member's id, so that a query that is restarted takes its place back without a
-    rebalance. maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest
-    or a JSON object of offsets by partition (-2: earliest, -1: latest), where the group has stored
-    none. endingOffsets: the same for the end of a batch read; latest by default. failOnDataLoss:
+    rebalance. columns: those to read, with commas between, where no schema is given; all by
+    default. filters: a JSON list of conditions on columns that are read, all of which the rows of a
+    directory have to meet, such as [["delay", ">", 10]]. minPartitions: number of tasks that rows
+    are split among, if there are so many rows; by default there is a task for each partition.
+    maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest or a JSON object
+    of offsets by partition (-2: earliest, -1: latest), where the group has stored none; with
+    latest, a group that has stored none at all stores where the log ends, and partitions that
+    appear later are read from their first row. topicsRefreshMs: time within which partitions that
+    appear are found and shared out, 10000 by default; batches are not interrupted. endingOffsets:
+    the same for the end of a batch read; latest by default. failOnDataLoss:
     when rows between the stored offset and the first one there are gone, the log ends before
-    the stored offset, or a file that was read has shrunk or is gone; else the query warns and
-    goes on with what is there. A file that came in front of what was read, or was written over,
-    fails it always. allowEmpty: a source without any partition is no mistake.
+    the stored offset, or a file or a partition that was read has shrunk or is gone; else the query
+    warns and goes on with what is there. A file that came in front of what was read, or was
+    written over, fails it always. allowEmpty: a source without any partition is no mistake.
     availableNowRest: what a query with the trigger AvailableNow does about rows of partitions that
     other members own: leave (them to their owners, the default), wait until they are committed,
     taking over what becomes free, or fail. filePartitions, mode, columnNameOfCorruptRecord,
     header, sep, escape: of directories, see `sources.location.file_log`.
+    protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberConfig`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
     `Credentials`; files as the driver sees them; without them, what its environment says.
@@ -113,12 +137,17 @@ class StreamOptions:
     group: str
     source: Source
     instance: str | None = None
+    columns: tuple[str, ...] = ()
+    filters: tuple[FilterTold, ...] = ()
     max_rows_per_batch: int | None = None
+    min_partitions: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
     ending_offsets: str | Mapping[int, int] = LATEST
     fail_on_data_loss: bool = True
     allow_empty: bool = False
     available_now_rest: str = LEAVE
+    topics_refresh_ms: int = TOPICS_REFRESH_MS
+    protocol: str = CLASSIC
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     max_poll_interval_ms: int = 300_000
@@ -171,12 +200,17 @@ class StreamOptions:
             group=given["group"],
             source=source,
             instance=given.get("instance"),
+            columns=names_told(given.get("columns", ""), "columns"),
+            filters=filters_told(given["filters"]) if "filters" in given else (),
             max_rows_per_batch=whole_number(given, "maxRowsPerBatch", None, most=2**63 - 1),
+            min_partitions=whole_number(given, "minPartitions", None, most=MOST_TASKS),
             starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
             ending_offsets=offsets_told(ending, "endingOffsets", (LATEST,), topics),
             available_now_rest=rest,
             fail_on_data_loss=truth(given, "failOnDataLoss", default=True),
             allow_empty=truth(given, "allowEmpty", default=False),
+            topics_refresh_ms=whole_number(given, "topicsRefreshMs", TOPICS_REFRESH_MS),
+            protocol=_protocol(given.get("protocol", CLASSIC)),
             session_timeout_ms=whole_number(given, "sessionTimeoutMs", 45_000),
             rebalance_timeout_ms=whole_number(given, "rebalanceTimeoutMs", 60_000),
             max_poll_interval_ms=whole_number(given, "maxPollIntervalMs", 300_000),
@@ -188,6 +222,53 @@ class StreamOptions:
         source = in_group(self.source, self.coordinator, self.group, self.credentials)
         return replace(self, source=source)
 
+    def schema(self) -> Any:
+        """Schema of the columns to read, as a pyarrow.Schema.
+
+        Raises:
+            BadOption: one of the chosen columns does not exist, or no row could be malformed.
+        """
+        import pyarrow as pa
+
+        schema = self.source.schema()
+        for name in self.columns:
+            if name not in schema.names:
+                raise BadOption(
+                    f"columns names {name[:80]}, and {self.source.topic} has no such "
+                    f"column{nearest(name[:80], schema.names)}; it has "
+                    f"{', '.join(schema.names)[:400]}"
+                )
+        reads_as = self.source.reads_as if isinstance(self.source, FileLog) else None
+        if (
+            reads_as
+            and reads_as.mode == "PERMISSIVE"
+            and self.columns == (reads_as.corrupt_column,)
+        ):
+            raise BadOption(
+                f"columns names {reads_as.corrupt_column} alone: rows are malformed by the columns "
+                "that are read, so choose those too"
+            )
+        return pa.schema([schema.field(name) for name in self.columns]) if self.columns else schema
+
+    def reading(self, schema: Any) -> StreamOptions:
+        """The same options, with rows read by a pyarrow.Schema and the filters.
+
+        Raises:
+            BadOption: columns and the schema disagree, or a filter cannot be applied.
+        """
+        if self.columns and self.columns != tuple(schema.names):
+            raise BadOption("columns and .schema(...) both choose the columns: give one of them")
+        source = self.source
+        if self.columns and isinstance(source, FileLog):
+            source = source.choosing(schema)
+        else:
+            source = source.with_schema(schema)
+        if self.filters:
+            if not isinstance(source, FileLog):
+                raise BadOption("filters are for directories of files: use where(...)")
+            source = source.meeting([condition_of(*told, schema) for told in self.filters])
+        return replace(self, source=source)
+
     def key(self, partition: int) -> TopicPartition:
         """A partition under the name of its topic in the group."""
         return TopicPartition(self.source.topic, partition)
@@ -195,7 +276,8 @@ class StreamOptions:
     def member_settings(self) -> dict[str, Any]:  # Any: the settings of GroupMember.
         """Settings of the query's member."""
         return {
-            "assignors": ("cooperative-sticky",),
+            "assignors": (DEFAULT_ASSIGNOR,),
+            "fallback_assignor": FALLBACK_ASSIGNOR,
             "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
             "credentials": self.credentials,
             "log_ends": ends_of(self.source),
@@ -204,6 +286,19 @@ class StreamOptions:
             "rebalance_timeout_ms": self.rebalance_timeout_ms,
             "max_poll_interval_ms": self.max_poll_interval_ms,
             "heartbeat_interval_ms": max(100, self.session_timeout_ms // 15),
+        }
+
+    def leased_settings(self) -> SessionSettings:
+        """Settings of the query's member in a session group."""
+        return {
+            "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
+            "credentials": self.credentials,
+            "member_name": self.instance,
+            "drain_ms": self.rebalance_timeout_ms,
+            "wishes": {
+                "lease_ms": self.session_timeout_ms,
+                "drain_timeout_ms": self.rebalance_timeout_ms,
+            },
         }
 
     def partitions(self) -> list[int]:
@@ -227,10 +322,84 @@ class StreamOptions:
         return found
 
     def stored_commits(self) -> dict[int, OffsetAndMetadata]:
-        """Committed offsets of the group, fetched without being a member."""
-        with GroupAdmin(self.coordinator, credentials=self.credentials) as admin:
-            commits = admin.offsets_with_metadata(self.group)
+        """Committed offsets of the group, fetched without being a member.
+
+        Raises:
+            CoordinatorError: see `asked`.
+        """
+        commits = self._asked(lambda admin: admin.offsets_with_metadata(self.group))
         return {p.partition: c for p, c in commits.items() if p.topic == self.source.topic}
+
+    def begun(
+        self,
+        numbers: Sequence[int],
+        stored: Mapping[int, OffsetAndMetadata],
+        *,
+        may_store: bool,
+    ) -> StreamOptions:
+        """The same options for a group whose begin is decided: it has stored offsets.
+
+        "latest" is one moment for the whole group, so it is stored for all partitions at once,
+        before any is read: else a partition without new rows would begin later with its next
+        owner, and one that appears would lose its first rows.
+
+        Args:
+            numbers: the partitions. stored: their commits.
+            may_store: nothing was read yet, so the begin may be stored.
+        Raises:
+            DataLost: the group has read a partition that is gone, and failOnDataLoss is set.
+        """
+        gone = sorted(p for p, commit in stored.items() if commit.offset > 0 and p not in numbers)
+        if gone:
+            told = (
+                f"partition {gone[0]} of {self.source.topic} is gone: offset "
+                f"{stored[gone[0]].offset} is stored, and there are {len(numbers)} partitions"
+            )
+            if self.fail_on_data_loss:
+                raise DataLost(f"{told}; failOnDataLoss=false goes on without it")
+            LOGGER.warning("%s (failOnDataLoss=false goes on without it)", told)
+        told_latest = self.starting_offsets == LATEST or (
+            not isinstance(self.starting_offsets, str) and -1 in self.starting_offsets.values()
+        )
+        if not told_latest or not (stored or may_store):
+            return self
+        if not stored and numbers:
+            self._store_begin(numbers)
+        elif self.starting_offsets != LATEST:
+            return self  # Partitions without an offset are begun where it says.
+        others = sorted(set(numbers) - stored.keys()) if stored else []
+        if others:
+            LOGGER.warning(
+                "startingOffsets=latest: group %s has stored offsets of %s, and none of its "
+                "partitions %s: they are read from their first row, as those that appear later; "
+                "to begin elsewhere, stop the query and set them with groups reset-offsets",
+                self.group,
+                self.source.topic,
+                ", ".join(map(str, others[:20])) + (", …" if others[20:] else ""),
+            )
+        return replace(self, starting_offsets=EARLIEST)
+
+    def _store_begin(self, numbers: Sequence[int]) -> None:
+        """Store where the group begins; nothing, if another query has done so meanwhile."""
+        begins, metadata = {}, {}
+        for number, snapshot in snapshots_of(self.source, numbers).items():
+            at = self.position(number, NOTHING_STORED, snapshot).begin
+            begins[self.key(number)] = at
+            metadata[self.key(number)] = of_reader(snapshot.mark(at))
+        expected = dict.fromkeys(begins, NOTHING_STORED)
+
+        def store(admin: GroupAdmin) -> set[str]:
+            codes = admin.commit(self.group, begins, expected=expected, metadata=metadata).values()
+            if not RETRIABLE_REFUSALS.isdisjoint(codes):
+                raise LookupError(f"the begin is not stored: {', '.join(sorted(set(codes)))}")
+            return set(codes)
+
+        refusals = self._asked(store) - {MISMATCH}
+        if refusals:
+            raise CommitFailed(f"the begin of group {self.group} is not stored", min(refusals))
+
+    def _asked(self, ask: Callable[[GroupAdmin], T]) -> T:
+        return asked(self.coordinator, self.group, self.credentials, ask)
 
     def begin(
         self, partition: int, commit: OffsetAndMetadata, snapshot: Snapshot
@@ -332,6 +501,15 @@ def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
         if ours.setdefault(here.lower(), value) != value:
             raise ValueError(f"{name} and {here} say the same, and differently: give one of them")
     return ours
+
+
+def _protocol(told: str) -> str:
+    if told.strip().lower() not in (CLASSIC, SESSION):
+        raise ValueError(
+            f"protocol={told[:80]}: expected is {CLASSIC} or {SESSION}"
+            f"{nearest(told[:80], (CLASSIC, SESSION))}"
+        )
+    return told.strip().lower()
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials:

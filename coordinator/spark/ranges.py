@@ -7,8 +7,10 @@ batches. A batch begins at the offsets that the group has stored, not at those t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from coordinator.assignors import TopicPartition
@@ -105,3 +107,44 @@ def plan(
             planned[partition] = Range(start.begin, start.begin + taken, start.stored)
             left -= taken
     return planned
+
+
+def split(
+    ranges: Mapping[int, tuple[int, int]],
+    least_tasks: int | None,
+    starts: Callable[[int], Sequence[int]],
+) -> list[tuple[int, int, int]]:
+    """Split ranges among tasks, by their sizes; each task has rows of one partition, in order.
+
+    Args:
+        ranges: begin and end of each partition, in the order of their tasks.
+        least_tasks: there are so many if there are so many rows; None: one a partition.
+        starts: offsets of a partition at which reading is cheap to begin.
+    Returns:
+        (partition, begin, end) of each task; an empty range is one task.
+    """
+    total = sum(end - begin for begin, end in ranges.values())
+    tasks: list[tuple[int, int, int]] = []
+    left, rows_left = least_tasks or 0, total
+    for partition, (begin, end) in ranges.items():
+        rows = end - begin
+        parts = min(max(-(-left * rows // max(rows_left, 1)), 1), max(rows, 1))
+        left, rows_left = left - parts, rows_left - rows
+        edges = [begin + rows * i // parts for i in range(parts)] + [end]
+        if parts > 1:
+            edges = _moved(edges, starts(partition))
+        tasks += [(partition, first, last) for first, last in pairwise(edges)]
+    return tasks
+
+
+def _moved(edges: Sequence[int], starts: Sequence[int]) -> list[int]:
+    """The edges between parts, each at a start if one is nearer than a quarter of a part."""
+    reach = (edges[-1] - edges[0]) // (4 * (len(edges) - 1))
+    moved = []
+    for edge in edges:
+        at = bisect_left(starts, edge)
+        near = min(starts[max(at - 1, 0) : at + 1], key=lambda s: abs(s - edge), default=edge)
+        moved.append(
+            near if abs(near - edge) < reach and edge not in (edges[0], edges[-1]) else edge
+        )
+    return moved

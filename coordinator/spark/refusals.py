@@ -10,8 +10,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from coordinator.client.errors import CoordinatorError
 from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound
 from coordinator.sources.formats.lines import BadText
+from coordinator.spark.logs import is_spark_worker
 
 
 class DataLost(Exception):
@@ -27,10 +29,9 @@ class RestUnread(Exception):
 
 
 _REFUSALS = (
-    LogChanged, NothingFound, BadLayout, BadRow, BadText, DataLost, BadOption, RestUnread
+    LogChanged, NothingFound, BadLayout, BadRow, BadText, DataLost, BadOption, RestUnread,
+    CoordinatorError,
 )  # fmt: skip
-_OF_WORKERS = "PYTHON_WORKER_FACTORY_"
-"""Prefix of variables in the environment of Spark's Python workers, but not of drivers."""
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def told_plainly() -> Iterator[None]:
         yield
     except (*_REFUSALS, OSError) as error:
         is_refusal = isinstance(error, _REFUSALS) or error.filename is not None
-        if is_refusal and any(name.startswith(_OF_WORKERS) for name in os.environ):
+        if is_refusal and is_spark_worker():
             # The worker reports this error and exits, so no other error is affected.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise

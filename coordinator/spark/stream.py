@@ -21,13 +21,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -42,15 +41,20 @@ from pyspark.sql.types import StructType
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.commit_metadata import commit_told, fingerprint, new_id, parsed
-from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember
+from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember, Unavailable
 from coordinator.client.events import handed_out_or_lost
 from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.sessions.polled import PolledSessionMember
+from coordinator.client.sessions.sync import BlockingSessionMember
 from coordinator.client.sync import BlockingMember
+from coordinator.client.worker.topics import TopicCounts, topics_of_source
 from coordinator.sources.base import Snapshot, snapshots_of
 from coordinator.spark.announced import Announcement
+from coordinator.spark.logs import log_like_spark
 from coordinator.spark.option_values import LATEST
-from coordinator.spark.options import FAIL, WAIT, StreamOptions
+from coordinator.spark.options import FAIL, SESSION, WAIT, StreamOptions
+from coordinator.spark.progress import Share
 from coordinator.spark.ranges import (
     MANIFESTS,
     NO_BATCH,
@@ -59,11 +63,13 @@ from coordinator.spark.ranges import (
     Range,
     plan,
 )
+from coordinator.spark.reading import GroupReader, RangePartition, read, tasks
 from coordinator.spark.refusals import BadOption, RestUnread, told_plainly
 from coordinator.spark.sinks.protocol import SinkRefused
+from coordinator.spark.worker_imports import ImportedInWorkers
 
 LOGGER = logging.getLogger(__name__)
-NOTHING = OffsetAndMetadata(NOTHING_STORED)
+StreamMember = BlockingMember | PolledSessionMember
 JOIN_PATIENCE_S = 120.0
 """Time that a batch waits for an assignment."""
 LOOK_S = 0.05
@@ -71,7 +77,7 @@ REST_LOOK_S = 0.5
 """Time between two looks at rows that a query with AvailableNow waits for."""
 
 
-class ConsumerGroupSource(DataSource):
+class ConsumerGroupSource(DataSource, metaclass=ImportedInWorkers):
     """Register it: `spark.dataSource.register(ConsumerGroupSource)`. Options: `StreamOptions`."""
 
     @classmethod
@@ -82,7 +88,7 @@ class ConsumerGroupSource(DataSource):
         with told_plainly():
             options = StreamOptions.parse(self.options)
             options.partitions()
-            return from_arrow_schema(options.source.schema())
+            return from_arrow_schema(options.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
         options = self._options(schema)
@@ -94,43 +100,11 @@ class ConsumerGroupSource(DataSource):
         return GroupReader(self._options(schema))
 
     def _options(self, schema: StructType) -> StreamOptions:
+        log_like_spark()
+        # Also without a schema of the user's: Spark has one type where Arrow has several.
         with told_plainly():
             options = StreamOptions.parse(self.options)
-        # Also without a schema of the user's: Spark has one type where Arrow has several.
-        return replace(
-            options, source=options.source.with_schema(to_arrow_schema(schema, timezone="UTC"))
-        )
-
-
-class RangePartition(InputPartition):
-    """Rows that one task reads, and the files that hold them, so that it need not look for them."""
-
-    def __init__(self, partition: int, begin: int, end: int, snapshot: Snapshot) -> None:
-        super().__init__((partition, begin, end))
-        self.partition, self.begin, self.end = partition, begin, end
-        self.snapshot = snapshot.cut(begin, end)
-
-
-class GroupReader(DataSourceReader):
-    """Batch reader of all rows after the committed offsets; it does not join the group."""
-
-    def __init__(self, options: StreamOptions) -> None:
-        self._options = options.in_group()
-
-    def partitions(self) -> Sequence[RangePartition]:
-        options = self._options
-        stored = options.stored_commits()
-        ranges = []
-        with told_plainly():
-            numbers = options.partitions()
-            for number, snapshot in snapshots_of(options.source, numbers).items():
-                position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
-                end = max(position.begin, options.ending(number, snapshot))
-                ranges.append(RangePartition(number, position.begin, end, snapshot))
-        return ranges
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(partition)
+            return options.reading(to_arrow_schema(schema, timezone="UTC"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +116,35 @@ class _Planned:
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
 
-class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class GroupStreamReader(
+    DataSourceStreamReader, SupportsTriggerAvailableNow, metaclass=ImportedInWorkers
+):
     """Stream reader. Spark makes two for a query and pickles them: it joins on first use."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options.in_group()
-        self._member: BlockingMember | None = None
+        self._member: StreamMember | None = None
         self._positions: dict[int, Range] = {}
         # Marks of the rows before the positions, and fingerprints of the metadata committed there.
         self._marks: dict[int, str] = {}
         self._stored: dict[int, str] = {}
         self._planned = _Planned()
         self._announcement: Announcement | None = None
+        self._share: Share | None = None  # When a batch was last looked for.
         self._has_warned = False  # That batches cannot be announced.
         self._finished = 0
         self._until: dict[int, int] | None = None  # With AvailableNow: read no further.
+        self._topics: TopicCounts = {}  # Empty: it has not begun.
+        self._count: Callable[[], TopicCounts] | None = None
+        self._counts_at = 0.0
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
         return {
-            **self.__dict__, "_member": None, "_planned": _Planned(), "_announcement": None
-        }  # fmt: skip
+            **self.__dict__,
+            **dict.fromkeys(("_member", "_announcement", "_count")),
+            "_planned": _Planned(),
+            "_topics": {},
+        }
 
     # --- What Spark asks, in the source process ---
 
@@ -177,19 +160,34 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = snapshots_of(self._options.source, self._options.partitions())
         self._until = {p: snapshot.end() for p, snapshot in found.items()}
 
-    @told_plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # The batch that ends at `start` is done; of the last one Spark says so in no other way.
-        self._finish(start)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        while True:
-            planned = self._plan(start["number"] + 1, most)
-            if planned is not None:
-                return self._announced(planned.to_offset())
-            if self._is_over():
-                # With a new checkpoint, Spark runs a batch of it.
-                return self._announced(start)
-            time.sleep(REST_LOOK_S)
+        with self._told_with_address():
+            if not self._topics:
+                self._begin(may_store=not start["number"])
+            # The batch that ends at `start` is done; of the last one Spark says so in no other way.
+            self._finish(start)
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            while True:
+                planned = self._plan(start["number"] + 1, most)
+                if planned is not None:
+                    return self._announced(planned.to_offset())
+                if self._is_over():
+                    # With a new checkpoint, Spark runs a batch of it.
+                    return self._announced(start)
+                time.sleep(REST_LOOK_S)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The query's share of the stream, for its progress: `progress.Share`."""
+        return None if self._share is None else self._share.to_offset()
+
+    def _begin(self, *, may_store: bool) -> None:
+        """Look at the partitions and at what the group has stored of them, once."""
+        options = self._options
+        numbers = options.partitions()
+        self._options = options.begun(numbers, options.stored_commits(), may_store=may_store)
+        self._topics = {options.source.topic: len(numbers)}
+        self._count = topics_of_source(options.source, allow_empty=True, at_least=len(numbers))
+        self._counts_at = time.monotonic() + options.topics_refresh_ms / 1000
 
     def _plan(self, number: int, most_rows: int | None) -> BatchRanges | None:
         """The next batch; None: there are no rows."""
@@ -205,6 +203,15 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             ends = {p: self._until.get(p, 0) for p in owned}
         ranges = plan({p: self._positions[p] for p in owned}, ends, most_rows)
+        self._share = Share(
+            self._options.group,
+            self._options.source.topic,
+            member.member_id,
+            self._topics[self._options.source.topic],
+            {p: self._positions[p].begin for p in owned},
+            {p: snapshots[p].end() for p in owned},
+            {p: r.end for p, r in ranges.items()},
+        )
         if not ranges:
             return None
         batch = BatchRanges(
@@ -230,13 +237,15 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             snapshots = snapshots_of(self._options.source, batch.ranges)
             for partition, snapshot in snapshots.items():
                 self._options.check(snapshot, batch.marks.get(partition, ""))
-        return [RangePartition(p, r.begin, r.end, snapshots[p]) for p, r in batch.ranges.items()]
+        ranges = {p: (r.begin, r.end) for p, r in batch.ranges.items()}
+        return tasks(ranges, snapshots, self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return _read(partition)
+        return read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._finish(end)
+        with self._told_with_address():
+            self._finish(end)
 
     def stop(self) -> None:
         member, self._member = self._member, None
@@ -246,6 +255,18 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._announcement.withdraw()
 
     # --- Inside ---
+
+    @contextlib.contextmanager
+    def _told_with_address(self) -> Iterator[None]:
+        """Errors as `told_plainly`; that the coordinator does not answer, with its address."""
+        address = self._options.coordinator
+        with told_plainly():
+            try:
+                yield
+            except Unavailable as error:
+                if address in str(error):
+                    raise
+                raise Unavailable(f"coordinator {address}: {error}") from error
 
     def _announced(self, offset: dict[str, Any]) -> dict[str, Any]:
         """Tell an exactly-once sink which batch comes next; returns the offset.
@@ -282,7 +303,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planned_for(
         self, batch: BatchRanges
-    ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]] | None:
+    ) -> tuple[StreamMember, Mapping[TopicPartition, Holding]] | None:
         """The member and the holdings of a batch; None: it was planned before a restart.
 
         The member is not polled before its batch is committed, since that would give back revoked
@@ -318,7 +339,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _store(
         self,
         batch: BatchRanges,
-        member: BlockingMember,
+        member: StreamMember,
         held: Mapping[TopicPartition, Holding],
         *,
         is_from_before: bool,
@@ -357,7 +378,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._stored[partition] = fingerprint(batch.metadata(partition))
 
     def _found(
-        self, member: BlockingMember, batch: BatchRanges
+        self, member: StreamMember, batch: BatchRanges
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of the batch's partitions and of `MANIFESTS`."""
         keys = [self._options.key(p) for p in batch.ranges]
@@ -405,7 +426,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _finish_what_is_left(
         self,
         batch: BatchRanges,
-        member: BlockingMember,
+        member: StreamMember,
         held: Mapping[TopicPartition, Holding],
         found: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
@@ -469,7 +490,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin_new(
         self,
-        member: BlockingMember,
+        member: StreamMember,
         held: Mapping[TopicPartition, Holding],
         snapshots: Mapping[int, Snapshot],
     ) -> None:
@@ -500,15 +521,16 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun = self._options.begin(partition, stored, snapshot)
             self._positions[partition], self._marks[partition] = begun
 
-    def _joined(self) -> BlockingMember:
+    def _joined(self) -> StreamMember:
         """The member, once it has an assignment.
 
         Raises:
-            TimeoutError: there was no assignment within two minutes.
+            Unavailable: there was no assignment within two minutes.
         """
         if self._member is None:
             self._member = self._join()
         member = self._member
+        self._count_again(member)
         until = time.monotonic() + JOIN_PATIENCE_S
         while True:
             # No batch is under way, so polling may give revoked partitions back.
@@ -520,17 +542,42 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if member.is_assigned and is_known:
                 return member
             if time.monotonic() > until:
-                raise TimeoutError(f"no assignment from the group for {JOIN_PATIENCE_S:.0f} s")
+                raise self._not_assigned(member)
             time.sleep(LOOK_S)
 
-    def _join(self) -> BlockingMember:
-        options = self._options
-        member = BlockingMember(
-            options.coordinator.split(","),
-            options.group,
-            {options.source.topic: len(options.partitions())},
-            **options.member_settings(),
+    def _not_assigned(self, member: StreamMember) -> Unavailable:
+        options, state = self._options, member.state
+        return Unavailable(
+            f"no assignment for {JOIN_PATIENCE_S:.0f} s from group {options.group}: the member is "
+            f"{state}" + (f" ({state.last_error})" if state.last_error else "")
         )
+
+    def _count_again(self, member: StreamMember) -> None:
+        """Have partitions that have appeared shared out, with a look at every interval.
+
+        Batches are complete by themselves, so the next one may have other partitions.
+        """
+        now = time.monotonic()
+        if self._count is not None and now >= self._counts_at:
+            self._topics = self._count()
+            self._counts_at = now + self._options.topics_refresh_ms / 1000
+            member.subscribe(self._topics)
+
+    def _join(self) -> StreamMember:
+        if not self._topics:
+            self._begin(may_store=False)
+        options = self._options
+        addresses = options.coordinator.split(",")
+        member: StreamMember
+        if options.protocol == SESSION:
+            leased = BlockingSessionMember(
+                addresses, options.group, self._topics, **options.leased_settings()
+            )
+            member = PolledSessionMember(leased)
+        else:
+            member = BlockingMember(
+                addresses, options.group, self._topics, **options.member_settings()
+            )
         member.start()
         if threading.current_thread() is threading.main_thread():
             # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
@@ -543,13 +590,6 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sys.exit(0)
 
 
-def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
+def _held(member: StreamMember) -> dict[TopicPartition, Holding]:
     """Holdings of the query's current partitions."""
     return {p: member.holding(p) for p in member.assignment}
-
-
-def _read(partition: InputPartition) -> Iterator[Any]:
-    """The rows of a task. Refusals are told plainly while they are read, too."""
-    assert isinstance(partition, RangePartition)
-    with told_plainly():
-        yield from partition.snapshot.read(partition.begin, partition.end)

@@ -45,7 +45,7 @@ def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
     rows, rounds = (ROWS // 100, 1) if quick else (ROWS, ROUNDS)
     with scratch() as folder:
         _lay_out(folder, rows, batches)
-        spark = _make_spark(folder)
+        spark = make_spark(folder)
         try:
             figures = _rows_a_second(spark, folder, rows, rounds)
             flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
@@ -242,7 +242,7 @@ def _lay_out(folder: Path, rows: int, batches: int) -> None:
         write_log(folder / "log", partition, table((batches + 1) * ROWS_A_BATCH // PARTITIONS))
 
 
-def _make_spark(folder: Path) -> SparkSession:
+def make_spark(folder: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (

@@ -6,9 +6,11 @@ On disk; `test_sinks_in_s3.py` takes what concerns the store to S3.
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import grpc
 import pyarrow as pa
@@ -264,6 +266,43 @@ async def test_a_moment_is_the_same_in_a_sql_table_in_every_session_time_zone(se
     await asyncio.to_thread(story)
 
 
+async def test_a_column_named_as_that_of_staged_rows_is_refused_by_name(server, tmp_path):
+    place = Place("sql", str(tmp_path))
+    for name in ("staged_by", "Staged_By"):
+        rows = rows_of(FIRST).append_column(name, pa.array(["x"] * 6))
+        with pytest.raises(SinkRefused, match=f"called {name}, .* rename it"):
+            await asyncio.to_thread(query(place, server.address).write, rows, FIRST)
+    assert await asyncio.to_thread(offsets, server) == {}
+
+
+async def test_a_table_may_have_a_column_named_as_that_of_staged_rows(server, tmp_path):
+    import sqlite3
+
+    place = Place("sql", str(tmp_path))
+    with sqlite3.connect(tmp_path / "results.db") as database:
+        database.execute("CREATE TABLE results (p BIGINT, n BIGINT, staged_by TEXT DEFAULT 'me')")
+    assert await asyncio.to_thread(query(place, server.address).write, rows_of(FIRST), FIRST)
+    with sqlite3.connect(tmp_path / "results.db") as database:
+        assert database.execute("SELECT DISTINCT staged_by FROM results").fetchall() == [("me",)]
+
+
+def test_places_of_iceberg_tables_tell_catalogs_apart_and_keep_their_secrets(tmp_path):
+    from coordinator.spark.sinks.iceberg import IcebergSink
+
+    def place(catalog: str, file: str, more: str = "") -> str:
+        uri = f"sqlite:///{tmp_path}/{file}"
+        properties = {"type": "sql", "uri": uri + more, "warehouse": str(tmp_path)}
+        return IcebergSink("ns.table", catalog, properties).place
+
+    one = place("lake", "one.db")
+    assert one == f"iceberg:sqlite:///{tmp_path}/one.db#lake.ns.table"
+    assert one not in (place("lake", "two.db"), place("sea", "one.db"))
+    assert place("lake", "one.db", "?timeout=12") == one
+    bare = IcebergSink("ns.table", "lake")
+    bare._catalog = SimpleNamespace(properties={"uri": "https://me:secret@host/v1?token=secret"})
+    assert bare.place == "iceberg:https://host/v1#lake.ns.table"
+
+
 async def test_another_table_of_the_same_group_is_refused(server, place):
     def story():
         for more in (OTHERS, FIRST):
@@ -319,3 +358,148 @@ def offsets(server) -> dict[int, int]:
         found = admin.offsets(GROUP)
     keys = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
     return {key.partition: found[key] for key in keys if key in found}
+
+
+def test_a_delta_table_is_read_once_and_then_brought_up_to_date(tmp_path, monkeypatch):
+    import shutil
+
+    import deltalake
+
+    reads = []
+    really = deltalake.DeltaTable.__init__
+    monkeypatch.setattr(
+        deltalake.DeltaTable, "__init__", lambda *a, **k: (reads.append(1), really(*a, **k))[1]
+    )
+    place = Place("delta", str(tmp_path))
+    sinks = [place.sink(), place.sink()]
+    decision = Decision(GROUP, 0)
+    for number in range(6):
+        sink = sinks[number % 2]
+        decision = decision.following(f"n{number}", sink.stage(rows_of(FIRST), "x"), sink.place, {})
+        sink.commit(decision.token, decision)
+        assert {each.recover(decision) for each in sinks} == {number + 1}
+        if number == 3:
+            shutil.copytree(place.location(), tmp_path / "older")
+    assert len(reads) <= 4, "twice when there was none, once for each sink"
+    # An older copy takes the table's place while queries run.
+    shutil.rmtree(place.location())
+    shutil.move(tmp_path / "older", place.location())
+    assert {each.recover(decision) for each in sinks} == {4}
+    assert pickle.loads(pickle.dumps(sinks[0])).recover(decision) == 4
+
+
+def test_a_namespace_that_another_query_makes_at_the_same_moment_is_taken(tmp_path, monkeypatch):
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    place, met = Place("iceberg", str(tmp_path)), []
+    exists = SqlCatalog.namespace_exists
+
+    def is_overtaken(self, name):
+        found = exists(self, name)
+        if not met:
+            met.append(name)
+            self.create_namespace(name)
+        return found
+
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", is_overtaken)
+    assert place.sink().stage(rows_of(FIRST), "one")
+    assert met
+
+
+def partitioned(place: Place, by: list[str], schema: pa.Schema) -> None:
+    """Make the Delta table of a place."""
+    import deltalake
+
+    deltalake.DeltaTable.create(
+        place.location(), deltalake.Schema.from_arrow(schema), partition_by=by
+    )
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_kill_over_a_partitioned_delta_table_leaves_each_row_once(server, tmp_path, step):
+    place = Place("delta", str(tmp_path))
+    partitioned(place, ["p"], NOTHING.schema)
+
+    def dies(at: str) -> None:
+        if at == step:
+            raise Killed
+
+    def story():
+        query(place, server.address).write(rows_of(OTHERS), OTHERS)
+        with pytest.raises(Killed):
+            query(place, server.address, dies).write(rows_of(FIRST), FIRST)
+        query(place, server.address).write(rows_of(FIRST), FIRST)
+        assert place.rows(server.address) == counter(OTHERS, FIRST)
+
+    await asyncio.to_thread(story)
+
+
+async def test_the_values_of_a_partitioned_delta_table_come_back_as_they_were(server, tmp_path):
+    from datetime import date
+
+    import deltalake
+
+    place = Place("delta", str(tmp_path))
+    columns = {
+        "day": pa.array([date(2026, 11, 21), None, date(2026, 11, 21)]),
+        "text": pa.array(["a=b/c %2F é ", None, "a=b/c %2F é "]),
+        "number": pa.array([-7, 7, -7], pa.int32()),
+        "sign": pa.array([True, None, True]),
+        "n": pa.array([1, 2, 3], pa.int64()),
+    }
+    rows = pa.table(columns)
+    partitioned(place, ["sign", "text", "day", "number"], rows.schema)
+    assert await asyncio.to_thread(query(place, server.address).write, rows, FIRST)
+    found = deltalake.DeltaTable(place.location()).to_pyarrow_table()
+    assert found.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
+    assert place.staged() == 2, "a file for each value"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({"n": [1]}, "partitioned by day, which the rows do not have"),
+        ({"n": [1], "day": [""]}, "column day has an empty text"),
+        ({"n": [1] * 101, "day": [str(n) for n in range(101)]}, r"rows.repartition\(day\)"),
+    ],
+)
+async def test_rows_that_have_no_place_in_a_partitioned_delta_table_are_refused(
+    server, tmp_path, rows, told
+):
+    place = Place("delta", str(tmp_path))
+    partitioned(place, ["day"], pa.schema([("n", pa.int64()), ("day", pa.string())]))
+    with pytest.raises(SinkRefused, match=told):
+        await asyncio.to_thread(query(place, server.address).write, pa.table(rows), FIRST)
+    assert await asyncio.to_thread(offsets, server) == {}
+
+
+def test_a_delta_table_partitioned_by_a_type_with_several_texts_is_refused(tmp_path):
+    place = Place("delta", str(tmp_path))
+    rows = pa.table({"n": [1], "share": [0.1]})
+    partitioned(place, ["share"], rows.schema)
+    with pytest.raises(SinkRefused, match=r"share, which is .*double.*: this sink writes"):
+        place.sink().stage(rows, "x")
+
+
+def test_a_delta_table_that_was_partitioned_anew_meanwhile_is_refused(tmp_path):
+    import shutil
+
+    place = Place("delta", str(tmp_path))
+    sink = place.sink()
+    token = sink.stage(rows_of(FIRST), "x")
+    shutil.rmtree(f"{place.location()}/_delta_log")
+    partitioned(place, ["p"], NOTHING.schema)
+    decision = Decision(GROUP, 0).following("x", token, sink.place, {})
+    with pytest.raises(SinkRefused, match="partitioned anew, by p"):
+        sink.commit(token, decision)
+
+
+def test_a_partitioned_iceberg_table_is_refused_with_advice(tmp_path):
+    from pyiceberg.transforms import IdentityTransform
+
+    place = Place("iceberg", str(tmp_path))
+    place.sink().stage(rows_of(FIRST), "one")
+    with place._table("results").update_spec() as spec:
+        spec.add_field("p", IdentityTransform())
+    with pytest.raises(SinkRefused, match=r"is partitioned, .* or write a Delta table"):
+        place.sink().stage(rows_of(FIRST), "two")

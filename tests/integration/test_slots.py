@@ -7,6 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+from coordinator.client import Partition, Worker
 from coordinator.client.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import executor
@@ -81,3 +82,32 @@ def test_an_attempt_that_was_fenced_stands_by_and_takes_its_place_back(source):
         assert first.ended == "done"
         with GroupAdmin(server.address) as admin:
             assert set(admin.offsets("g").values()) == {ROWS}
+
+
+def test_slots_and_plain_workers_share_a_group_with_their_defaults(tmp_path):
+    for partition in range(4):
+        write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
+    source = FileLog(str(tmp_path), "t")
+    with Process("--group-min-session-timeout-ms", "1000") as server:
+        worker = Worker(server.address, "g", topics={"t": 4})
+        held: set[int] = set()
+
+        @worker.handler
+        async def hold(p: Partition) -> None:
+            held.add(p.number)
+            await p.revoking.wait()
+            held.discard(p.number)
+
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        wait_until(lambda: held == set(range(4)))
+        attempt = Attempt(server.address, source)
+        wait_until(lambda: attempt.rows == 2 * ROWS or attempt.ended)
+        assert attempt.ended is None
+        assert len(held) == 2
+        with GroupAdmin(server.address) as admin:
+            assert admin.describe_group("g").protocol_data == "cooperative-sticky"
+        worker.stop("done")
+        thread.join(HANG_S)
+        attempt.join()
+        assert attempt.ended == "done"

@@ -7,7 +7,6 @@ archive that `deploy/spark/pack` makes, as `deploy/spark/README.md` tells users 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,29 @@ import pytest
 from tests.spark import standalone
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Its master's address, and what executors need of us: packed, and unpacked for drivers."""
-
-    master: str
-    archive: Path
-    unpacked: Path
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
     archive, unpacked = standalone.pack(folder)
     with standalone.cluster(folder / "daemons") as master:
-        yield Cluster(master, archive, unpacked)
+        yield standalone.Cluster(master, archive, unpacked)
+
+
+def settings_of(cluster: standalone.Cluster, local: Path) -> dict[str, str]:
+    """Settings of an application on the cluster; `deploy/spark/README.md` has the last two."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": "1g",
+        "spark.executor.cores": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(local),
+        "spark.archives": f"{cluster.archive}#coordinator",
+        # Workers of a Connect session start in a folder below.
+        "spark.executorEnv.PYTHONPATH": "./coordinator:../coordinator",
+    }
 
 
 @pytest.fixture(scope="session")
@@ -45,17 +52,8 @@ def spark(cluster, tmp_path_factory):
         patch.delenv("SPARK_HOME", raising=False)
         session = (
             SparkSession.builder.master(cluster.master)
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.executor.memory", "1g")
-            .config("spark.executor.cores", "1")
             .config("spark.cores.max", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.local.dir", str(tmp_path_factory.mktemp("local")))
-            .config("spark.archives", f"{cluster.archive}#coordinator")
-            .config("spark.executorEnv.PYTHONPATH", "./coordinator")
+            .config(map=settings_of(cluster, tmp_path_factory.mktemp("local")))
             .getOrCreate()
         )
     from coordinator.spark.stream import ConsumerGroupSource
@@ -63,3 +61,51 @@ def spark(cluster, tmp_path_factory):
     session.dataSource.register(ConsumerGroupSource)
     yield session
     session.stop()
+
+
+ELASTIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    # One for each attempt at a slot, and one for a query's tasks.
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.decommission.enabled": "true",
+    "spark.executor.decommission.forceKillTimeout": "1s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    # Counts for stages with one task, which has no other to be compared with.
+    "spark.speculation.task.duration.threshold": "4s",
+}
+
+
+@pytest.fixture(scope="session")
+def connect_url(cluster, tmp_path_factory):
+    """Address of a Connect server on the same cluster, whose executors come and go."""
+    settings = {**settings_of(cluster, tmp_path_factory.mktemp("connect-local")), **ELASTIC}
+    with standalone.connect_server(cluster, tmp_path_factory.mktemp("connect"), settings) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def connect(connect_url):
+    """A client's session of the Connect server."""
+    from pyspark.sql.connect.session import SparkSession
+
+    from coordinator.spark.stream import ConsumerGroupSource
+
+    # From its own module, since a classic session may run in this process too.
+    session = SparkSession.builder.remote(connect_url).create()
+    session.dataSource.register(ConsumerGroupSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def travels_by_value(request):
+    """Modules whose functions run where the folder of the tests is not."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.patience import HANG_S
@@ -16,8 +18,19 @@ from tests.patience import HANG_S
 ROOT = Path(__file__).parents[2]
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 WORKERS, CORES = 2, 3
 """More cores than there are: several applications share the cluster."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Its master's address, and what executors need of us: packed, and unpacked for drivers."""
+
+    master: str
+    archive: Path
+    unpacked: Path
 
 
 def pack(folder: Path) -> tuple[Path, Path]:
@@ -26,7 +39,7 @@ def pack(folder: Path) -> tuple[Path, Path]:
     command = [str(ROOT / "deploy/spark/pack"), str(archive)]
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHON": sys.executable, "EXTRAS": "files,iceberg,kafka,sql"},
+        env={**os.environ, "PYTHON": sys.executable, "EXTRAS": "connect,delta,iceberg,kafka,sql"},
         capture_output=True,
         text=True,
         check=False,
@@ -43,33 +56,83 @@ def cluster(folder: Path):
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         flags = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        log = _start(stack, MASTER, folder / "master.log", flags)
-        address = _wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        master = stack.enter_context(started(MASTER, folder / "master.log", flags, {}))
+        found = r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"
+        address = wait_for(master, folder / "master.log", found)
         for number in range(WORKERS):
-            flags = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", str(CORES)]
-            flags += ["--memory", "4g"]
-            place = ["--work-dir", str(folder / f"work-{number}"), address]
-            log = _start(stack, WORKER, folder / f"worker-{number}.log", [*flags, *place])
-            _wait_for(log, r"Successfully registered with master")
+            stack.enter_context(worker(address, folder / f"worker-{number}", number))
         yield address
 
 
-def _start(stack: contextlib.ExitStack, name: str, log: Path, flags: list[str]) -> Path:
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    file = stack.enter_context(log.open("w"))
+@contextlib.contextmanager
+def worker(
+    master: str, folder: Path, number: int, *, cores: int = CORES
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker on a host of its own: attempts at a task run on different ones.
+
+    SIGPWR decommissions it.
+    """
+    folder.mkdir()
+    flags = ["--host", host(number), "--webui-port", "0"]
+    flags += ["--cores", str(cores), "--memory", "4g"]
+    flags += ["--work-dir", str(folder), master]
+    options = {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
+    with started(WORKER, folder / "worker.log", flags, options) as process:
+        wait_for(process, folder / "worker.log", r"Successfully registered with master")
+        yield process
+
+
+def host(number: int) -> str:
+    """Address of a worker."""
+    return f"127.0.0.{number + 1}"
+
+
+@contextlib.contextmanager
+def connect_server(cluster: Cluster, folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    """A Spark Connect server on the cluster, as users start it; its address."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        **settings,
+    }
+    flags = ["--class", CONNECT, "--master", cluster.master]
+    for name, value in settings.items():
+        flags += ["--conf", f"{name}={value}"]
+    environment = {
+        "PYSPARK_PYTHON": sys._base_executable,
+        "PYTHONPATH": str(cluster.unpacked),
+        "SPARK_DAEMON_MEMORY": "768m",  # Counts for this process too.
+    }
+    log = folder / "connect.log"
+    found = r"Spark Connect server started at: .*:([0-9]+)"
+    with started(SUBMIT, log, [*flags, "spark-internal"], environment) as process:
+        yield f"sc://127.0.0.1:{wait_for(process, log, found)}"
+
+
+@contextlib.contextmanager
+def started(
+    name: str, log: Path, flags: list[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A Java process of Spark's, which knows nothing of the project."""
+    here = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
+    here |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", **environment}
     import pyspark
 
     command = [str(Path(pyspark.__file__).parent / "bin/spark-class"), name, *flags]
-    process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
-    stack.callback(process.wait)
-    stack.callback(process.terminate)
-    return log
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=here)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
-def _wait_for(log: Path, pattern: str) -> str:
+def wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+    """Wait for a line of a log; fail if the process ends without it."""
     deadline = time.monotonic() + 2 * HANG_S  # On a busy machine a JVM takes a minute to begin.
     while (found := re.search(pattern, log.read_text())) is None:
+        assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)
     return found[found.lastindex or 0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,8 @@ from coordinator.spark import consume, run_members
 from coordinator.spark.executor import executor_id
 from tests.patience import HANG_S
 from tests.serving import Process
+
+pytestmark = pytest.mark.usefixtures("travels_by_value")
 
 PARTITIONS, ROWS = 6, 4_000
 
@@ -55,16 +56,6 @@ class Recording:
             file.writelines(f"{n}\n" for n in batch["n"].to_pylist())
 
 
-@pytest.fixture(scope="module", autouse=True)
-def travels_by_value():
-    """Executors do not have the tests' folder."""
-    from pyspark import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-
-
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     import pyarrow as pa
@@ -94,7 +85,16 @@ def in_background(work) -> tuple[threading.Thread, list]:
     return thread, done
 
 
-def test_a_killed_worker_costs_a_rebalance_and_no_row(spark, log, server, admin, tmp_path):
+SETTINGS = {
+    "classic": {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300},
+    "session": {"wishes": {"lease_ms": 2_000, "join_quiet_ms": 0}},
+}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "session"])
+def test_a_killed_worker_costs_a_rebalance_and_no_row(
+    spark, log, server, admin, tmp_path, protocol
+):
     directory = str(tmp_path)
     job, done = in_background(
         lambda: run_members(
@@ -104,7 +104,8 @@ def test_a_killed_worker_costs_a_rebalance_and_no_row(spark, log, server, admin,
             group_id="sums",
             source=log,
             make_work=lambda client_id: Summing(directory, client_id),
-            member_settings={"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300},
+            member_settings=SETTINGS[protocol],
+            protocol=protocol,
             rows_per_commit=200,
             pause_s=0.1,
         )

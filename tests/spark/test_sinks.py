@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.sources import write_log
-from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
+from coordinator.spark.ranges import BatchRanges, Range
 from tests.patience import HANG_S
 from tests.serving import Process
-from tests.sinks_kit import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything
+from tests.sinks_kit import GROUP, KINDS, TOPIC, Place, everything, log_of
 
 ROWS = 40
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    import pyarrow as pa
-
-    folder = tmp_path_factory.mktemp("log")
-    for number in range(PARTITIONS):
-        write_log(folder, number, pa.table({"p": [number] * ROWS, "n": range(ROWS)}))
-    return folder
+    return log_of(ROWS, tmp_path_factory.mktemp("log"))
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +59,20 @@ def test_a_query_writes_each_row_once_and_goes_on_after_its_checkpoint_is_gone(
     # The checkpoint is lost: the group knows where it is, and the table what it shows.
     run("70", "second")
     assert place.rows(server.address) == everything(ROWS)
+
+
+def test_a_column_that_a_later_version_of_a_query_adds_is_null_in_earlier_rows(
+    spark, server, tmp_path
+):
+    import pyarrow as pa
+
+    sink = Place("parquet", str(tmp_path)).sink()
+    exact = ExactlyOnce(sink, server.address, "versions", TOPIC)
+    for number, rows in enumerate(({"n": [0]}, {"n": [1], "more": ["x"]}, {"n": [2]})):
+        batch = BatchRanges(number, {0: Range(number, number + 1, number or -1)})
+        assert exact.write(pa.table(rows), batch)
+    folder = str(tmp_path / "results")
+    found = read_exactly_once(spark, folder, server.address, "versions")
+    assert sorted(map(tuple, found.select("n", "more").collect())) == [
+        (0, None), (1, "x"), (2, None)
+    ]  # fmt: skip

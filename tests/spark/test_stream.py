@@ -139,6 +139,47 @@ def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_pa
     assert job.result() == (EVERYTHING, EVERYTHING)
 
 
+def test_a_partition_that_appears_is_read_and_progress_tells_lag_and_ownership(
+    spark, server, tmp_path
+):
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from coordinator.spark.progress import shares_of
+
+    log, shares, metrics = tmp_path / "log", [], []
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event) -> None:  # noqa: N802
+            shares.extend(shares_of(event.progress))
+            metrics.extend(source.metrics for source in event.progress.sources)
+
+        def onQueryTerminated(self, event) -> None:  # noqa: N802
+            pass
+
+    write_log(log, 0, pa.table({"n": range(100)}))
+    job = Job(spark, log, server, tmp_path, maxRowsPerBatch="60", topicsRefreshMs="200")
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        query = job.start(processingTime="0 seconds")
+        wait_until(lambda: committed(server) == {0: 100})
+        write_log(log, 1, pa.table({"n": range(100, 130)}))
+        wait_until(lambda: committed(server) == {0: 100, 1: 30})
+        wait_until(lambda: shares and shares[-1].owned == [0, 1])
+        query.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    assert job.result() == (130, 130)
+    first, last = shares[0], shares[-1]
+    assert (first.lag, first.backlog, first.owned, first.partitions) == (100, 40, [0], 1)
+    assert (last.lag, last.backlog, last.partitions) == (30, 0, 2)
+    assert (last.group, last.topic) == ("g", "t")
+    assert not any(metrics), "Spark has metrics for Python's sources now: say lag there"
+
+
 def test_options_out_of_range_and_directories_without_a_rule_fail_at_load(spark, server, tmp_path):
     flat, empty = (tmp_path / name for name in ("flat", "empty"))
     spark.range(20).write.parquet(str(flat))
@@ -160,7 +201,9 @@ def test_options_out_of_range_and_directories_without_a_rule_fail_at_load(spark,
     assert "expected is true or false" in refusal(source=source, failOnDataLoss="maybe")
     assert "expected is earliest, latest or" in refusal(source=source, startingOffsets="newest")
     assert "did you mean maxRowsPerBatch" in refusal(source=source, maxRowPerBatch="1")
-    assert "minpartitions is not for" in refusal(source=source, minPartitions="8")
+    assert "minPartitions=0: expected is a whole number" in refusal(
+        source=source, minPartitions="0"
+    )
 
 
 OF_LAYOUTS = (

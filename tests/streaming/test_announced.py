@@ -56,6 +56,24 @@ def test_a_query_that_has_stopped_or_died_does_not_count():
         found(7)
 
 
+def test_an_announcement_of_a_dead_process_does_not_count_though_its_number_is_taken():
+    dead = announce(batch(3, "one"))
+    os.close(dead._lock)  # As the system does; another process has its number.
+    announce(batch(4, "two"))
+    assert found() == 4
+    assert not dead._path.exists()
+
+
+def test_what_died_with_its_java_process_is_deleted_and_what_lives_elsewhere_is_left():
+    dead, lives = (Announcement("g", "t", java=java) for java in (JAVA + 1, JAVA + 2))
+    for it in (dead, lives):
+        it.put(batch(3, "one"))
+    os.close(dead._lock)
+    announce(batch(4, "two"))
+    assert not dead._path.parent.exists()
+    assert lives._path.exists(), "a container has numbers of its own"
+
+
 @pytest.mark.parametrize("format", ["v1", "v2"])
 def test_several_queries_are_told_apart_by_the_checkpoints_bytes(tmp_path, format):
     mine = batch(3, "0123456789ab")

@@ -85,6 +85,12 @@ def test_options_that_cannot_be_are_refused(options, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_query_names_the_assignors_that_workers_name():
+    settings = StreamOptions.parse(GIVEN).member_settings()
+    assert settings["assignors"] == ("cooperative-sticky",)
+    assert settings["fallback_assignor"] == "range"
+
+
 KAFKA = {"coordinator": "one:7400", "kafka.bootstrap.servers": "b:1,c:2", "subscribe": "flights"}
 
 
@@ -130,10 +136,8 @@ def test_names_of_sparks_kafka_source_work():
         ),
         ({**GIVEN, "endingOffsets": "earliest"}, "endingOffsets=earliest: expected is latest or"),
         ({**GIVEN, "endingOffsets": '{"0": -1}'}, "a JSON object of offsets by partition"),
-        (
-            {**GIVEN, "minPartitions": "8"},
-            "minpartitions is not for .*: a partition is read by",
-        ),
+        ({**GIVEN, "columns": "a,,b"}, "columns=a,,b: expected are different names with commas"),
+        ({**GIVEN, "columns": "a, a"}, "columns=a, a: expected are different names with commas"),
         ({**GIVEN, "subscribePattern": "a.*"}, "a query reads one topic: name it with subscribe"),
         ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
         ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),
@@ -149,7 +153,14 @@ def test_options_that_say_two_things_or_would_have_no_effect_are_refused(options
 
 
 @pytest.mark.parametrize(
-    "name", ["maxRowsPerBatch", "sessionTimeoutMs", "rebalanceTimeoutMs", "maxPollIntervalMs"]
+    "name",
+    [
+        "maxRowsPerBatch",
+        "minPartitions",
+        "sessionTimeoutMs",
+        "rebalanceTimeoutMs",
+        "maxPollIntervalMs",
+    ],
 )
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "1e3", "1_000", "", "9" * 30])
 def test_numbers_that_cannot_be_are_refused_with_those_that_can(name, value):

@@ -16,18 +16,13 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin
+from coordinator.client.asking import GIVE_UP_S, PAUSE_S, RETRIABLE_REFUSALS, Silence
+from coordinator.client.group_files import MISMATCH
 from coordinator.dial import Credentials
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED
 from coordinator.spark.sinks.protocol import Decision, Sink, SinkRefused
 
 LOGGER = logging.getLogger(__name__)
-GIVE_UP_S, PAUSE_S = 60.0, 0.2
-MISMATCH = "OFFSET_MISMATCH"
-RETRIABLE_REFUSALS = frozenset(
-    "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR REQUEST_TIMED_OUT "
-    "NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND UNSTABLE_OFFSET_COMMIT "
-    "KAFKA_STORAGE_ERROR UNKNOWN_SERVER_ERROR".split()
-)
 RETRIABLE_STATUS = frozenset(
     {
         grpc.StatusCode.ABORTED,
@@ -88,6 +83,7 @@ class Decider:
     ) -> None:
         self._sink, self._coordinator, self._group = sink, coordinator, group
         self._credentials = credentials
+        self._silence = Silence(coordinator, group)
         self.at = at
         self._admin: GroupAdmin | None = None
         self._newest: Newest | None = None  # Our last decision, if the table shows it.
@@ -102,6 +98,12 @@ class Decider:
             grpc.RpcError: refused by the coordinator at once, or no answer for a minute, so that
                 the outcome is unknown: it is looked up when the batch is run again.
         """
+        try:
+            return self._decide(token, proposal)
+        finally:
+            self._silence.end()
+
+    def _decide(self, token: str, proposal: Proposal) -> bool:
         name, since = uuid.uuid4().hex, 0
         decision: Decision | None = None
         give_up_at = time.monotonic() + GIVE_UP_S
@@ -136,14 +138,17 @@ class Decider:
             SinkRefused, grpc.RpcError: see `decide`.
         """
         give_up_at = time.monotonic() + GIVE_UP_S
-        while True:
-            try:
-                return self._look()[0].decision
-            except (grpc.RpcError, NoAnswer) as error:
-                self.close()
-                if not _is_retriable(error) or time.monotonic() > give_up_at:
-                    raise
-                time.sleep(PAUSE_S)
+        try:
+            while True:
+                try:
+                    return self._look()[0].decision
+                except (grpc.RpcError, NoAnswer) as error:
+                    self.close()
+                    if not _is_retriable(error) or time.monotonic() > give_up_at:
+                        raise
+                    time.sleep(PAUSE_S)
+        finally:
+            self._silence.end()
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -174,7 +179,7 @@ class Decider:
     def _fetched(self) -> tuple[Mapping[TopicPartition, int], int, Decision]:
         """Offsets of the group, the count of decisions (-1: none is stored), and the newest."""
         try:
-            stored, manifest = self._opened().stored(self._group)
+            stored, manifest = self._silence.during(lambda: self._opened().stored(self._group))
         except LookupError as error:
             raise NoAnswer(str(error)) from error
         count = stored.get(MANIFESTS, NOTHING_STORED)
@@ -216,13 +221,16 @@ class Decider:
     def _commit(self, newest: Newest, decision: Decision, proposal: Proposal) -> bool:
         """Decide, and follow; False if the group is not where it was."""
         number = decision.number if decision.token else max(newest.count, 0)
-        refusals = self._opened().commit(
-            self._group,
-            {**proposal.ends, MANIFESTS: number},
-            expected={**proposal.begins, MANIFESTS: newest.count},
-            # No rows, no decision: only the offsets move.
-            manifest=decision.to_manifest() if decision.token else b"",
-            metadata=proposal.metadata,
+        # No rows, no decision: only the offsets move.
+        manifest = decision.to_manifest() if decision.token else b""
+        refusals = self._silence.during(
+            lambda: self._opened().commit(
+                self._group,
+                {**proposal.ends, MANIFESTS: number},
+                expected={**proposal.begins, MANIFESTS: newest.count},
+                manifest=manifest,
+                metadata=proposal.metadata,
+            )
         )
         if refusals:
             reasons = set(refusals.values())

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
+from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.sinks.attempts import attempts
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
@@ -26,9 +27,12 @@ from coordinator.spark.sinks.staging import (
     to_token,
 )
 
+PARTITIONED_BY = frozenset({"string", "byte", "short", "integer", "long", "boolean", "date"})
+"""Types of columns that a table may be partitioned by: their text is the same everywhere."""
+
 
 class DeltaSink:
-    """A `Sink` into an unpartitioned Delta table, which is made if it is not there.
+    """A `Sink` into a Delta table, which is made without partitions if it is not there.
 
     Args:
         location: of the table: a path, or s3://BUCKET/PATH and the like. Settings behind `?` are
@@ -39,35 +43,50 @@ class DeltaSink:
     def __init__(self, location: str, *, storage_options: Mapping[str, str] | None = None) -> None:
         self._folder = StorePath.of(location)
         self._options = {**_options(self._folder), **(storage_options or {})}
+        # The table as it was last seen, its version, and the file of that version.
+        self._kept: tuple[Any, int, Entry | None] | None = None
 
     @property
     def place(self) -> str:
-        return f"delta:{self._folder}"
+        return f"delta:{self._folder.absolute}"
 
     def stage(self, rows: Any, name: str) -> str:
-        self._check(arrow_schema(rows))
-        return to_token(stage_files(rows, partial(new_file, self._folder), f"staged-{name}"))
+        by = self._check(arrow_schema(rows))
+        return to_token(stage_files(rows, partial(new_file, self._folder), f"staged-{name}", by))
 
     def commit(self, token: str, decision: Decision) -> None:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction
 
-        now_ms = int(time.time() * 1_000)
-        added = [
-            AddAction(f.name, f.size, {}, now_ms, True, json.dumps({"numRecords": f.rows}))
-            for f in files_of(token)
-        ]
+        now_ms, files = int(time.time() * 1_000), files_of(token)
         # A put without an answer may have been made: each attempt looks at the number again.
         for attempt in attempts(DeltaError, OSError, what=f"{self.place} cannot be written"):
             with attempt:
                 table = self._table()
                 if self._number(table, decision.group) >= decision.number:
                     return
+                by = table.metadata().partition_columns
+                if any(len(file.values) != len(by) for file in files):
+                    raise SinkRefused(
+                        f"{self.place} was partitioned anew, by {', '.join(by) or 'nothing'}, "
+                        "after rows were staged for it: put it back"
+                    )
                 table.create_write_transaction(
-                    added,
+                    [
+                        AddAction(
+                            file.name,
+                            file.size,
+                            dict(zip(by, file.values, strict=True)),
+                            now_ms,
+                            True,
+                            json.dumps({"numRecords": file.rows}),
+                        )
+                        for file in files
+                    ],
                     mode="append",
                     schema=table.schema(),
+                    partition_by=by or None,
                     commit_properties=CommitProperties(
                         custom_metadata={"consumerGroup": decision.group},
                         # Delta would try again on top of a version that has our number.
@@ -91,8 +110,12 @@ class DeltaSink:
 
     # --- Inside ---
 
-    def _check(self, schema: Any) -> None:
-        """Make the table if there is none, and compare the schema with its own."""
+    def _check(self, schema: Any) -> list[str]:
+        """Make the table if there is none, and compare the schema with its own.
+
+        Returns:
+            The columns that it is partitioned by.
+        """
         import deltalake
         from deltalake.exceptions import TableNotFoundError
 
@@ -103,9 +126,18 @@ class DeltaSink:
             table = deltalake.DeltaTable.create(
                 self._uri(), given, mode="ignore", storage_options=self._options
             )
-        if table.metadata().partition_columns:
-            raise SinkRefused(f"{self.place} is partitioned, which this sink does not write")
         known = {field.name: field for field in table.schema().fields}
+        by = list(table.metadata().partition_columns)
+        for name in by:
+            if name not in schema.names:
+                raise SinkRefused(
+                    f"{self.place} is partitioned by {name}, which the rows do not have"
+                )
+            if str(getattr(known[name].type, "type", "")) not in PARTITIONED_BY:
+                raise SinkRefused(
+                    f"{self.place} is partitioned by {name}, which is {known[name].type}: this "
+                    f"sink writes partitions by {', '.join(sorted(PARTITIONED_BY))}"
+                )
         for field in given.fields:
             if field.name not in known:
                 raise SinkRefused(
@@ -117,11 +149,33 @@ class DeltaSink:
                     f"{self.place}: column {field.name} is {known[field.name].type} in the "
                     f"table, and {field.type} in the rows: cast it before the sink"
                 )
+        return by
 
     def _table(self) -> Any:
+        """The table as it is now.
+
+        One that was seen before is brought up to date: to read the log anew takes some requests
+        for each version since the last checkpoint.
+        """
         from deltalake import DeltaTable
 
-        return DeltaTable(self._uri(), storage_options=self._options)
+        nothing: tuple[Any, int, Entry | None] = (None, 0, None)
+        (table, version, entry), self._kept = self._kept or nothing, None
+        # Not if a copy of another time took the table's place.
+        if entry is not None and entry == self._log_entry(version):
+            table.update_incremental()
+        else:
+            table = DeltaTable(self._uri(), storage_options=self._options)
+        if table.version() != version or entry is None:
+            version, entry = table.version(), self._log_entry(table.version())
+        self._kept = table, version, entry
+        return table
+
+    def _log_entry(self, version: int) -> Entry | None:
+        return (self._folder / f"_delta_log/{version:020}.json").look()
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
+        return {**self.__dict__, "_kept": None}
 
     def _number(self, table: Any, group: str) -> int:
         return table.transaction_version(_app_id(group)) or 0

@@ -7,6 +7,7 @@ snapshots that expire; each snapshot names group and number too. The catalog com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.sinks.staging import arrow_schema, files_of, stage_files, to_token
 
 RETRIES = "commit.retry.num-retries"
+SECRETS = re.compile("//[^/]*@")
 
 
 class IcebergSink:
@@ -38,7 +40,9 @@ class IcebergSink:
 
     @property
     def place(self) -> str:
-        return f"iceberg:{self._name}"
+        uri = self._opened().properties.get("uri", "").partition("?")[0]
+        # Users and passwords stand in front of the host.
+        return f"iceberg:{SECRETS.sub('//', uri)}#{self._catalog_name}.{self._name}"
 
     def stage(self, rows: Any, name: str) -> str:
         table = self._prepared(arrow_schema(rows))
@@ -96,13 +100,20 @@ class IcebergSink:
             table = self._table()
         except NoSuchTableError:
             catalog = self._opened()
-            catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+            # Two that make a namespace of a SQL catalog at the same moment violate its key.
+            for attempt in attempts(*_store_errors(), what="the namespace cannot be made"):
+                with attempt:
+                    catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+                    break
             try:
                 table = catalog.create_table(self._name, schema=schema)
             except TableAlreadyExistsError:
                 table = self._table()
         if not table.spec().is_unpartitioned():
-            raise SinkRefused(f"{self.place} is partitioned, which this sink does not write")
+            raise SinkRefused(
+                f"{self.place} is partitioned, which this sink does not write: give it a table "
+                "without partitions, or write a Delta table, which may have some"
+            )
         try:
             from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check
 

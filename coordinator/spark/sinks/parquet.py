@@ -41,7 +41,7 @@ class ParquetSink:
 
     @property
     def place(self) -> str:
-        return f"parquet:{self._folder}"
+        return f"parquet:{self._folder.absolute}"
 
     def stage(self, rows: Any, name: str) -> str:
         return to_token(stage_files(rows, partial(new_file, self._data), name))

@@ -128,7 +128,11 @@ class SqlSink:
         import sqlalchemy as sa
 
         _, table, staged = self._tables(connection)
-        columns = [column.name for column in table.columns if column.name in staged.c]
+        columns = [
+            column.name
+            for column in table.columns
+            if column.name in staged.c and column.name.lower() != TASK
+        ]
         mine = staged.c[TASK].in_([task.name for task in tasks])
         chosen = sa.select(*(staged.c[name] for name in columns)).where(mine)
         copied = connection.execute(sa.insert(table).from_select(columns, chosen)).rowcount
@@ -144,6 +148,13 @@ class SqlSink:
         """Make the tables that are missing, and compare the columns."""
         import sqlalchemy as sa
 
+        for name in schema.names:
+            # Databases do not tell upper from lower case.
+            if name.lower() == TASK:
+                raise SinkRefused(
+                    f"{self.place}: a column of the rows is called {name}, as is one of the "
+                    f"table of staged rows: rename it before the sink"
+                )
         self._create(
             FENCE,
             sa.Column("sink", sa.String(200), primary_key=True),

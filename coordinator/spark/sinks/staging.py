@@ -10,38 +10,50 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.sinks.protocol import SinkRefused
+from coordinator.spark.worker_imports import ImportedInWorkers
 
 TOKEN_MAX = 32 << 10
 """Characters of a token; a manifest has offsets too, and at most 64 KiB by default."""
-_COLUMNS = "name string, size long, rows long"
+MOST_FILES = 100
+"""Files that a task writes at once, one for each partition of the table that its rows are in."""
+_COLUMNS = "name string, size long, rows long, json_values string"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A Parquet file below the place of staged files. size: bytes."""
+    """A Parquet file below the place of staged files. size: bytes.
+
+    values: of the columns that the table is partitioned by, as text; they are not in the file.
+    """
 
     name: str
     size: int
     rows: int
+    values: tuple[str | None, ...] = ()
 
 
-def stage_files(rows: Any, opener: Callable[[str], Any], folder: str) -> list[StagedFile]:
+def stage_files(
+    rows: Any, opener: Callable[[str], Any], folder: str, by: Sequence[str] = ()
+) -> list[StagedFile]:
     """Write rows as Parquet, a file for each partition of the DataFrame that has any.
 
     Args:
         rows: a pyspark DataFrame, or a pyarrow Table.
         opener: opens a new file by name; a context manager with `write`. It is pickled.
         folder: in front of the files' names.
+        by: columns that the table is partitioned by: a file for each of their values, too. Of text,
+            whole numbers, dates or booleans.
     Raises:
         whatever opening or writing raises, or py4j's error of the job.
     """
-    return stage_tasks(rows, partial(_write, opener, folder))
+    return stage_tasks(rows, partial(_write, opener, folder, by))
 
 
 def stage_tasks(
@@ -54,8 +66,12 @@ def stage_tasks(
     """
     if not hasattr(rows, "mapInArrow"):
         return list(write(rows.to_batches()))
-    done = rows.mapInArrow(partial(_in_task, write), _COLUMNS).collect()
-    return sorted((StagedFile(r["name"], r["size"], r["rows"]) for r in done), key=lambda f: f.name)
+    done = rows.mapInArrow(_StagingTask(write), _COLUMNS).collect()
+    files = (
+        StagedFile(r["name"], r["size"], r["rows"], tuple(json.loads(r["json_values"])))
+        for r in done
+    )
+    return sorted(files, key=lambda f: f.name)
 
 
 def to_token(files: Sequence[StagedFile]) -> str:
@@ -64,18 +80,21 @@ def to_token(files: Sequence[StagedFile]) -> str:
     Raises:
         SinkRefused: they are too many.
     """
-    token = json.dumps([[f.name, f.size, f.rows] for f in files], separators=(",", ":"))
+    told = [[f.name, f.size, f.rows, *([f.values] if f.values else [])] for f in files]
+    token = json.dumps(told, separators=(",", ":"))
     if len(token) > TOKEN_MAX:
         raise SinkRefused(
             f"a batch of {len(files)} files does not fit into a manifest: write fewer, with "
-            "rows.coalesce(n) before the sink or a smaller maxRowsPerBatch"
+            "rows.coalesce(n) before the sink, or a smaller maxRowsPerBatch or minPartitions"
         )
     return token if files else ""
 
 
 def files_of(token: str) -> list[StagedFile]:
     """The files of a token."""
-    return [StagedFile(*values) for values in json.loads(token)] if token else []
+    if not token:
+        return []
+    return [StagedFile(*told[:3], *map(tuple, told[3:])) for told in json.loads(token)]
 
 
 def new_file(folder: StorePath, name: str) -> Any:
@@ -123,42 +142,103 @@ def _plain(kind: Any) -> Any:
 # --- In the process that writes ---------------------------------------------------------------
 
 
-def _in_task(
-    write: Callable[[Iterable[Any]], Iterable[StagedFile]], batches: Iterable[Any]
-) -> Iterator[Any]:
-    import pyarrow as pa
+@dataclass(frozen=True)
+class _StagingTask(metaclass=ImportedInWorkers):
+    """Function of a task, which writes its rows and returns a row for each file."""
 
-    done = list(write(batches))
-    yield pa.RecordBatch.from_pydict(
-        {
-            "name": pa.array([f.name for f in done], pa.string()),
-            "size": pa.array([f.size for f in done], pa.int64()),
-            "rows": pa.array([f.rows for f in done], pa.int64()),
-        }
-    )
+    write: Callable[[Iterable[Any]], Iterable[StagedFile]]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        done = list(self.write(batches))
+        yield pa.RecordBatch.from_pydict(
+            {
+                "name": pa.array([f.name for f in done], pa.string()),
+                "size": pa.array([f.size for f in done], pa.int64()),
+                "rows": pa.array([f.rows for f in done], pa.int64()),
+                "json_values": pa.array([json.dumps(f.values) for f in done], pa.string()),
+            }
+        )
 
 
 def _write(
-    opener: Callable[[str], Any], folder: str, batches: Iterable[Any]
-) -> Iterator[StagedFile]:
-    """Write one file, if there are rows."""
-    import pyarrow.parquet as pq
+    opener: Callable[[str], Any], folder: str, by: Sequence[str], batches: Iterable[Any]
+) -> list[StagedFile]:
+    """Write a file for each value of the columns `by` that there are rows of."""
+    files: dict[tuple[str | None, ...], _File] = {}
+    with ExitStack() as stack:
+        for batch in batches:
+            plain = batch.cast(plain_schema(batch.schema))
+            for values, rows in _split(plain, by):
+                if values not in files:
+                    if len(files) == MOST_FILES:
+                        raise SinkRefused(
+                            f"the rows of a task are in more than {MOST_FILES} partitions of the "
+                            f"table: use rows.repartition({', '.join(by)}) before the sink"
+                        )
+                    name = f"{folder}/{uuid.uuid4().hex}.parquet"
+                    files[values] = stack.enter_context(_File(opener, name, rows.schema))
+                files[values].write(rows)
+    return [StagedFile(f.name, f.size, f.rows, values) for values, f in files.items()]
 
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
+
+def _split(batch: Any, by: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], Any]]:
+    """The rows of each value of some columns, without those columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not by:
+        if batch.num_rows:
+            yield (), batch
         return
-    name = f"{folder}/{uuid.uuid4().hex}.parquet"
-    schema, rows = plain_schema(first.schema), 0
-    with opener(name) as file:
-        counted = _Counted(file)
-        with pq.ParquetWriter(counted, schema) as writer:
-            while first is not None:
-                writer.write_batch(first.cast(schema))
-                rows += first.num_rows
-                first = next(filled, None)
-        _make_durable(file)
-    yield StagedFile(name, counted.size, rows)
+    for row in pa.Table.from_batches([batch]).group_by(list(by)).aggregate([]).to_pylist():
+        masks = [
+            pc.is_null(batch.column(name)) if row[name] is None
+            else pc.equal(batch.column(name), pa.scalar(row[name], batch.column(name).type))
+            for name in by
+        ]  # fmt: skip
+        # A comparison with null is null, and a filter leaves nulls out.
+        found = batch.filter(reduce(pc.and_, masks)).drop_columns(list(by))
+        yield tuple(_as_text(name, row[name]) for name in by), found
+
+
+def _as_text(name: str, value: Any) -> str | None:
+    if value == "":
+        raise SinkRefused(
+            f"column {name} has an empty text, which a partition of a table cannot tell from null: "
+            "replace it before the sink"
+        )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
+
+
+class _File(AbstractContextManager["_File"]):
+    """A Parquet file that is written in pieces, and durable when it is closed."""
+
+    def __init__(self, opener: Callable[[str], Any], name: str, schema: Any) -> None:
+        import pyarrow.parquet as pq
+
+        self.name, self.rows = name, 0
+        self._stack = ExitStack()
+        self._file = self._stack.enter_context(opener(name))
+        self._counted = _Counted(self._file)
+        self._writer = self._stack.enter_context(pq.ParquetWriter(self._counted, schema))
+
+    @property
+    def size(self) -> int:
+        return self._counted.size
+
+    def write(self, rows: Any) -> None:
+        self._writer.write_batch(rows)
+        self.rows += rows.num_rows
+
+    def __exit__(self, *error: Any) -> None:
+        with self._stack:
+            if error[0] is None:
+                self._writer.close()
+                _make_durable(self._file)
 
 
 class _Counted:
