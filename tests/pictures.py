@@ -2,7 +2,7 @@
 
 `deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
 an incident that is played on virtual time, so they are the same on every machine.
-`deploy/owners.svg` is drawn from a recorded run of `deploy/demo counts`. A test compares all three.
+`deploy/owners.svg` is drawn from a recorded run of `deploy/demo delays`. A test compares all three.
 The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
 """
 
@@ -27,7 +27,8 @@ EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"
 OWNERS = ROOT / "deploy/owners.svg"
 RECORDED = ROOT / "deploy/spark/flights/owners.json"
-"""`.demo/counts/owners.json` of a run of `deploy/demo counts`."""
+"""`.demo/delays/owners.json` of a run of `deploy/demo delays`."""
+TITLE = "Version 2 of a query takes over from version 1"
 PARTITIONS = 12
 GROUP = "orders"
 COLUMNS = 96
@@ -127,7 +128,7 @@ def draw_timeline() -> str:
 
 def draw_owners() -> str:
     """The picture of the demo."""
-    return draw(load(RECORDED), "Who worked on which partition", PARTITIONS)
+    return draw(load(RECORDED), TITLE, PARTITIONS)
 
 
 DRAWN = {EXPLAIN: draw_explain, TIMELINE: draw_timeline, OWNERS: draw_owners}

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flights.history import load
+from flights.history import SIGKILL, SIGSTOP, load
 from tests.documents import ROOT
 from tests.pictures import DRAWN, RECORDED, terminal
 
@@ -14,14 +14,19 @@ def test_a_picture_is_up_to_date(path):
     assert path.read_text() == DRAWN[path](), "make it again: poe pictures"
 
 
-def test_the_recorded_run_of_the_demo_shows_a_kill_and_who_went_on():
+def test_the_recorded_run_of_the_demo_shows_a_kill_a_zombie_and_who_went_on():
     recorded = load(RECORDED)
-    (kill,) = recorded.kills
-    rests = recorded.rests(kill)
-    assert rests
-    assert all(rest.taker is not None for rest in rests)
-    assert kill.expired_s is not None
-    assert all(rest.end_s > kill.expired_s for rest in rests), "nobody can go on before"
+    for kill in recorded.kills:
+        rests = recorded.rests(kill)
+        assert rests
+        assert all(rest.taker is not None for rest in rests)
+        assert kill.expired_s is not None
+        assert all(rest.end_s > kill.expired_s for rest in rests), "nobody can go on before"
+    killed, stopped = recorded.kills
+    assert (killed.signal, stopped.signal) == (SIGKILL, SIGSTOP)
+    assert {refusal.owner for refusal in recorded.refusals} == {stopped.owner}
+    assert all(refusal.at_s > stopped.woken_s > stopped.expired_s for refusal in recorded.refusals)
+    assert len(recorded.moments) == 6
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)

@@ -1,38 +1,102 @@
 """The verdict of a run can be that it is wrong, for each of its reasons."""
 
-import json
-
 import pytest
 
 pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 
-from flights import dataset
-from flights.delays.checks import check_flights, check_kill, check_statistics
-from flights.delays.statistics import SUMMARY
+import pandas as pd
+
+from flights.delays.checks import (
+    check_kill,
+    check_rows,
+    check_statistics,
+    check_upgrade,
+    check_versions,
+    check_zombie,
+)
 from flights.delays.tables import read_flights, read_tables
-from flights.delays.truth import compute_directly
+from flights.delays.truth import compute_directly, enriched_flights
+from flights.notes import REFUSED, WORKS, Note
 from flights.verdict import exit_status, tell
 from flights.watching import Happening, Member, View
 
+FLIGHTS_CHECKED = 3_000
 
-@pytest.mark.parametrize(
-    ("rows", "different", "holds"), [(0, 0, True), (-1, -1, False), (0, -1, False)]
-)
-def test_a_flight_may_neither_be_missing_nor_be_there_twice(rows, different, holds, tmp_path):
-    summary = {
-        "flights": dataset.FLIGHTS + rows,
-        "different_flights": dataset.FLIGHTS + different,
-    }
-    (tmp_path / SUMMARY).write_text(json.dumps(summary))
-    assert check_flights(tmp_path)[1] is holds
+
+@pytest.fixture(scope="module")
+def fed():
+    return read_flights()[:FLIGHTS_CHECKED], read_tables()
+
+
+@pytest.fixture
+def committed(fed):
+    """Rows as the queries write them: the first half by version 1, which lacks a column."""
+    rows = enriched_flights(*fed)
+    rows["time_hour"] = pd.to_datetime(rows["time_hour"], utc=True)
+    rows["version"] = [1 + (number >= len(rows) // 2) for number in range(len(rows))]
+    rows["made_up"] = (rows["dep_delay"] - rows["arr_delay"]).where(rows["version"] == 2)
+    return rows.sample(frac=1, random_state=7)
+
+
+def test_every_row_and_column_is_compared(fed, committed):
+    (text, holds), wrong = check_rows(committed, *fed)
+    assert (holds, wrong) == (True, [])
+    assert text.startswith("3,000 rows of 3,000: 0 missing, 0 twice, 0 never fed; all 25 columns")
+    assert check_versions(committed) == (
+        "version 1 wrote 1,500 of the rows, and version 2 1,500", True
+    )  # fmt: skip
+    assert not check_versions(committed[committed["version"] == 2])[1]
+
+
+def test_a_row_that_is_missing_twice_or_was_never_fed_is_counted(fed, committed):
+    doubled = pd.concat([committed[1:], committed[5:6]])
+    doubled.iloc[7, doubled.columns.get_loc("flight")] += 10_000
+    (text, holds), _ = check_rows(doubled, *fed)
+    assert not holds
+    assert "2 missing, 1 twice, 1 never fed" in text
+
+
+@pytest.mark.parametrize("column", ["dep_delay", "wind_speed", "carrier_name", "made_up"])
+def test_a_value_that_is_off_is_named_in_every_kind_of_column(column, fed, committed):
+    known = committed.index[committed[column].notna()]
+    committed.loc[known[0], column] = committed.loc[known[1:], column].mode()[0]
+    committed.loc[known[1], column] = None
+    changed = committed.loc[known[:2], column]
+    (_, holds), wrong = check_rows(committed, *fed)
+    assert not holds, changed
+    assert [line.partition(":")[0] for line in wrong] == [column]
+
+
+def test_version_1_does_not_write_what_version_2_adds(fed, committed):
+    early = committed.index[committed["version"] == 1]
+    committed.loc[early[0], "made_up"] = 5
+    assert not check_rows(committed, *fed)[0][1]
+
+
+def test_a_zombie_must_have_been_refused_before_it_did_anything_else():
+    def noted(*kinds):
+        return [Note(10.0 + n, "old", kind, 0) for n, kind in enumerate(kinds)]
+
+    assert check_zombie("old", 10.0, noted(REFUSED, WORKS))[1]
+    assert not check_zombie("old", 10.0, noted(WORKS, REFUSED))[1]
+    assert not check_zombie("old", 10.5, noted(REFUSED))[1]
+    assert not check_zombie("old", 10.0, [Note(10.0, "new", REFUSED, 0)])[1]
+
+
+def test_an_upgrade_is_done_when_the_rest_was_done_without_version_1():
+    new, old = Note(12.0, "new", WORKS, 0), Note(12.0, "old", WORKS, 0)
+    assert check_upgrade("old", 11.0, 0, [Note(10.0, "old", WORKS, 0), new])[1]
+    assert not check_upgrade("old", 11.0, 0, [new, old])[1]
+    assert not check_upgrade("old", 11.0, -9, [new])[1]
+    assert not check_upgrade("old", 11.0, 0, [])[1]
 
 
 def test_one_number_that_is_off_is_found_and_named():
     flights = read_flights()[:5_000]
     tables = compute_directly(flights, read_tables())
-    assert check_statistics(tables, flights)[0][1]
+    assert check_statistics(tables, flights, read_tables())[0][1]
     tables["hour"].loc[0, "cancelled"] += 1
-    (_, holds), wrong = check_statistics(tables, flights)
+    (_, holds), wrong = check_statistics(tables, flights, read_tables())
     assert not holds
     assert len(wrong) == 1
     assert wrong[0].startswith("hour: ")

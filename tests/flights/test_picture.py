@@ -1,10 +1,11 @@
 """The picture of owners: bars, hatched rests, round ticks and the account of a kill."""
 
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from flights.history import History, Kill, Stint
+from flights.history import SIGSTOP, History, Kill, Moment, Refusal, Stint
 from flights.picture import PALETTE, account, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -101,7 +102,45 @@ def test_the_kill_and_the_end_of_the_session_are_lines_with_their_times():
         "a rebalance begins", "SIGKILL at 10.0 s", "session expired at 13.0 s"
     }  # fmt: skip
     assert lines["SIGKILL at 10.0 s"].get("x1") == "540.0"
-    assert {"SIGKILL at 10.0 s", "session expired at 13.0 s"} <= set(texts(root))
+    assert {"SIGKILL at 10.0 s", "session expired"} <= set(texts(root))
+
+
+STOPPED = Kill("a", 10.0, 13.0, SIGSTOP, woken_s=16.0)
+
+
+def crosses(root):
+    return [
+        group.find(SVG + "title").text
+        for group in root.iter(SVG + "g")
+        if group.find(SVG + "path") is not None
+    ]
+
+
+def test_a_pause_and_the_batch_that_is_refused_after_it_are_drawn_and_told():
+    paused = replace(KILLED, kills=(STOPPED,), refusals=(Refusal("a", 0, 16.2),))
+    root = drawn(paused)
+    legend = texts(root)
+    for text in ("a is stopped, nobody works", "SIGSTOP at 10.0 s", "a batch is refused"):
+        assert text in legend
+    assert crosses(root) == ["a batch of a is refused at 16.2 s"]
+    (sentence,) = account(paused)
+    assert sentence == (
+        "a was stopped at 10.0 s: its 2 partitions rested for 3.5 s to 4.0 s, until b went on "
+        "with them. It was woken at 16.0 s, and its batch of 1 partition was refused."
+    )
+    early = replace(paused, refusals=(Refusal("a", 0, 9.0), Refusal("b", 2, 17.0)))
+    assert account(early)[0].endswith("went on with them. It was woken at 16.0 s.")
+    assert crosses(drawn(KILLED)) == []
+
+
+def test_steps_are_numbered_beside_each_other_and_told_in_order():
+    steps = replace(KILLED, moments=(Moment(2.0, "a is <started>"), Moment(2.1, "b is started")))
+    root = drawn(steps)
+    circles = [float(circle.get("cx")) for circle in root.iter(SVG + "circle")]
+    assert circles[1] - circles[0] >= 17, "they can be read"
+    assert account(steps)[:2] == ["1: at 2.0 s a is <started>.", "2: at 2.1 s b is started."]
+    assert {"1", "2"} <= set(texts(root))
+    assert list(drawn(KILLED).iter(SVG + "circle")) == []
 
 
 def test_the_legend_names_owners_and_the_one_that_is_dead():

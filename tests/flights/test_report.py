@@ -67,6 +67,7 @@ def test_only_the_rebalance_that_removed_the_one_that_was_killed_is_told(tmp_pat
         )
 
     journal = [
+        rebalance(5, "a", "session expired"),
         rebalance(4, "a", "left"),
         rebalance(3, "a", "session expired"),
         rebalance(2, "b", "session expired"),
@@ -76,7 +77,7 @@ def test_only_the_rebalance_that_removed_the_one_that_was_killed_is_told(tmp_pat
         "",
         f"Who worked: {tmp_path}/owners.svg",
         "a was killed at 5.0 s: its partition rested for 3.0 s, until b went on with it.",
-        "The coordinator, which saw no kill, says of it (`coordinator explain g 3`):",
+        "The coordinator, which saw no SIGKILL, says of it (`coordinator explain g 3`):",
         "  generation 3\\x1b[31m",
         "In truth the first of them rested for 3.0 s, which is within its range.",
     ]

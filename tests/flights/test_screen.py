@@ -6,6 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
+from flights.history import SIGKILL, SIGSTOP
 from flights.picture import PALETTE
 from flights.screen import Screen
 from flights.watching import Happening, Member, View
@@ -105,10 +106,15 @@ def test_a_partition_that_is_done_needs_no_owner():
 
 def test_no_color_is_respected_and_names_and_signs_remain(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    text = shown(view({0: LIVING, 1: DEAD}), [Happening(3.0, "worker-2 killed", "kill")])
+    text = shown(view({0: LIVING, 1: DEAD}), [Happening(3.0, "worker-2 killed", SIGKILL)])
     assert "38;2" not in text
     assert "31m" not in text
     assert "worker-2 † killed 2 s ago" in text
+
+
+def test_one_that_is_stopped_is_not_called_dead():
+    stopped = Member("worker-2", "worker-2", killed_at_s=3.0, signal=SIGSTOP)
+    assert "worker-2 ‖ stopped 2 s ago" in plain(shown(view({1: stopped})))
 
 
 @pytest.mark.parametrize("members", [(), (LIVING,)])
@@ -118,7 +124,7 @@ def test_a_group_is_shown_before_anybody_owns_anything(members):
 
 def test_without_a_terminal_each_event_and_each_tenth_is_a_plain_line_once(capsys):
     console = Console(file=io.StringIO())
-    happenings = [Happening(3.0, "worker-2 killed by SIGKILL", "kill")]
+    happenings = [Happening(3.0, "worker-2 killed by SIGKILL", SIGKILL)]
     with Screen(ENDS, "counted", console) as screen:
         screen.show(view({0: LIVING}, at_s=4.0, offsets={0: 30}), happenings)
         happenings.append(Happening(5.1, "worker-2 removed: session expired", "evicted"))

@@ -8,8 +8,9 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
+from flights.history import SIGSTOP, Kill, Moment
 from flights.notes import TAKES, Notebook
-from flights.watching import Watcher
+from flights.watching import WOKEN, Watcher
 
 
 class RecordedGroup:
@@ -91,6 +92,24 @@ def test_one_that_was_killed_is_dead_until_it_is_removed_and_its_successor_is_an
     assert owners(after) == {0: "a (restarted)", 1: "b"}
     assert after.owning_clients() == after.clients() == {"a", "b"}
     assert after.offsets == {0: 5}
+
+
+def test_one_that_was_stopped_and_woken_keeps_its_name(watch, tmp_path):
+    watcher = watch(
+        ("Stable", {"a-1": [0], "b-1": [1]}),
+        ("Stable", {"b-1": [0, 1]}),
+        ("Stable", {"a-2": [0], "b-1": [1]}),
+    )
+    watcher.look()
+    watcher.note_kill("a", 3.0, SIGSTOP)
+    watcher.look()
+    watcher.now = lambda: 8.0
+    watcher.note("a is woken", WOKEN, "a")
+    watcher.note("a is refused")
+    assert owners(watcher.look()) == {0: "a", 1: "b"}
+    history = watcher.history(tmp_path, end_s=10.0)
+    assert history.kills == (Kill("a", 3.0, None, SIGSTOP, woken_s=8.0),)
+    assert history.moments == (Moment(8.0, "a is refused"),)
 
 
 def test_events_have_the_times_of_the_coordinators_log_and_lines_are_read_once(watch):

@@ -1,1 +1,1 @@
-"""The main job: the flights of 2013, counted by a group of Spark executors and a plain worker."""
+"""The main job: the flights of 2013, shared by streaming queries, then by executors and others."""

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-TAKES, WORKS = "takes", "works"
-"""A worker begins a partition that it was assigned; it begins or has done a piece of work on it."""
+TAKES, WORKS, STAGED, REFUSED = "takes", "works", "staged", "refused"
+"""A worker begins a partition that it was assigned; it begins or has done a piece of work on it.
+A query has written the rows of a batch, and not decided yet that they count; they do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`at_s`: seconds of `time.monotonic`. `kind`: `TAKES` or `WORKS`."""
+    """`at_s`: seconds of `time.monotonic`. `kind`: `TAKES`, `WORKS`, `STAGED` or `REFUSED`."""
 
     at_s: float
     member: str

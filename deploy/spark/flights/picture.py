@@ -1,4 +1,7 @@
-"""SVG of a history: a lane for each partition, a colour for each owner, hatched where one died."""
+"""SVG of a history: a lane for each partition, a colour for each owner, hatched where one died.
+
+Numbers above the lanes are the steps of the demo, and a cross is a batch that was refused.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from html import escape
 from coordinator.observe.spelling import spell
 from coordinator.observe.ticks import tick_label, tick_step, ticks
 from coordinator.observe.timeline import FONTS
-from flights.history import History, Kill, Rest
+from flights.history import SIGKILL, History, Kill, Rest
 
 PALETTE = (
     ("#0072B2", "white"),
-    ("#E69F00", "black"),
     ("#009E73", "black"),
+    ("#E69F00", "black"),
     ("#CC79A7", "black"),
     ("#56B4E9", "black"),
     ("#F0E442", "black"),
@@ -23,9 +26,11 @@ PALETTE = (
 ALARM = "#A83200"
 """Their vermilion, darker, so that text in it can be read on white."""
 DASHED = 'stroke="#767676" stroke-dasharray="3,3"'
+CROSS = "cross"
 
 LEFT, WIDTH, RIGHT, LANE, GAP, LETTER = 100, 880, 30, 20, 4, 6.6
 LEGEND_TOP, LEGEND_ROW = 40, 22
+STEPS_ROW = 24
 
 
 def span(history: History) -> tuple[int, int]:
@@ -38,8 +43,12 @@ def span(history: History) -> tuple[int, int]:
 
 
 def account(history: History) -> list[str]:
-    """Sentences about each kill and how long its partitions rested."""
-    return [_sentence(history, kill) for kill in history.kills]
+    """Sentences about the steps, and about each kill and how long its partitions rested."""
+    steps = [
+        f"{number}: at {moment.at_s:.1f} s {moment.text}."
+        for number, moment in enumerate(history.moments, start=1)
+    ]
+    return [*steps, *(_sentence(history, kill) for kill in history.kills)]
 
 
 def draw(history: History, title: str, partitions: int) -> str:
@@ -57,7 +66,8 @@ class _Picture:
             owner: PALETTE[number % len(PALETTE)] for number, owner in enumerate(history.owners)
         }
         self._legend, rows = self._draw_legend()
-        self._top = LEGEND_TOP + rows * LEGEND_ROW + 30
+        self._steps_y = LEGEND_TOP + rows * LEGEND_ROW + 14
+        self._top = LEGEND_TOP + rows * LEGEND_ROW + 30 + STEPS_ROW * bool(history.moments)
         self._bottom = self._top + partitions * (LANE + GAP)
 
     def svg(self) -> str:
@@ -80,6 +90,8 @@ class _Picture:
                 *self._axis(),
                 *self._lanes(),
                 *self._moments(),
+                *self._refusals(),
+                *self._steps(),
                 *caption,
                 "</svg>\n",
             ]
@@ -108,22 +120,28 @@ class _Picture:
         """Swatches with their meaning, and the number of rows that they take."""
         items = [(owner, f'fill="{fill}"') for owner, (fill, _) in self._colours.items()]
         items += [
-            (f"{kill.owner} is dead, nobody works", f'fill="url(#{self._hatch(kill.owner)})"')
+            (
+                f"{kill.owner} is {_state(kill)}, nobody works",
+                f'fill="url(#{self._hatch(kill.owner)})"',
+            )
             for kill in self._killed()
         ]
         items += [("nobody works", 'fill="white" stroke="#767676"')]
         items += [("a rebalance begins", DASHED)]
+        if self._history.refusals:
+            items += [("a batch is refused", CROSS)]
         x, row, parts = LEFT, 0, []
         for text, paint in items:
             length = round(20 + LETTER * len(text) + 18)
             if x + length > LEFT + WIDTH:
                 x, row = LEFT, row + 1
             y = LEGEND_TOP + row * LEGEND_ROW
-            sign = (
-                f'<line x1="{x + 7}" x2="{x + 7}" y1="{y - 3}" y2="{y + 15}" {paint}/>'
-                if paint is DASHED
-                else f'<rect x="{x}" y="{y}" width="14" height="12" {paint}/>'
-            )
+            if paint is DASHED:
+                sign = f'<line x1="{x + 7}" x2="{x + 7}" y1="{y - 3}" y2="{y + 15}" {paint}/>'
+            elif paint is CROSS:
+                sign = _cross(x + 7, y + 6)
+            else:
+                sign = f'<rect x="{x}" y="{y}" width="14" height="12" {paint}/>'
             parts.append(f'{sign}<text x="{x + 20}" y="{y + 10}">{escape(text)}</text>')
             x += length
         return parts, row + 1
@@ -162,7 +180,7 @@ class _Picture:
                 f'fill="url(#{self._hatch(kill.owner)})" stroke="{self._colours[kill.owner][0]}"'
             )
             for rest in self._history.rests(kill):
-                what = f"nobody for {_spell(rest)}: {rest.owner} was killed"
+                what = f"nobody for {_spell(rest)}: {rest.owner} was {_done(kill)}"
                 parts.append(self._bar(rest.partition, rest.begin_s, rest.end_s, paint, what))
         return parts
 
@@ -177,22 +195,49 @@ class _Picture:
         )
 
     def _moments(self) -> list[str]:
-        """Vertical lines: rebalances, kills, and sessions that expired."""
+        """Vertical lines: rebalances, kills, sessions that expired, and wakings."""
         parts = [
             self._line(at_s, "a rebalance begins", DASHED)
             for at_s in self._history.rebalances
             if 1_000 * at_s >= self._begin_ms
         ]
         for kill in self._history.kills:
-            text = f"SIGKILL at {kill.at_s:.1f} s"
+            text = f"{kill.signal} at {kill.at_s:.1f} s"
             parts.append(self._line(kill.at_s, text, f'stroke="{ALARM}" stroke-width="2"'))
             parts.append(self._label(self._x(kill.at_s) - 4, text, "end", bold=True))
             if kill.expired_s is not None:
-                text = f"session expired at {kill.expired_s:.1f} s"
+                text = "session expired"
                 parts.append(
-                    self._line(kill.expired_s, text, f'stroke="{ALARM}" stroke-dasharray="6,3"')
+                    self._line(
+                        kill.expired_s,
+                        f"{text} at {kill.expired_s:.1f} s",
+                        f'stroke="{ALARM}" stroke-dasharray="6,3"',
+                    )
                 )
                 parts.append(self._label(self._x(kill.expired_s) + 4, text, "start"))
+        return parts
+
+    def _refusals(self) -> list[str]:
+        return [
+            f"<g><title>a batch of {escape(it.owner)} is refused at {it.at_s:.1f} s</title>"
+            f"{_cross(self._x(it.at_s), self._y(it.partition) + LANE / 2)}</g>"
+            for it in self._history.refusals
+        ]
+
+    def _steps(self) -> list[str]:
+        parts, last = [], 0.0
+        for number, moment in enumerate(self._history.moments, start=1):
+            # Side by side if they are too close to each other to be read.
+            at_x = self._x(moment.at_s)
+            x = last = max(at_x, last + 20)
+            y = self._steps_y
+            parts.append(
+                f'<g><title>{escape(moment.text)}</title><line x1="{at_x:.1f}" x2="{at_x:.1f}" '
+                f'y1="{y + 8}" y2="{self._bottom + 4}" stroke="#333333" stroke-dasharray="1,3"/>'
+                f'<circle cx="{x:.1f}" cy="{y}" r="8.5" fill="#333333"/>'
+                f'<text x="{x:.1f}" y="{y + 4}" text-anchor="middle" fill="white" '
+                f'font-size="11" font-weight="bold">{number}</text></g>'
+            )
         return parts
 
     def _line(self, at_s: float, what: str, paint: str) -> str:
@@ -210,10 +255,26 @@ class _Picture:
         )
 
 
+def _state(kill: Kill) -> str:
+    return "dead" if kill.signal == SIGKILL else "stopped"
+
+
+def _done(kill: Kill) -> str:
+    return "killed" if kill.signal == SIGKILL else "stopped"
+
+
+def _cross(x: float, y: float) -> str:
+    arms = f"M{x - 5:.1f},{y - 5:.1f} l10,10 m0,-10 l-10,10"
+    return (
+        f'<path d="{arms}" stroke="white" stroke-width="5" fill="none"/>'
+        f'<path d="{arms}" stroke="{ALARM}" stroke-width="2.5" fill="none"/>'
+    )
+
+
 def _sentence(history: History, kill: Kill) -> str:
-    rests = history.rests(kill)
+    rests, after = history.rests(kill), _afterwards(history, kill)
     if not rests:
-        return f"{kill.owner} was killed at {kill.at_s:.1f} s; it had no partitions."
+        return f"{kill.owner} was {_done(kill)} at {kill.at_s:.1f} s; it had no partitions.{after}"
     lengths = sorted(rest.end_s - rest.begin_s for rest in rests)
     shortest, longest = _seconds(lengths[0]), _seconds(lengths[-1])
     how_long = longest if shortest == longest else f"{shortest} to {longest}"
@@ -224,8 +285,21 @@ def _sentence(history: History, kill: Kill) -> str:
     if takers and left:
         until += f"; {left} of {them} until the end"
     return (
-        f"{kill.owner} was killed at {kill.at_s:.1f} s: its {what} rested for {how_long}, {until}."
+        f"{kill.owner} was {_done(kill)} at {kill.at_s:.1f} s: its {what} rested for {how_long}, "
+        f"{until}.{after}"
     )
+
+
+def _afterwards(history: History, kill: Kill) -> str:
+    """Sentence about an owner that was woken; empty for others."""
+    if kill.woken_s is None:
+        return ""
+    refused = [it for it in history.refusals if it.owner == kill.owner and it.at_s >= kill.woken_s]
+    woken = f" It was woken at {kill.woken_s:.1f} s"
+    if not refused:
+        return f"{woken}."
+    what = "1 partition" if len(refused) == 1 else f"{len(refused)} partitions"
+    return f"{woken}, and its batch of {what} was refused."
 
 
 def _spell(rest: Rest) -> str:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 STOP_PATIENCE_S = 15
@@ -83,6 +83,41 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its group by SIGKILL, so that none of them cleans up."""
-    os.killpg(process.pid, signal.SIGKILL)
+    """Kill a process and all below it by SIGKILL, so that none of them cleans up."""
+    send(process, signal.SIGKILL)
     process.wait()
+
+
+def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a process and all below it: Spark's are not of one process group."""
+    for pid in family(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it, parents first."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Processes of this machine with their parents."""
+    if not Path("/proc/self/stat").exists():  # Not Linux.
+        command = ["/bin/ps", "-A", "-o", "pid=,ppid="]
+        told = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        for line in told.stdout.splitlines():
+            child, parent = map(int, line.split())
+            yield child, parent
+        return
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The name in front may have blanks and brackets.
+                status = (folder / "stat").read_text().rpartition(")")[2].split()
+                yield int(folder.name), int(status[1])

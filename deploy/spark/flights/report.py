@@ -32,13 +32,15 @@ def report(
 def explained(history: History, journal: Iterable[admin_pb2.Rebalance]) -> Iterator[str]:
     """Lines of what the coordinator says of the kills, each with its comparison."""
     kills = {kill.owner: kill for kill in history.kills}
-    for rebalance in journal:
+    for rebalance in sorted(journal, key=lambda it: it.generation_after):
         for removed in rebalance.removed:
-            if removed.client_id in kills and removed.cause == EXPIRED:
+            kill = kills.get(removed.client_id)
+            if kill and removed.cause == EXPIRED:
+                del kills[kill.owner]  # It may be removed again later, by no kill.
                 command = f"coordinator explain {rebalance.group_id} {rebalance.generation_after}"
-                yield f"The coordinator, which saw no kill, says of it (`{command}`):"
+                yield f"The coordinator, which saw no {kill.signal}, says of it (`{command}`):"
                 yield from (f"  {printable(line, None)}" for line in rebalance.explanation)
-                yield from compared(history.rests(kills[removed.client_id]), rebalance.moves)
+                yield from compared(history.rests(kill), rebalance.moves)
 
 
 def compared(rests: list[Rest], moves: Iterable[admin_pb2.PartitionMove]) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""First part of the main job, from an empty folder to a verdict.
+"""Second part of the main job, from an empty folder to a verdict.
 
-Two Spark executors and one plain Python worker count the flights of 2013 as members of
-one group. In mid-run one worker is killed. The result must equal that of a direct computation.
+Two Spark executors share their work with workers outside Spark: one from the beginning, and one of
+another application that joins in mid-run and leaves again. All count the flights of 2013 as members
+of one group. An executor's worker is killed. The result must equal that of a direct computation.
 Exit status: 0 if it does, 1 if not.
 """
 
@@ -11,9 +12,12 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from coordinator.client.admin import GroupAdmin
@@ -21,7 +25,8 @@ from coordinator.sources import FileLog
 from coordinator.spark import run_members
 from flights import dataset
 from flights.counting import Counting, merge, notes_folder
-from flights.processes import start_coordinator, start_program
+from flights.history import History
+from flights.processes import start_coordinator, start_program, stop
 from flights.report import report
 from flights.screen import Screen
 from flights.sessions import start_spark, stop_spark
@@ -29,12 +34,13 @@ from flights.verdict import exit_status, tell
 from flights.watching import STABLE, View, Watcher
 
 GROUP = "flights"
-TITLE = "Who worked on which partition"
+TITLE = "Spark executors share partitions with workers outside Spark"
+PLAIN, HELPER = "plain-worker", "other-application"
 EXECUTORS = 2
 SESSION_TIMEOUT_MS = 3_000
 ROWS_PER_COMMIT = 500
 PAUSE_S = 0.06
-KILL_AT = 0.4
+HELP_FROM, KILL_AT, HELP_UNTIL = 0.2, 0.4, 0.75
 DEADLINE_S = 240
 
 
@@ -52,34 +58,36 @@ def main() -> int:
         address, metrics = start_coordinator(folder, stack)
         print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
         job = _SparkJob(address, source, results, stack)
-        _start_plain_worker(address, log, results, folder, stack)
+        start_plain = partial(_start_plain_worker, address, log, results, folder, stack)
+        start_plain(PLAIN)
         admin = stack.enter_context(GroupAdmin(address))
         watcher = Watcher(admin, GROUP, dataset.TOPIC, folder / "coordinator.log")
-        killed = _watch(watcher, source, job, results)
+        killed = _watch(watcher, source, job, results, partial(start_plain, HELPER))
         end_s = watcher.now()
         job.join()
         watcher.look()
         committed = watcher.offsets()
         journal = admin.journal(GROUP).rebalances
-    report(watcher.history(notes_folder(results), end_s), TITLE, journal, folder)
-    return _verdict(merge(results, committed), killed, watcher)
+    history = watcher.history(notes_folder(results), end_s)
+    report(history, TITLE, journal, folder)
+    return _verdict(merge(results, committed), killed, watcher, history)
 
 
 def _start_plain_worker(
-    address: str, log: Path, results: Path, folder: Path, stack: contextlib.ExitStack
-) -> None:
+    address: str, log: Path, results: Path, folder: Path, stack: contextlib.ExitStack, name: str
+) -> subprocess.Popen[bytes]:
     settings = {
         "bootstrap": address,
         "group": GROUP,
         "log": log,
         "topic": dataset.TOPIC,
         "results": results,
-        "client-id": "plain-worker",
+        "client-id": name,
         "pause": PAUSE_S,
         "session-timeout-ms": SESSION_TIMEOUT_MS,
         "rows-per-commit": ROWS_PER_COMMIT,
     }
-    start_program("flights.worker", [], settings, folder / "plain-worker.log", stack)
+    return start_program("flights.worker", [], settings, folder / f"{name}.log", stack)
 
 
 class _SparkJob:
@@ -138,17 +146,29 @@ def _make_spark(folder: Path, log: Path):
     return start_spark(master, "flights", folder / "spark", settings, log)
 
 
-def _watch(watcher: Watcher, source: FileLog, job: _SparkJob, results: Path) -> str | None:
+def _watch(
+    watcher: Watcher,
+    source: FileLog,
+    job: _SparkJob,
+    results: Path,
+    start_helper: Callable[[], subprocess.Popen[bytes]],
+) -> str | None:
     """Watch until all is counted, and kill a Spark worker meanwhile; returns its client id."""
     ends = {partition: source.end_offset(partition) for partition in source.partitions()}
-    killed = None
+    killed = helper = None
     with Screen(ends, "counted") as screen:
         while job.failure is None:
             view = watcher.look()
             screen.show(view, watcher.happenings)
             progress = screen.progress(view)
+            if helper is None and progress >= HELP_FROM:
+                helper = start_helper()
+                watcher.note("a worker of another application is started")
             if killed is None and progress >= KILL_AT and view.state == STABLE:
                 killed = _kill_one(view, results, watcher)
+            if helper and helper.poll() is None and progress >= HELP_UNTIL:
+                stop(helper)
+                watcher.note("the other application needs its worker back, which leaves")
             if progress >= 1.0 or view.at_s > DEADLINE_S:
                 return killed
             time.sleep(0.2)
@@ -167,7 +187,10 @@ def _kill_one(view: View, results: Path, watcher: Watcher) -> str | None:
 
 
 def _verdict(
-    counted: dict[tuple[str, int], tuple[int, int]], killed: str | None, watcher: Watcher
+    counted: dict[tuple[str, int], tuple[int, int]],
+    killed: str | None,
+    watcher: Watcher,
+    history: History,
 ) -> int:
     truth = dataset.count_directly()
     flights = sum(n for n, _ in counted.values())
@@ -184,6 +207,10 @@ def _verdict(
         (f"all {len(truth)} carrier-months equal the direct computation", counted == truth),
         (f"a worker was killed in mid-run: {killed}", killed is not None),
         ("the coordinator noticed and rebalanced", bool(evicted)),
+        (
+            f"workers outside Spark did some of the work: {PLAIN}, {HELPER}",
+            {PLAIN, HELPER} <= {stint.owner for stint in history.stints},
+        ),
     ]
     return tell(checks)
 

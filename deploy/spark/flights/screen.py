@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from flights.history import SIGKILL, SIGSTOP
 from flights.picture import PALETTE
 from flights.watching import Happening, Member, View
 
@@ -24,6 +25,7 @@ SHOWN = 8
 DONE, DEAD, NOBODY = "█", "▒", "░"
 """Signs of the rows that are done, by what became of the owner of the partition."""
 ALARM = "bold red"
+ALARMS = (SIGKILL, SIGSTOP, "evicted")
 
 
 class Screen:
@@ -98,7 +100,7 @@ class Screen:
         )
         room = self._console.height - len(self._ends) - LINES_OF_TABLE
         lines = [
-            Text(f"{h.at_s:6.1f} s  {h.text}", style=ALARM if h.kind in ("kill", "evicted") else "")
+            Text(f"{h.at_s:6.1f} s  {h.text}", style=ALARM if h.kind in ALARMS else "")
             for h in happenings[-min(max(room, 1), SHOWN) :]
         ]
         return Group(members, table, *lines)
@@ -113,7 +115,8 @@ class Screen:
     def _name(self, member: Member, view: View) -> Text:
         if member.killed_at_s is not None:
             since = view.at_s - member.killed_at_s
-            return Text(f"{member.label} † killed {since:.0f} s ago", style=ALARM)
+            what = "† killed" if member.signal == SIGKILL else "‖ stopped"
+            return Text(f"{member.label} {what} {since:.0f} s ago", style=ALARM)
         return Text(member.label, style=self._colours.get(member.label, ""))
 
     def _bar(self, partition: int, view: View, length: int) -> Text:

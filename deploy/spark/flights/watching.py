@@ -11,19 +11,22 @@ from pathlib import Path
 
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client.admin import GroupAdmin
-from flights.history import History, Kill, history_of, label
+from flights.history import SIGKILL, SIGSTOP, History, Kill, Moment, history_of, label
 from flights.notes import read_notes
 
 STABLE = "Stable"
+STEP, WOKEN = "step", "woken"
+"""Kinds of happenings that the demo brings about, beside signals."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """`killed_at_s`: when the demo killed it; the group has it until its session expires."""
+    """`killed_at_s`: when the demo sent it a signal; the group has it until its session expires."""
 
     client_id: str
     label: str
     killed_at_s: float | None = None
+    signal: str = SIGKILL
 
 
 @dataclass
@@ -110,17 +113,17 @@ class Watcher:
         stored = self.admin.offsets(self.group)
         return {key.partition: n for key, n in stored.items() if key.topic == self.topic}
 
-    def note(self, text: str, kind: str) -> None:
+    def note(self, text: str, kind: str = STEP, client_id: str = "") -> None:
         """Add an event of the demo itself."""
-        self.happenings.append(Happening(self.now(), text, kind))
+        self.happenings.append(Happening(self.now(), text, kind, client_id))
 
-    def note_kill(self, client_id: str, at_s: float) -> None:
-        """Add that the members of a client id were killed."""
-        text = f"{client_id} killed by SIGKILL"
-        self.happenings.append(Happening(at_s, text, "kill", client_id))
+    def note_kill(self, client_id: str, at_s: float, signal: str = SIGKILL) -> None:
+        """Add that the members of a client id were killed, or stopped."""
+        text = f"{client_id} {'killed' if signal == SIGKILL else 'stopped'} by {signal}"
+        self.happenings.append(Happening(at_s, text, signal, client_id))
         for member_id, member in self._members.items():
             if member.client_id == client_id and member.killed_at_s is None:
-                self._members[member_id] = replace(member, killed_at_s=at_s)
+                self._members[member_id] = replace(member, killed_at_s=at_s, signal=signal)
 
     def history(self, notes: Path, end_s: float) -> History:
         """History of the run until `end_s`, with the workers' notes in a folder."""
@@ -129,30 +132,36 @@ class Watcher:
             Kill(
                 kill.client_id,
                 kill.at_s,
-                next(
-                    (
-                        h.at_s
-                        for h in happened
-                        if (h.kind, h.client_id) == ("evicted", kill.client_id)
-                        and h.at_s > kill.at_s
-                    ),
-                    None,
-                ),
+                self._first_after(kill, "evicted"),
+                kill.kind,
+                self._first_after(kill, WOKEN) if kill.kind == SIGSTOP else None,
             )
             for kill in happened
-            if kill.kind == "kill"
+            if kill.kind in (SIGKILL, SIGSTOP)
         ]
         return history_of(
             [replace(note, at_s=note.at_s - self.started) for note in read_notes(notes)],
             kills,
             [h.at_s for h in happened if h.kind == "rebalance" and h.at_s <= end_s],
             self.owners,
+            [Moment(h.at_s, h.text) for h in happened if h.kind == STEP],
             end_s=end_s,
+        )
+
+    def _first_after(self, kill: Happening, kind: str) -> float | None:
+        """Time of the first event of a kind behind a kill, for its member."""
+        return next(
+            (
+                h.at_s
+                for h in self.happenings
+                if (h.kind, h.client_id) == (kind, kill.client_id) and h.at_s > kill.at_s
+            ),
+            None,
         )
 
     def _member(self, member_id: str, client_id: str) -> Member:
         if member_id not in self._members:
-            kills = sum((h.kind, h.client_id) == ("kill", client_id) for h in self.happenings)
+            kills = sum((h.kind, h.client_id) == (SIGKILL, client_id) for h in self.happenings)
             self._members[member_id] = Member(client_id, label(client_id, kills))
         return self._members[member_id]
 

@@ -1,8 +1,13 @@
-"""A plain Python worker: the same loop as in a Spark task, in a process of its own."""
+"""A plain Python worker: the same loop as in a Spark task, in a process of its own.
+
+SIGTERM ends it in good order: it leaves the group, and others go on at once.
+"""
 
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 
 from coordinator.client import BlockingMember
 from coordinator.client.consume import consume
@@ -19,6 +24,7 @@ def main() -> None:
     parser.add_argument("--rows-per-commit", type=int, required=True)
     parser.add_argument("--pause", type=float, required=True)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     source = FileLog(options.log, options.topic)
     with BlockingMember(
         options.bootstrap,

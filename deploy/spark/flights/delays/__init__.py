@@ -1,1 +1,1 @@
-"""Second part of the main job: causes of delays, as a stream that two queries share."""
+"""First part of the main job: causes of delays, by a query that is upgraded while it runs."""

@@ -1,6 +1,6 @@
 """The feed: appends flights to the log in departure order, one day at a time.
 
-    python -m flights.delays.feed --log FOLDER --pause SECONDS
+    python -m flights.delays.feed --log FOLDER --pause SECONDS --until FILE
 
 A row's offset in its partition is its place in departure order. So a feed that is restarted needs
 no state of its own: it continues after the end of the log.
@@ -29,12 +29,15 @@ def main() -> None:
     parser.add_argument(
         "--pause", type=float, required=True, help="pause between two days, in seconds"
     )
+    parser.add_argument(
+        "--until", type=Path, required=True, help="file with the last day that may be fed"
+    )
     options = parser.parse_args()
-    began = time.monotonic()
     for day, rows in enumerate(feed(options.log, read_flights()), start=1):
         print(f"day {day}: {rows} flights", flush=True)
-        # Relative to the start, so that a slow disk does not prolong the run.
-        time.sleep(max(0.0, began + day * options.pause - time.monotonic()))
+        time.sleep(options.pause)
+        while day >= int(options.until.read_text()):
+            time.sleep(options.pause)
 
 
 def make_log(directory: Path) -> None:

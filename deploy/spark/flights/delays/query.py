@@ -1,16 +1,17 @@
 """A driver: one streaming query that enriches flights, as a member of the group, exactly once.
 
     python -m flights.delays.query --coordinator ADDRESS --group GROUP --log FOLDER \
-        --results FOLDER --checkpoint FOLDER --notes FOLDER --name NAME --batches FILE
+        --results FOLDER --checkpoint FOLDER --notes FOLDER --name NAME --version 1|2 --hold FILE
 
-Any number of them share the partitions. SIGTERM ends one; one that was killed is started
-again with the same arguments and goes on.
+Any number of them, of any version, share the partitions. SIGTERM ends one; one that was killed is
+started again with the same arguments and goes on, with its checkpoint or without. While the file
+`--hold` is there, a batch waits between writing its rows and deciding that they count, so that
+the demo can strike there.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import threading
 import time
@@ -21,9 +22,9 @@ from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.stream import ConsumerGroupSource
 from flights.dataset import TOPIC
-from flights.delays.enrich import Lookups, enrich
+from flights.delays.enrich import Lookups, as_version, enrich
 from flights.delays.tables import FLIGHTS_SCHEMA, read_tables
-from flights.notes import WORKS, Notebook
+from flights.notes import REFUSED, STAGED, WORKS, Notebook
 from flights.sessions import start_spark
 
 MEMORY = "768m"
@@ -36,7 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("coordinator", "group", "log", "results", "checkpoint", "notes", "name"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--batches", type=Path, required=True)
+    parser.add_argument("--version", type=int, choices=(1, 2), required=True)
+    parser.add_argument("--hold", type=Path, required=True)
     options = parser.parse_args()
     asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
@@ -69,16 +71,15 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
         .option("sessionTimeoutMs", SESSION_TIMEOUT_MS)
         .load()
     )
-    enriched = enrich(flights, Lookups.load(spark, read_tables()))
+    enriched = as_version(enrich(flights, Lookups.load(spark, read_tables())), options.version)
     sink = NotingSink(
         options.results, options.checkpoint, options.coordinator, options.group, TOPIC
     )
     sink.notebook = Notebook(Path(options.notes), f"spark-{options.name}")
+    sink.hold = options.hold
 
     def write(rows: Any, batch_id: int) -> None:
-        refused = sink.refused
         sink(rows.coalesce(1), batch_id)  # A file a batch, not one for each partition.
-        note_batch(options.batches, batch_id, counts=sink.refused == refused)
 
     return (
         enriched.writeStream.foreachBatch(write)
@@ -89,30 +90,28 @@ def start_query(spark: Any, options: argparse.Namespace) -> Any:
 
 
 class NotingSink(ExactlyOnceSink):
-    """Notes begin and end of the batches that count, for the picture of who worked on what."""
+    """Notes what becomes of each batch, for the picture of who worked on what."""
 
     notebook: Notebook
+    hold: Path
 
     def write(self, rows: Any, batch: BatchRanges) -> bool:
         began_s = time.monotonic()
+
+        def at(step: str) -> None:
+            if step == "staged":
+                self.notebook.note(STAGED, batch.ranges)
+                while self.hold.exists():
+                    time.sleep(0.05)
+
+        self.decider.at = at
         counts = super().write(rows, batch)
         if counts:
             self.notebook.note(WORKS, batch.ranges, began_s)
             self.notebook.note(WORKS, batch.ranges)
+        else:
+            self.notebook.note(REFUSED, batch.ranges)
         return counts
-
-
-def note_batch(path: Path, batch_id: int, *, counts: bool) -> None:
-    """Record whether a batch was committed, or refused because another query had done it."""
-    with path.open("a") as file:
-        file.write(json.dumps({"batch": batch_id, "counts": counts}) + "\n")
-
-
-def noted_batches(path: Path) -> tuple[int, int]:
-    """Numbers of committed and of refused batches."""
-    notes = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    counting = sum(note["counts"] for note in notes)
-    return counting, len(notes) - counting
 
 
 if __name__ == "__main__":

@@ -7,17 +7,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from coordinator.spark.exactly_once import read_exactly_once
 from flights.delays.bands import BANDS, in_spark
 from flights.delays.groupings import GROUPINGS, LATE_MINUTES, PERCENTILES
-from flights.delays.tables import FLIGHT_KEY
 from flights.sessions import start_spark
-
-SUMMARY = "summary.json"
 
 
 def main() -> None:
@@ -35,9 +31,6 @@ def main() -> None:
     for name, keys in GROUPINGS.items():
         table = summarise(rows, keys).coalesce(1)
         table.write.mode("overwrite").parquet(str(options.tables / name))
-    different = rows.select(*FLIGHT_KEY).distinct().count()
-    summary = {"flights": rows.count(), "different_flights": different}
-    (options.tables / SUMMARY).write_text(json.dumps(summary))
     spark.stop()
 
 
@@ -45,7 +38,7 @@ def needed_columns() -> list[str]:
     """Columns of the enriched flights that the statistics need."""
     banded = {band.name: band.column for band in BANDS}
     keys = [banded.get(key, key) for keys in GROUPINGS.values() for key in keys]
-    return list(dict.fromkeys([*FLIGHT_KEY, *keys, "dep_delay"]))
+    return list(dict.fromkeys([*keys, "dep_delay"]))
 
 
 def summarise(enriched: Any, keys: list[str]) -> Any:
