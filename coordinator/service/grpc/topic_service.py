@@ -1,0 +1,123 @@
+"""The RPCs of TopicAdmin, for operators, and of TopicReplica, between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.ids import CallId, ShardId
+from coordinator.core.replies import Reply
+from coordinator.core.requests import Request
+from coordinator.runtime.slices import PART, Work, in_slices
+from coordinator.service.bounds import TOPIC
+from coordinator.service.calls import Call
+from coordinator.service.grpc import translate
+from coordinator.service.pipeline import Pipeline
+from coordinator.service.refusals import Malformed
+from coordinator.service.topic_changes import delete_topic, set_topic
+from coordinator.service.topics import ShardTopics, Topics, TopicView
+from coordinator.v1 import topics_pb2 as pb
+
+
+class TopicService:
+    """Handlers of TopicAdmin and TopicReplica."""
+
+    def __init__(self, pipeline: Pipeline, topics: Topics) -> None:
+        self._pipeline = pipeline
+        self._topics = topics
+
+    async def ListTopics(self, request: pb.ListTopicsRequest, call: Call) -> pb.ListTopicsResponse:
+        view = await self._topics.refresh()
+        error = ErrorCode.NONE if view.is_complete else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return pb.ListTopicsResponse(
+            error_code=translate.error_code(error),
+            error_message="" if view.is_complete else "topics may be missing: " + advice(error),
+            topics=await in_slices(_listed(view)),
+        )
+
+    async def SetTopic(self, request: pb.SetTopicRequest, call: Call) -> pb.SetTopicResponse:
+        done = await set_topic(
+            self._topics,
+            partial(self._ask, call),
+            request.topic,
+            request.partitions,
+            may_shrink=request.may_shrink,
+        )
+        return pb.SetTopicResponse(
+            error_code=translate.error_code(done.error),
+            error_message=done.message,
+            partitions_before=done.counts.partitions,
+        )
+
+    async def DeleteTopic(
+        self, request: pb.DeleteTopicRequest, call: Call
+    ) -> pb.DeleteTopicResponse:
+        done = await delete_topic(self._topics, partial(self._ask, call), request.topic)
+        return pb.DeleteTopicResponse(
+            error_code=translate.error_code(done.error),
+            error_message=done.message,
+            told_partitions=done.counts.told,
+        )
+
+    async def TellTopics(self, request: pb.TellTopicsRequest, call: Call) -> pb.TellTopicsResponse:
+        return await in_slices(_told(await self._topics.here()))
+
+    async def TellLogEnds(
+        self, request: pb.TellLogEndsRequest, call: Call
+    ) -> pb.TellLogEndsResponse:
+        told = (
+            TOPIC.violation(f"topics[{n}].name", each.name) for n, each in enumerate(request.topics)
+        )
+        if wrong := [violation for violation in told if violation is not None]:
+            raise Malformed(wrong)
+        wanted = {each.name: each.partitions for each in request.topics}
+        found = await self._topics.log_ends_here(wanted)
+        return pb.TellLogEndsResponse(
+            topics=[
+                pb.TellLogEndsResponse.Topic(
+                    name=name,
+                    log_ends=[end for end, _ in ends.values()],
+                    committed=[committed for _, committed in ends.values()],
+                )
+                for name, ends in found.items()
+            ]
+        )
+
+    async def _ask(self, call: Call, command: Callable[[CallId], Request]) -> Reply:
+        def translation(new_call_id: Callable[[], CallId]) -> Work[Sequence[Request]]:
+            yield from ()
+            return [command(new_call_id())]
+
+        (reply,) = await self._pipeline.answer(call, translation)
+        return reply
+
+
+def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
+    found: list[pb.ListTopicsResponse.Topic] = []
+    for number, (name, it) in enumerate(view.topics.items()):
+        found.append(
+            pb.ListTopicsResponse.Topic(
+                name=name,
+                partitions=it.partitions,
+                set_partitions=it.set,
+                told_partitions=it.told,
+                groups=it.groups,
+            )
+        )
+        if not number % PART:
+            yield
+    return found
+
+
+def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.TellTopicsResponse]:
+    answer = pb.TellTopicsResponse()
+    for shard, topics in by_shard.items():
+        told = answer.shards.add(shard=shard)
+        for number, (name, it) in enumerate(topics.items()):
+            told.topics.add(
+                name=name, set_partitions=it.set, told_partitions=it.told, groups=it.groups
+            )
+            if not number % PART:
+                yield
+    return answer

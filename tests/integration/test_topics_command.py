@@ -1,0 +1,132 @@
+"""`coordinator topics` against a node: rows, sentences, statuses, and who may change topics."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.cli.main import main
+from coordinator.client.admin import GroupAdmin
+from coordinator.client.topics import TopicAdmin
+from coordinator.security.tokens import line_for
+from tests.serving import Process, free_port
+
+RULES = """
+[[rule]]
+principal = "token:op"
+operations = ["admin"]
+groups = "*"
+
+[[rule]]
+principal = "token:member"
+operations = ["join", "commit", "read"]
+groups = "*"
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Process() as process:
+        yield process
+
+
+@pytest.fixture
+def topics(server, capsys):
+    def run(*words: str) -> tuple[int, str, str]:
+        status = main(["topics", *words, "--bootstrap", server.address])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+def test_topics_are_set_listed_and_deleted(server, topics):
+    assert topics("set", "orders", "12")[0] == 0
+    with GroupAdmin(server.address) as admin:
+        admin.commit("billing", {TopicPartition("invoices", 3): 7, TopicPartition("orders", 1): 1})
+    status, out, _ = topics("list", "-o", "json")
+    assert status == 0
+    assert json.loads(out) == [
+        {"topic": "invoices", "partitions": 4, "set": None, "told": 4, "groups": 1},
+        {"topic": "orders", "partitions": 12, "set": 12, "told": 2, "groups": 1},
+    ]
+    status, out, _ = topics("set", "orders", "6")
+    assert status == 1
+    assert "has 12 partitions; fewer are set with --shrink" in out
+    assert topics("set", "orders", "6", "--shrink")[0] == 0
+    status, out, _ = topics("list")
+    assert [line.split() for line in out.splitlines()] == [
+        ["TOPIC", "PARTITIONS", "SET", "TOLD", "#GROUPS"],
+        ["invoices", "4", "-", "4", "1"],
+        ["orders", "6", "6", "2", "1"],
+    ]
+    status, out, err = topics("delete", "orders", "invoices", "nix", "-o", "json")
+    assert status == 1
+    assert [(row["topic"], row["told"], row["error_code"]) for row in json.loads(out)] == [
+        ("orders", 2, None),
+        ("invoices", None, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("nix", None, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    status, _, err = topics("delete", "orders")
+    assert (status, err) == (1, "")
+
+
+def test_topics_are_listed_by_the_first_node_that_answers(server, monkeypatch):
+    nodes = {1: f"127.0.0.1:{free_port()}", 2: server.address}
+    monkeypatch.setattr(TopicAdmin, "addresses", lambda _: nodes)
+    with TopicAdmin(server.address) as admin:
+        admin.set_topic("listed", 3)
+        assert "listed" in {topic.name for topic in admin.list_topics()}
+        admin.delete_topic("listed")
+        nodes[2] = nodes[1]
+        with pytest.raises(grpc.RpcError):
+            admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (("set", "a b", "1"), 1, "Topic 'a b' is not changed: a topic's name has 1 to 249"),
+        (("set", "a", "0"), 1, "a topic has from 1 to 10000 partitions"),
+        (("set", "a", "many"), 2, "'many' is no number of partitions"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(topics, capsys, words, status, sentence):
+    try:
+        ended, out, err = topics(*words)
+    except SystemExit as end:
+        told = capsys.readouterr()
+        ended, out, err = end.code, told.out, told.err
+    assert ended == status
+    assert sentence in out + err
+
+
+def test_whoever_is_known_sees_topics_and_operators_change_them(tmp_path, capsys, monkeypatch):
+    (tmp_path / "rules").write_text(RULES)
+    lines = [line_for(name, f"secret-{name}") for name in ("op", "member", "nobody")]
+    (tmp_path / "tokens").write_text("\n".join(lines))
+    for name in ("op", "member", "nobody"):
+        (tmp_path / name).write_text(f"secret-{name}")
+    flags = ("--auth-tokens-file", str(tmp_path / "tokens"))
+    flags += ("--auth-rules-file", str(tmp_path / "rules"), "--metrics-listen", "")
+
+    def run(who: str, *words: str) -> tuple[int, str]:
+        known = ["--token-file", str(tmp_path / who), "--insecure"] if who else []
+        status = main(["topics", *words, "--bootstrap", process.address, *known])
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    with Process(*flags) as process:
+        assert run("op", "set", "orders", "3")[0] == 0
+        for who in ("op", "member", "nobody"):
+            status, said = run(who, "list")
+            assert status == 0
+            assert "orders" in said
+        status, said = run("member", "set", "orders", "4")
+        assert status == 1
+        assert "may not admin on group '__coordinator_topics'" in said
+        assert run("member", "delete", "orders")[0] == 1
+        assert run("", "list")[0] == 1

@@ -1,0 +1,397 @@
+"""Counts of topics: set by operators, told by groups, asked of other nodes, kept by restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
+from coordinator.core import requests as c
+from coordinator.core import topics as core_topics
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import TOPICS_GROUP, ShardId
+from coordinator.runtime.node import Node
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.runtime.slices import PART, at_once
+from coordinator.runtime.standby import Unreachable
+from coordinator.runtime.watchers import Watchers
+from coordinator.service import calls as kinds
+from coordinator.service import topics as service_topics
+from coordinator.service.grpc import replica_service, topic_service
+from coordinator.service.pipeline import Pipeline
+from coordinator.service.refusals import Malformed
+from coordinator.service.topic_changes import delete_topic, set_topic
+from coordinator.service.topics import TopicCounts, Topics, TopicView, offered
+from coordinator.settings import Settings
+from coordinator.storage.memory import MemoryLog
+from tests.service.test_pipeline import KINDS, LoopClock, PlainCall, caller, translated
+
+pytestmark = pytest.mark.virtual_time
+NONE = ErrorCode.NONE
+
+
+class Peers:
+    """The other nodes, asked without a network."""
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topics] = {}
+        self.silent: set[int] = set()
+
+    async def tell_topics(self, node):
+        return await self._of(node).here()
+
+    async def tell_log_ends(self, node, wanted):
+        return await self._of(node).log_ends_here(wanted)
+
+    def _of(self, node) -> Topics:
+        if node.node_id in self.silent or node.node_id not in self.topics:
+            raise Unreachable("nothing listens there")
+        return self.topics[node.node_id]
+
+
+class Desk:
+    """A node of a machine with its topics; everything through its pipeline."""
+
+    def __init__(
+        self, peers: Peers, log: MemoryLog | None = None, share: str = "", **settings
+    ) -> None:
+        self.failures: list[str] = []
+        self.node = Node(
+            Settings.of(shards=4, group_initial_rebalance_delay_ms=0, share=share, **settings),
+            watchers=Watchers(
+                events=lambda *_: None,
+                failure=lambda what, _: self.failures.append(what),
+                recovery=lambda _: None,
+            ),
+            log=log,
+            clock=LoopClock(asyncio.get_running_loop()),
+        )
+        self.pipeline = Pipeline(self.node, on_malformed=lambda *_: None)
+        self.topics = Topics(self.node, peers)
+        peers.topics[self.node.node_id] = self.topics
+
+    async def ask(self, request: c.Request):
+        call = PlainCall(KINDS[type(request)], caller(None), [request.group_id])
+        (reply,) = await self.pipeline.answer(call, lambda _: translated([request]))
+        return reply
+
+    async def set(self, topic: str, partitions: int, *, may_shrink: bool = False):
+        ask = self._asker(kinds.SET_TOPIC)
+        return await set_topic(self.topics, ask, topic, partitions, may_shrink=may_shrink)
+
+    async def delete(self, topic: str):
+        return await delete_topic(self.topics, self._asker(kinds.DELETE_TOPIC), topic)
+
+    def _asker(self, kind):
+        async def ask(command):
+            call = PlainCall(kind, caller(None), [TOPICS_GROUP])
+            request = command(self.node.new_call_id())
+            (reply,) = await self.pipeline.answer(call, lambda _: translated([request]))
+            return reply
+
+        return ask
+
+    async def commit(self, group: str, *partitions: tuple[str, int], offset: int = 1) -> None:
+        commits = tuple(c.PartitionCommit(*key, offset) for key in partitions)
+        call_id = self.node.new_call_id()
+        await self.ask(c.CommitOffsets(call_id=call_id, group_id=group, partitions=commits))
+
+    async def member(self, group: str, topic: str, count: int) -> tuple[str, int]:
+        joined = await self.ask(
+            c.JoinGroup(
+                call_id=self.node.new_call_id(), group_id=group, session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000, member_id="", protocol_type="consumer",
+                protocols=(("range", b""),), client_host="/h", require_known_member_id=False,
+            )
+        )  # fmt: skip
+        mine = Assignment(tuple(TopicPartition(topic, n) for n in range(count)))
+        await self.ask(
+            c.SyncGroup(
+                call_id=self.node.new_call_id(), group_id=group, generation=joined.generation,
+                member_id=joined.member_id,
+                assignments=((joined.member_id, encode_assignment(mine)),),
+            )
+        )  # fmt: skip
+        return joined.member_id, joined.generation
+
+    async def counts(self) -> dict[str, int]:
+        view = await self.topics.refresh()
+        return {name: it.partitions for name, it in view.topics.items()}
+
+
+@contextlib.asynccontextmanager
+async def machine(nodes: int = 1, logs=None, **settings):
+    peers = Peers()
+    logs = logs or [MemoryLog() for _ in range(nodes)]
+    desks = [
+        Desk(peers, log, f"{n}/{nodes}" if nodes > 1 else "", **settings)
+        for n, log in enumerate(logs, 1)
+    ]
+    for desk in desks:
+        await desk.node.start("127.0.0.1", 7400)
+    try:
+        yield desks
+    finally:
+        for desk in desks:
+            await desk.node.stop()
+            assert not [it for it in desk.failures if "does not tell" not in it]
+
+
+async def test_a_count_is_set_raised_and_lowered_only_when_that_is_allowed():
+    async with machine() as [desk]:
+        assert (await desk.set("orders", 12)).counts == TopicCounts()
+        assert (await desk.set("orders", 16)).counts == TopicCounts(set=12)
+        refused = await desk.set("orders", 15)
+        assert refused.error is ErrorCode.INVALID_PARTITIONS
+        assert "has 16 partitions" in refused.message
+        assert "--shrink" in refused.message
+        assert await desk.counts() == {"orders": 16}
+        assert (await desk.set("orders", 6, may_shrink=True)).error is NONE
+        assert await desk.counts() == {"orders": 6}
+        assert (await desk.delete("orders")).error is NONE
+        assert await desk.counts() == {}
+        assert (await desk.delete("orders")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "error"),
+    [
+        ("", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (".", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a b", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a\n", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("ä", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a" * 250, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a" * 249, 1, NONE),
+        ("a.b_c-1", 10_000, NONE),
+        ("a", 0, ErrorCode.INVALID_PARTITIONS),
+        ("a", -1, ErrorCode.INVALID_PARTITIONS),
+        ("a", 10_001, ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+async def test_names_and_numbers_are_those_that_a_topic_can_have(topic, partitions, error):
+    async with machine() as [desk]:
+        assert (await desk.set(topic, partitions)).error is error
+
+
+async def test_topics_have_a_limit_in_number_and_in_partitions(monkeypatch):
+    monkeypatch.setattr("coordinator.service.topic_changes.TOPICS_MAX", 2)
+    monkeypatch.setattr("coordinator.service.topic_changes.ALL_PARTITIONS_MAX", 10)
+    async with machine() as [desk]:
+        await desk.set("a", 4)
+        assert (await desk.set("b", 7)).error is ErrorCode.INVALID_PARTITIONS
+        assert (await desk.set("b", 6)).error is NONE
+        assert (await desk.set("c", 1)).error is ErrorCode.INVALID_REQUEST
+        await desk.set("b", 1, may_shrink=True)
+        assert (await desk.set("a", 9)).error is NONE, "what it had before is not counted twice"
+
+
+async def test_groups_tell_topics_by_offsets_log_ends_and_assignments():
+    async with machine() as [desk]:
+        await desk.commit("g1", ("by_offset", 4), ("__files.x", 9), ("not legal", 0))
+        member, generation = await desk.member("g2", "by_assignment", 3)
+        await desk.ask(
+            c.ReportLogEnds(
+                call_id=desk.node.new_call_id(), group_id="g2", generation=generation,
+                member_id=member, ends=(("by_end", 6, 100),),
+            )
+        )  # fmt: skip
+        told = {"by_offset": 5, "by_assignment": 3, "by_end": 7, "not legal": 1}
+        assert await desk.counts() == told
+        assert "not legal" not in at_once(offered(desk.topics.view))
+        await desk.commit("g3", ("by_assignment", 5))
+        assert (await desk.topics.refresh()).topics["by_assignment"] == TopicCounts(0, 6, 2)
+        await desk.set("by_offset", 8)
+        assert (await desk.counts())["by_offset"] == 8
+        assert (await desk.delete("by_offset")).counts.told == 5
+        await desk.ask(c.DeleteGroup(call_id=desk.node.new_call_id(), group_id="g1"))
+        desk.topics.note_change()
+        assert "by_offset" not in await desk.counts(), "no group knows it any more"
+
+
+async def test_a_group_cannot_tell_enormous_counts(monkeypatch):
+    async with machine() as [desk]:
+        await desk.commit("g", ("t", 2**31 - 1), ("t", 10_000), ("t", 9_999), ("u", 1))
+        assert await desk.counts() == {"t": 10_000, "u": 2}
+        monkeypatch.setattr(service_topics, "ALL_PARTITIONS_MAX", 9_999)
+        await desk.set("set", 5)
+        assert await desk.counts() == {"set": 5, "u": 2}
+        assert desk.topics.view.left_out == 1
+        assert len(desk.failures) == 1
+        assert "1 topics" in desk.failures.pop()
+
+
+async def test_the_reserved_group_is_neither_seen_nor_used_by_clients():
+    async with machine() as [desk]:
+        await desk.set("t", 3)
+        new = desk.node.new_call_id
+        call = PlainCall(kinds.LIST_GROUPS, caller(None))
+        (listed,) = await desk.pipeline.answer(
+            call, lambda _: translated([c.ListGroups(call_id=new())])
+        )
+        assert (listed.groups, listed.matching) == ((), 0)
+        assert desk.node.group_stats(lambda _: True) == [], "nor are there series of it"
+        assert [it.groups for it in desk.node.stats() if it.groups] == [], "nor is it counted"
+        with pytest.raises(Malformed, match="reserved"):
+            await desk.commit(TOPICS_GROUP, ("t", 0))
+        for kind in (c.FetchOffsets, c.DescribeGroup, c.DeleteGroup, c.ListRebalances):
+            with pytest.raises(Malformed, match="reserved"):
+                await desk.ask(kind(call_id=new(), group_id=TOPICS_GROUP))
+        with pytest.raises(Malformed, match="reserved"):
+            await desk.member(TOPICS_GROUP, "t", 1)
+        assert await desk.counts() == {"t": 3}
+
+
+async def test_counts_that_are_set_outlive_restarts_and_the_retention_of_offsets():
+    log = MemoryLog()
+    short = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 10_000}
+    async with machine(logs=[log], **short) as [desk]:
+        await desk.set("t", 3)
+        await desk.commit("g", ("u", 0))
+        assert await desk.counts() == {"t": 3, "u": 1}
+        await asyncio.sleep(90)
+        assert await desk.counts() == {"t": 3}
+    async with machine(logs=[log]) as [desk]:
+        assert await desk.counts() == {"t": 3}
+
+
+async def test_nodes_tell_each_other_their_topics():
+    async with machine(nodes=2) as desks:
+        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in desks if it is not leader)
+        assert (await other.set("t", 3)).error is ErrorCode.NOT_COORDINATOR
+        assert (await leader.set("t", 3)).error is NONE
+        group = next(f"g{n}" for n in range(99) if other.node.is_loaded(f"g{n}"))
+        await other.commit(group, ("u", 1))
+        for desk in desks:
+            view = await desk.topics.refresh()
+            assert (view.is_complete, view.partitions("t"), view.partitions("u")) == (True, 3, 2)
+
+
+async def test_what_a_node_told_stays_while_it_cannot_be_asked():
+    async with machine(nodes=2) as desks:
+        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in desks if it is not leader)
+        peers = other.topics._peers
+        peers.silent = {leader.node.node_id}
+        await leader.set("t", 3)
+        assert not (await other.topics.refresh()).is_complete
+        peers.silent = set()
+        assert (await other.topics.refresh()).is_complete
+        peers.silent = {leader.node.node_id}
+        view = await other.topics.refresh()
+        assert (view.is_complete, view.partitions("t")) == (True, 3)
+        assert len(other.failures) == 2, "once each time that it falls silent"
+
+
+async def test_a_view_that_is_young_enough_is_not_made_again():
+    async with machine() as [desk]:
+        assert await desk.counts() == {}
+        await desk.set("t", 3)
+        await desk.topics.refresh()
+        await desk.commit("g", ("u", 0))
+        await asyncio.sleep(0.1)
+        assert list((await desk.topics.refresh(max_age_s=0.2)).topics) == ["t"]
+        await asyncio.sleep(0.2)
+        assert list((await desk.topics.refresh(max_age_s=0.2)).topics) == ["t", "u"]
+
+
+async def test_a_node_that_follows_topics_looks_once_a_second():
+    async with machine(nodes=2) as desks:
+        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in desks if it is not leader)
+        other.topics.follow()
+        other.topics.follow()
+        await asyncio.sleep(0.5)
+        await leader.set("t", 3)
+        assert other.topics.view.topics == {}
+        await asyncio.sleep(1.0)
+        assert other.topics.view.partitions("t") == 3
+        await other.topics.close()
+
+
+async def test_two_operators_cannot_overwrite_each_other_unseen():
+    async with machine() as [desk]:
+        first, second = await asyncio.gather(desk.set("t", 12), desk.set("t", 6))
+        assert {first.error, second.error} == {NONE, ErrorCode.INVALID_PARTITIONS}
+        assert await desk.counts() == {"t": 12}
+
+
+async def test_log_ends_are_the_largest_that_groups_know():
+    async with machine(nodes=2) as desks:
+        for number, desk in enumerate(desks):
+            group = next(f"g{n}" for n in range(99) if desk.node.is_loaded(f"g{n}"))
+            member, generation = await desk.member(group, "t", 3)
+            ends = (("t", 0, 100 + number),)
+            await desk.ask(
+                c.ReportLogEnds(
+                    call_id=desk.node.new_call_id(), group_id=group, generation=generation,
+                    member_id=member, ends=ends,
+                )
+            )  # fmt: skip
+        plain = next(f"h{n}" for n in range(99) if desks[0].node.is_loaded(f"h{n}"))
+        await desks[0].commit(plain, ("t", 1), offset=70)
+        for desk in desks:
+            await desk.topics.refresh()
+            found = await desk.topics.log_ends({"t": [0, 1, 2], "nix": [5]})
+            assert found == {
+                "t": {0: (101, -1), 1: (-1, 70), 2: (-1, -1)}, "nix": {5: (-1, -1)},
+            }  # fmt: skip
+
+
+def parts(work) -> int:
+    """Number of parts in which work is done."""
+    return sum(1 for _ in work)
+
+
+def test_many_topics_are_counted_merged_and_told_in_slices():
+    names = [f"t{n}" for n in range(1_000)]
+    told = {ShardId(0): core_topics.ToldTopics(told=dict.fromkeys(names, 3))}
+    by_shard = {ShardId(0): dict.fromkeys(names, TopicCounts(told=3))}
+    assert parts(service_topics._counts(told)) >= 1_000 / PART
+    assert parts(service_topics._view(by_shard, 1)) >= 2 * 1_000 / PART
+    assert parts(topic_service._listed(TopicView(by_shard[ShardId(0)]))) >= 1_000 / PART
+    assert parts(topic_service._told(by_shard)) >= 1_000 / PART
+    assert parts(offered(TopicView(by_shard[ShardId(0)]))) >= 1_000 / PART
+    answer = at_once(topic_service._told(by_shard))
+    assert parts(replica_service._topics(answer)) >= 1_000 / PART
+    assert at_once(replica_service._topics(answer)) == by_shard
+
+
+async def test_log_ends_of_unknown_topics_are_looked_for_in_slices():
+    async with machine() as [desk]:
+        wanted = {f"nix{n}": [0] for n in range(1_000)}
+        assert parts(desk.topics._log_ends_of(wanted)) >= 1_000 / PART
+
+
+async def test_only_log_ends_that_are_wanted_are_looked_for(monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        service_topics, "log_end", lambda _, partition: looked.append(partition) or (-1, -1)
+    )
+    async with machine(nodes=2) as desks:
+        await desks[0].topics.log_ends({"t": [9_999]})
+    assert looked == [("t", 9_999)] * 2
+
+
+async def test_assignments_are_read_again_only_when_they_have_changed():
+    reads = []
+
+    def read(data: bytes):
+        reads.append(data)
+        return PAYLOADS.partitions(data)
+
+    async with machine() as [desk]:
+        await desk.member("g", "t", 3)
+        groups = [
+            group
+            for shard in desk.node.loaded_shards().values()
+            for group in shard.machine.groups.values()
+        ]
+        found = at_once(core_topics.told(groups, read, core_topics.ToldTopics()))
+        again = at_once(core_topics.told(groups, read, found))
+        assert (found.told, again.told, len(reads)) == ({"t": 3}, {"t": 3}, 1)
