@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.security.errors import Unauthenticated
 from coordinator.security.tokens import Tokens, digest_of
@@ -31,12 +31,14 @@ class Caller:
     """Authenticated caller.
 
     until_s: seconds since the epoch at which the token is to be verified again.
+    expires_s: its expiry, in seconds since the epoch; infinite for static tokens and certificates.
     digest: SHA-256 of the token; None: it came with a certificate.
     """
 
     principal: str
     until_s: float = math.inf
     digest: bytes | None = field(default=None, repr=False)
+    expires_s: float = math.inf
 
 
 class Authenticator:
@@ -58,6 +60,16 @@ class Authenticator:
         self._clock = clock
         self._remembered: dict[bytes, Caller] = {}
 
+    @property
+    def knows_tokens(self) -> bool:
+        """True if callers may have tokens, static or JWT."""
+        return self._tokens is not None or self.knows_jwt
+
+    @property
+    def knows_jwt(self) -> bool:
+        """True if callers may have JSON web tokens."""
+        return self._jwt is not None
+
     def remembered(self, token: str) -> Caller | None:
         """Return the cached caller of a token; None if it has to be verified."""
         caller = self._remembered.get(digest_of(token))
@@ -68,6 +80,10 @@ class Authenticator:
         if caller.digest is None:
             return True
         return self._remembered.get(caller.digest) is caller and caller.until_s > self._clock()
+
+    def lifetime_s(self, caller: Caller) -> float:
+        """Seconds until a caller's token expires; infinite if it does not."""
+        return caller.expires_s - self._clock()
 
     def of_token(self, token: str) -> Caller:
         """Verify a token and return its caller; blocks if it has to fetch keys from a URL.
@@ -90,7 +106,8 @@ class Authenticator:
         if self._jwt is None or len(token) > LONGEST_TOKEN:
             raise Unauthenticated(f"the token is not known: {WHAT_TO_DO}")
         claims = self._jwt.verify(token)
-        return Caller(f"jwt:{claims.subject}", min(most_s, claims.until_s), digest)
+        until_s = min(most_s, claims.until_s)
+        return Caller(f"jwt:{claims.subject}", until_s, digest, claims.expires_s)
 
 
 def bearer_token(header: str | None, *, also_basic: bool = False) -> str | None:
@@ -125,3 +142,14 @@ def principal_of_certificate(
     """
     name = next(iter(uris), "") or common_name or next(iter(dns_names), "")
     return f"cert:{name}" if name and name.isprintable() else None
+
+
+def principal_of_peer(certificate: Mapping[str, Any]) -> str | None:  # Any: nested tuples.
+    """Principal of a peer's certificate, as `ssl` parses it; None if it names nobody."""
+    names: list[tuple[str, str]] = list(certificate.get("subjectAltName", ()))
+    common = [v for part in certificate.get("subject", ()) for k, v in part if k == "commonName"]
+    return principal_of_certificate(
+        uris=[value for kind, value in names if kind == "URI"],
+        common_name=next(iter(common), ""),
+        dns_names=[value for kind, value in names if kind == "DNS"],
+    )

@@ -6,12 +6,11 @@ token, under any user name; pages may also accept a TLS client certificate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
-from typing import Any
 
-from coordinator.security.authenticator import Caller, bearer_token, principal_of_certificate
+from coordinator.security.authenticator import Caller, bearer_token, principal_of_peer
 from coordinator.security.errors import KeysUnavailable, Unauthenticated
 from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal
 from coordinator.security.rules import Operation
@@ -72,7 +71,7 @@ class Doorkeeper:
         if token is not None:
             authenticator = self.guard.authenticator
             return authenticator.remembered(token) or authenticator.of_token(token)
-        principal = None if self.needs_token else _principal_of(request.certificate or {})
+        principal = None if self.needs_token else principal_of_peer(request.certificate or {})
         if principal is None:
             raise Unauthenticated("send a bearer token, or give it as the password")
         return Caller(principal)
@@ -91,13 +90,3 @@ def unauthorized(words: str) -> Response:
     """Response 401, on which a browser asks its user for a token."""
     challenge = ("WWW-Authenticate", 'Basic realm="coordinator: the password is a token"')
     return text(HTTPStatus.UNAUTHORIZED, words, challenge)
-
-
-def _principal_of(certificate: Mapping[str, Any]) -> str | None:  # Any: nested tuples.
-    names: list[tuple[str, str]] = list(certificate.get("subjectAltName", ()))
-    common = [v for part in certificate.get("subject", ()) for k, v in part if k == "commonName"]
-    return principal_of_certificate(
-        uris=[value for kind, value in names if kind == "URI"],
-        common_name=next(iter(common), ""),
-        dns_names=[value for kind, value in names if kind == "DNS"],
-    )

@@ -40,10 +40,15 @@ FindKey = Callable[[str], jwt.PyJWK]
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Claims of a valid token. `until_s`: its expiry, in seconds since the epoch."""
+    """Claims of a valid token. `expires_s`: its expiry, in seconds since the epoch."""
 
     subject: str
-    until_s: float
+    expires_s: float
+
+    @property
+    def until_s(self) -> float:
+        """Time until which it is accepted, in seconds since the epoch."""
+        return self.expires_s + LEEWAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class JwtVerifier:
         subject = claims[self.claim]
         if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 256:
             raise Unauthenticated(f"the token's {self.claim} is not a name")
-        return Claims(subject, float(claims["exp"]) + LEEWAY_S)
+        return Claims(subject, float(claims["exp"]))
 
     def _key_of(self, token: str) -> jwt.PyJWK:
         try:

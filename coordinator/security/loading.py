@@ -20,10 +20,11 @@ from coordinator.security.errors import CannotSecure
 from coordinator.security.guard import Guard
 from coordinator.security.rules import Rules
 from coordinator.security.tls import ServerTls
-from coordinator.settings.sections import SecurityConfig, ServingConfig
+from coordinator.settings.sections import KafkaConfig, SecurityConfig, ServingConfig
 
 LOOK_S = 1.0
 NEVER = float("inf")
+PAGES = ("metrics_listen", "console_listen")
 NEEDS_EXTRA = "JSON web tokens need the extra: consumer-group-coordinator[jwt]"
 
 T = TypeVar("T")
@@ -109,28 +110,31 @@ class Security:
         return [path for path in named if path]
 
 
-def load(config: SecurityConfig, serving: ServingConfig) -> Security:
-    """Load the security of a node; `serving` has its listen addresses.
+def load(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> Security:
+    """Load the security of a node; `serving` and `kafka` have its listen addresses.
 
     Raises:
         CannotSecure: a file is not usable, settings contradict each other, or something would be
             served in plain text, or to anyone, beyond this machine.
     """
-    _check(config, serving)
+    _check(config, serving, kafka)
     return Security(config)
 
 
-def exposed(config: SecurityConfig, serving: ServingConfig) -> list[str]:
+def exposed(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> list[str]:
     """List, in words, the exposures that are refused unless `insecure` is set."""
     found = []
-    for name in ("listen", "metrics_listen", "console_listen"):
-        address = getattr(serving, name)
+    for name, address in (
+        ("listen", serving.listen),
+        ("kafka_listen", kafka.kafka_listen),
+        *((name, getattr(serving, name)) for name in PAGES),
+    ):
         host = address.rpartition(":")[0]
         if not address or is_loopback(host):
             continue
         if not config.tls_cert_file:
             found.append(f"{name} {address} is served in plain text")
-        if name != "listen" and not config.is_guarded:
+        if name in PAGES and not config.is_guarded:
             found.append(f"{name} {address} is served to anyone")
     if config.auth_jwks.startswith("http://"):
         if not is_loopback(urlsplit(config.auth_jwks).hostname or ""):
@@ -141,7 +145,7 @@ def exposed(config: SecurityConfig, serving: ServingConfig) -> list[str]:
 # --- Inside -------------------------------------------------------------------------------------
 
 
-def _check(config: SecurityConfig, serving: ServingConfig) -> None:
+def _check(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> None:
     for one, other in (
         ("tls_cert_file", "tls_key_file"),
         ("tls_key_file", "tls_cert_file"),
@@ -155,7 +159,7 @@ def _check(config: SecurityConfig, serving: ServingConfig) -> None:
             "auth_rules_file is given, and nothing that tells who calls: "
             "tls_client_ca_file, auth_tokens_file or auth_jwks"
         )
-    if not config.insecure and (found := exposed(config, serving)):
+    if not config.insecure and (found := exposed(config, serving, kafka)):
         raise CannotSecure(
             f"{'; '.join(found)}: give tls_cert_file and tls_key_file (and auth_tokens_file, "
             "auth_jwks or tls_client_ca_file for pages), listen on 127.0.0.1, "

@@ -1,7 +1,8 @@
 """Certificate and key of a node: loading, checks, and rotation without a restart.
 
 Open connections keep their certificate; new ones get the current one. gRPC calls `_changed` before
-every handshake, HTTP takes `context` for every connection. Both need TLS 1.2 or newer.
+every handshake; HTTP and Kafka take `page_context` and `context` for every connection. All need TLS
+1.2 or newer.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Material:
 
 
 class ServerTls:
-    """TLS of one node, for gRPC and for HTTP.
+    """TLS of one node, for gRPC, Kafka and HTTP.
 
     Args:
         client_ca_file: authorities of client certificates, which are then required; empty: clients
@@ -56,7 +57,7 @@ class ServerTls:
     def __init__(self, cert_file: str, key_file: str, client_ca_file: str = "") -> None:
         self._cert_file, self._key_file, self._client_ca_file = cert_file, key_file, client_ca_file
         self._handed_out: Material | None = None
-        self.material, self.context = self._load()
+        self._load()
 
     @property
     def is_mutual(self) -> bool:
@@ -69,7 +70,7 @@ class ServerTls:
         Raises:
             CannotSecure: a file is not usable.
         """
-        self.material, self.context = self._load()
+        self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
         """Credentials for one gRPC server, whose new connections follow `reload`."""
@@ -87,21 +88,26 @@ class ServerTls:
         self._handed_out = self.material
         return _configuration(self._handed_out)
 
-    def _load(self) -> tuple[Material, ssl.SSLContext]:
+    def _load(self) -> None:
         material = _checked(
             self._cert_file, self._key_file, self._client_ca_file, now_s=time.time()
         )
+        context = self._context_for(material, ssl.CERT_REQUIRED)
+        # A page may ask for a token instead; gRPC has no such choice, and Kafka does as gRPC.
+        self.page_context = self._context_for(material, ssl.CERT_OPTIONAL)
+        self.context, self.material = context, material
+
+    def _context_for(self, material: Material, clients: ssl.VerifyMode) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self._cert_file, self._key_file)
             if material.client_ca is not None:
                 context.load_verify_locations(cadata=material.client_ca.decode())
-                # A page may ask for a token instead; gRPC has no such choice.
-                context.verify_mode = ssl.CERT_OPTIONAL
+                context.verify_mode = clients
         except (OSError, ValueError) as error:
             raise CannotSecure(f"{self._cert_file}: {error}") from error
-        return material, context
+        return context
 
 
 def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.dial import CannotDial, Credentials, is_loopback
+from coordinator.dial import CannotDial, Credentials, address_of, is_loopback
 from coordinator.spark.options import StreamOptions
 
 
@@ -95,3 +95,12 @@ def test_options_of_a_query_become_credentials_that_tasks_can_be_sent(tmp_path, 
     )
     assert parsed.credentials == parsed.member_settings()["credentials"] == wanted
     assert pickle.loads(pickle.dumps(wanted)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("node-1", "node-1:7400"), ("10.0.0.1", "10.0.0.1:7400"),
+     ("fd00::1", "[fd00::1]:7400"), ("[fd00::1]", "[fd00::1]:7400")],
+)  # fmt: skip
+def test_an_ipv6_address_is_dialled_in_brackets(host, address):
+    assert address_of(host, 7400) == address

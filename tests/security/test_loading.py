@@ -6,7 +6,7 @@ from coordinator.security.errors import CannotSecure
 from coordinator.security.loading import exposed, load
 from coordinator.security.tls import Material
 from coordinator.settings import Settings
-from coordinator.settings.sections import SecurityConfig, ServingConfig
+from coordinator.settings.sections import KafkaConfig, SecurityConfig, ServingConfig
 
 QUIET = {"metrics_listen": "", "console_listen": ""}
 TLS = {"tls_cert_file": "c.pem", "tls_key_file": "k.pem"}
@@ -20,6 +20,10 @@ EXPOSED = [
     ({**QUIET, "listen": "[::]:1"}, ["plain text"]),
     ({**QUIET, "listen": "node-1.example:1"}, ["plain text"]),
     ({**QUIET, "listen": "0.0.0.0:1", **TLS}, []),
+    ({"kafka_listen": "10.0.0.1:9092"}, ["kafka_listen 10.0.0.1:9092 is served in plain text"]),
+    ({"kafka_listen": "0.0.0.0:9092", "kafka_advertise": "node-1:9092"}, ["plain text"]),
+    ({"kafka_listen": "10.0.0.1:9092", **TLS}, []),
+    ({"kafka_listen": "127.0.0.1:9092", "kafka_advertise": "node-1:9092"}, []),
     ({"metrics_listen": "0.0.0.0:1"}, ["plain text", "to anyone"]),
     ({"metrics_listen": "0.0.0.0:1", **TLS}, ["to anyone"]),
     ({"console_listen": "0.0.0.0:1", "auth_tokens_file": "t"}, ["plain text"]),
@@ -30,9 +34,9 @@ EXPOSED = [
 ]
 
 
-def sections(**values) -> tuple[SecurityConfig, ServingConfig]:
+def sections(**values) -> tuple[SecurityConfig, ServingConfig, KafkaConfig]:
     settings = Settings.of(**values)
-    return settings.security, settings.serving
+    return settings.security, settings.serving, settings.kafka
 
 
 @pytest.mark.parametrize(("settings", "words"), EXPOSED)

@@ -1,0 +1,1 @@
+"""Kafka's clients as callers: connections, and translation of their requests to commands."""

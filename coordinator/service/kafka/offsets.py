@@ -1,0 +1,258 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: requests to commands, and replies to answers.
+
+What is wrong with one partition is that partition's error; the others are committed.
+
+Source: Kafka's `OffsetMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from coordinator.core import requests as c
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId
+from coordinator.core.records import OffsetCommitted
+from coordinator.core.replies import CommitReply, FetchedOffset, FetchReply, OffsetDeleteReply
+from coordinator.kafka.codec import Answer, Body
+from coordinator.runtime.slices import PART, Work, in_slices
+from coordinator.service.bounds import TOPIC
+from coordinator.service.kafka import refusals
+from coordinator.service.kafka.asking import ask
+from coordinator.service.kafka.batches import answer_each
+from coordinator.service.kafka.requests import Request
+from coordinator.service.refusals import CallRefused
+
+Place = tuple[str, int]
+"""Topic and partition."""
+GROUP_ERROR_FROM = 2
+"""OffsetFetch: an error of the group has a field of its own; before, each partition has it."""
+GROUPS_FROM = 8
+"""OffsetFetch: several groups in one request (KIP-709)."""
+
+
+# --- OffsetCommit ---
+
+
+async def offset_commit(request: Request) -> Answer:
+    """Answer an OffsetCommit."""
+    wrong: dict[Place, ErrorCode] = {}
+    reply = await ask(request, partial(_commit, wrong=wrong))
+    assert isinstance(reply, CommitReply)
+    errors = {(each.topic, each.partition): each.error for each in reply.results} | wrong
+    codes = {place: request.code(error) for place, error in errors.items()}
+    return await in_slices(_each_partition(request.body, codes.__getitem__))
+
+
+def _commit(
+    request: Request, call_id: CallId, wrong: dict[Place, ErrorCode]
+) -> Work[list[c.Request]]:
+    """The commit of all partitions that can be committed; what cannot goes into `wrong`.
+
+    Of a partition that is listed twice Kafka keeps the last offset.
+    """
+    body = request.body
+    partitions: dict[Place, c.PartitionCommit] = {}
+    for topic in body.topics:
+        name = topic.name
+        is_named = bool(name) and TOPIC.violation("name", name) is None
+        yield
+        for number, each in enumerate(topic.partitions, 1):
+            if not number % PART:
+                yield
+            place = name, each.partition_index
+            if not is_named or each.partition_index < 0 or each.committed_offset < 0:
+                wrong[place] = ErrorCode.INVALID_REQUEST
+                continue
+            partitions[place] = c.PartitionCommit(
+                name,
+                each.partition_index,
+                each.committed_offset,
+                getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
+                each.committed_metadata or "",
+            )
+    return [
+        c.CommitOffsets(
+            call_id=call_id,
+            group_id=body.group_id,
+            generation=body.generation_id_or_member_epoch,
+            member_id=body.member_id,
+            instance_id=getattr(body, "group_instance_id", None),
+            partitions=tuple(partitions.values()),
+        )
+    ]
+
+
+def _each_partition(body: Body, code_of: Callable[[Place], int]) -> Work[Answer]:
+    topics = []
+    for topic in body.topics:
+        partitions = []
+        yield
+        for number, each in enumerate(topic.partitions, 1):
+            place = topic.name, each.partition_index
+            partitions.append({"partition_index": place[1], "error_code": code_of(place)})
+            if not number % PART:
+                yield
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+# --- OffsetFetch ---
+
+
+async def offset_fetch(request: Request) -> Answer:
+    """Answer an OffsetFetch: of one group before version 8, of several from then on.
+
+    What is asked twice of a group has one answer: all offsets of a group may be many megabytes.
+    """
+    if request.version < GROUPS_FROM:
+        return await _fetch(request, request.body)
+    groups = {(each.group_id, each.topics): each for each in request.body.groups}
+    return {"groups": await answer_each(request, [*groups.values()], _fetch_or_refuse)}
+
+
+async def _fetch_or_refuse(request: Request, group: Body) -> Answer:
+    """One of several groups: what is refused of one does not concern the others."""
+    try:
+        answer = await _fetch(request, group)
+    except CallRefused as error:
+        request.context.pipeline.refused(request.call, error)
+        answer = _refused(request, group, refusals.code_of(error, request.header.api))
+    return {"group_id": group.group_id, **answer}
+
+
+async def _fetch(request: Request, group: Body) -> Answer:
+    call = request.call.about(group.group_id)
+    stable = getattr(request.body, "require_stable", False)
+    replies = await request.context.pipeline.answer(
+        call, lambda new_call_id: _fetch_command(group, new_call_id(), stable)
+    )
+    reply = replies[0]
+    assert isinstance(reply, FetchReply)
+    if reply.error is not ErrorCode.NONE:
+        return _refused(request, group, request.code(reply.error))
+    if group.topics is None:
+        return await in_slices(_all_offsets(reply.offsets))
+    found = {(each.topic, each.partition): each for each in reply.offsets}
+    return await in_slices(_asked_offsets(request, group, found))
+
+
+def refuse_fetch(request: Request, code: int) -> Answer:
+    """Answer an OffsetFetch with an error."""
+    if request.version < GROUPS_FROM:
+        return _refused(request, request.body, code)
+    groups = request.body.groups
+    return {"groups": [{"group_id": g.group_id, **_refused(request, g, code)} for g in groups]}
+
+
+def _refused(request: Request, group: Body, code: int) -> Answer:
+    if request.version >= GROUP_ERROR_FROM:
+        return {"error_code": code, "topics": ()}
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_unknown(partition, code) for partition in topic.partition_indexes],
+            }
+            for topic in group.topics
+        ]
+    }
+
+
+def _unknown(partition: int, code: int) -> Answer:
+    return {
+        "partition_index": partition,
+        "committed_offset": NO_OFFSET,
+        "metadata": "",
+        "error_code": code,
+    }
+
+
+def _fetch_command(group: Body, call_id: CallId, stable: bool) -> Work[list[c.Request]]:
+    topics = group.topics
+    places = None
+    if topics is not None:
+        places = tuple(dict.fromkeys((t.name, p) for t in topics for p in t.partition_indexes))
+    yield
+    return [
+        c.FetchOffsets(
+            call_id=call_id,
+            group_id=group.group_id,
+            partitions=places,
+            require_stable=stable,
+        )
+    ]
+
+
+def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitted, FetchedOffset.
+    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+    for number, each in enumerate(offsets, 1):
+        by_topic[each.topic].append(each)
+        if not number % PART:
+            yield
+    topics = []
+    for name in sorted(by_topic):
+        partitions = []
+        for number, each in enumerate(sorted(by_topic[name], key=attrgetter("partition")), 1):
+            partitions.append(_offset(each, 0))
+            if not number % PART:
+                yield
+        topics.append({"name": name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _asked_offsets(
+    request: Request, group: Body, found: Mapping[Place, OffsetCommitted | FetchedOffset]
+) -> Work[Answer]:
+    topics = []
+    for topic in group.topics:
+        partitions = []
+        yield
+        for number, partition in enumerate(topic.partition_indexes, 1):
+            each = found[topic.name, partition]
+            error = getattr(each, "error", ErrorCode.NONE)
+            partitions.append(_offset(each, request.code(error)))
+            if not number % PART:
+                yield
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _offset(each: Any, code: int) -> Answer:  # Any: OffsetCommitted or FetchedOffset.
+    return {
+        "partition_index": each.partition,
+        "committed_offset": each.offset,
+        "committed_leader_epoch": each.leader_epoch,
+        "metadata": each.metadata,
+        "error_code": code,
+    }
+
+
+# --- OffsetDelete ---
+
+
+async def offset_delete(request: Request) -> Answer:
+    """Answer an OffsetDelete."""
+    reply = await ask(request, _delete)
+    assert isinstance(reply, OffsetDeleteReply)
+    if reply.error is not ErrorCode.NONE:
+        return {"error_code": request.code(reply.error)}
+    codes = {(each.topic, each.partition): request.code(each.error) for each in reply.results}
+    return await in_slices(_each_partition(request.body, codes.__getitem__))
+
+
+def _delete(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+    body = request.body
+    places = dict.fromkeys((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    yield
+    return [c.DeleteOffsets(call_id=call_id, group_id=body.group_id, partitions=tuple(places))]
+
+
+def groups_of(body: Body) -> tuple[str | None, ...]:
+    """The groups that an OffsetFetch is about."""
+    groups = getattr(body, "groups", None)
+    return (body.group_id,) if groups is None else tuple(each.group_id for each in groups)

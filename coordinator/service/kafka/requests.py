@@ -1,0 +1,110 @@
+"""`Request`: what a handler of an API is given, and the seams to the rest of the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordinator.core.errors import ErrorCode
+from coordinator.kafka.codec import Answer, Body
+from coordinator.kafka.errors import wire_code
+from coordinator.kafka.headers import RequestHeader
+from coordinator.runtime.fetch_waits import FetchWaits
+from coordinator.service.kafka.addresses import Addresses
+from coordinator.service.kafka.calls import KafkaCall
+from coordinator.service.pipeline import Pipeline
+from coordinator.service.topics import Topics
+
+ITEMS = 1_000
+"""Items of a request besides those of the longest list that settings allow."""
+
+
+@dataclass(slots=True)
+class Context:
+    """Parts of a listener that its handlers share."""
+
+    pipeline: Pipeline
+    addresses: Addresses
+    topics: Topics
+    waits: FetchWaits
+    cluster_id: str = "coordinator"
+    is_leaving: bool = False
+    """True once the node stops: its groups go to other nodes, or come back with it."""
+
+    @property
+    def most_items(self) -> int:
+        """Items that one request may list: what is more is not read at all."""
+        limits = self.pipeline.node.settings.limits
+        # A topic and a partition for each.
+        return ITEMS + 2 * max(limits.max_partitions_per_call, limits.max_members_per_call)
+
+
+@dataclass(slots=True)
+class ClientSoftware:
+    """Name and version of a client's library, as it says them in ApiVersions 3 and later."""
+
+    name: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+class Authentication(Protocol):
+    """Authentication of one connection."""
+
+    @property
+    def is_done(self) -> bool:
+        """True once other requests than ApiVersions and those of SASL are answered."""
+        ...
+
+    @property
+    def takes_token(self) -> bool:
+        """True if the next frame is a bare token, without a header (SaslHandshake 0)."""
+        ...
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the connection is to be closed after the answer."""
+        ...
+
+    def handshake(self, mechanism: str, version: int) -> Answer:
+        """Answer a SaslHandshake."""
+        ...
+
+    async def authenticate(self, data: bytes) -> Answer:
+        """Answer a SaslAuthenticate."""
+        ...
+
+    async def token(self, frame: bytes) -> bytes | None:
+        """Answer a bare token; None: with the end of the connection alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A decoded request.
+
+    body: kio's dataclass of the API in the request's version; Any: there is one for each.
+    authentication: of its connection.
+    size_bytes: of its frame.
+    """
+
+    header: RequestHeader
+    body: Body
+    call: KafkaCall
+    context: Context
+    software: ClientSoftware
+    authentication: Authentication
+    size_bytes: int = 0
+
+    @property
+    def version(self) -> int:
+        """Version of the API."""
+        return self.header.version
+
+    def code(self, error: ErrorCode) -> int:
+        """Return the code of an error in the answer."""
+        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and self.context.is_leaving:
+            error = ErrorCode.NOT_COORDINATOR
+        return wire_code(error, self.header.api, self.header.version)

@@ -1,0 +1,108 @@
+"""Static members that come back, clients of several languages in one group, and what is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from coordinator.assignors.consumer_protocol import decode_subscription
+from coordinator.client import GroupMember
+from coordinator.client.admin import GroupAdmin
+from tests.kafka.clients import (
+    AIOKAFKA,
+    CLIENTS,
+    CONFLUENT,
+    COOPERATIVE,
+    JAVA,
+    KAFKA_PYTHON,
+    KAFKAJS,
+    ROUND_ROBIN,
+)
+from tests.kafka.served import PARTITIONS, TOPIC, Served
+from tests.kafka.shares import wait_until_shared
+from tests.patience import HANG_S
+
+pytestmark = pytest.mark.integration
+
+STATIC = [client for client in CLIENTS if client.is_static]
+
+
+@pytest.mark.parametrize("client", STATIC, ids=lambda it: it.name)
+def test_a_static_member_that_comes_back_within_its_session_causes_no_rebalance(
+    client, served, start
+):
+    group = f"static-{client.family}-{client.program}"
+    a = start(client, served.kafka, group, "a", instance="one")
+    b = start(client, served.kafka, group, "b", instance="two")
+    wait_until_shared(a, b)
+    generation, share = served.generation(group), b.owned
+    b.kill()
+    again = start(client, served.kafka, group, "b", instance="two")
+    again.wait(lambda: again.owned == share)
+    wait_until_shared(a, again)
+    assert served.generation(group) == generation
+    if client.commits:
+        again.commit()
+    rows = served.rows("groups", "members", group)
+    assert {row["group_instance_id"] for row in rows} == {"one", "two"}
+
+
+class OurMember:
+    """A member of this project's library, over gRPC, as a thread."""
+
+    def __init__(self, served: Served, group: str) -> None:
+        self.owned: set = set()
+        self._served, self._group = served, group
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        assert self._thread.is_alive(), "our own member has ended"
+
+    def tail(self) -> str:
+        return ""
+
+    def leave(self) -> None:
+        self._stop.set()
+        self._thread.join(HANG_S)
+
+    async def _run(self) -> None:
+        settings = {"client_id": "ours", "assignors": (COOPERATIVE,), "session_timeout_ms": 30_000}
+        member = GroupMember(self._served.address, self._group, {TOPIC: PARTITIONS}, **settings)
+        async with member:
+            while not self._stop.is_set():
+                await member.poll(timeout=0.1)
+                self.owned = {(each.topic, each.partition) for each in member.assignment}
+
+
+def test_one_group_of_grpc_librdkafka_java_and_python_shares_cooperatively(served, start):
+    group = "mixed"
+    ours = OurMember(served, group)
+    members = [
+        start(client, served.kafka, group, client.family + str(number), assignor=COOPERATIVE)
+        for number, client in enumerate((CONFLUENT, KAFKA_PYTHON, JAVA))
+    ]
+    wait_until_shared(ours, *members)
+    with GroupAdmin(served.address) as admin:
+        described = admin.describe_group(group)
+    assert (described.protocol_type, described.protocol_data) == ("consumer", COOPERATIVE)
+    for member in described.members:
+        assert set(decode_subscription(member.member_metadata).topics) == {TOPIC}
+    ours.leave()
+    wait_until_shared(*members)
+    members[0].kill()
+
+
+def test_kafkajs_shares_a_group_with_others_by_an_assigner_of_its_own(served, start):
+    group = "round-robins"
+    clients = (KAFKAJS, CONFLUENT, AIOKAFKA)
+    members = [
+        start(client, served.kafka, group, str(number), assignor=ROUND_ROBIN)
+        for number, client in enumerate(clients)
+    ]
+    wait_until_shared(*members)
+    members[1].leave()
+    wait_until_shared(members[0], members[2])

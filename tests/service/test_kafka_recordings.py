@@ -1,0 +1,43 @@
+"""A recording of a group that is used over Kafka's wire runs again to the same states."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordinator.runtime.replaying import replay
+from tests.service.kafka_wire import world
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_group_of_kafka_clients_is_recorded_and_replays(tmp_path):
+    join = {
+        "group_id": "g", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "",
+        "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}],
+    }  # fmt: skip
+    async with world(record_dir=str(tmp_path)) as it:
+        client = it.connect()
+        joined = await client.ask("JoinGroup", 3, **join)
+        me = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
+        mine = [{"member_id": joined.member_id, "assignment": b"all"}]
+        assert (await client.ask("SyncGroup", 3, **me, assignments=mine)).error_code == 0
+        assert (await client.ask("Heartbeat", 3, **me)).error_code == 0
+        partitions = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]
+        topics = [{"name": "t", "partitions": partitions}]
+        committed = await client.ask(
+            "OffsetCommit", 5, group_id="g", generation_id_or_member_epoch=1,
+            member_id=joined.member_id, topics=topics,
+        )  # fmt: skip
+        assert committed.topics[0].partitions[0].error_code == 0
+        left = await client.ask("LeaveGroup", 1, group_id="g", member_id=joined.member_id)
+        assert left.error_code == 0
+    (path,) = [each for each in tmp_path.rglob("*") if each.is_file()]
+    lines = path.read_text().splitlines()
+    kinds = {kind for line in lines for kind in json.loads(line).get("in", {})}
+    assert {"JoinGroup", "SyncGroup", "CommitOffsets", "LeaveGroup"} <= kinds
+    assert any("beat" in json.loads(line) for line in lines)
+    found = replay(lines)
+    assert found.differences == []
+    assert found.checked >= 1
