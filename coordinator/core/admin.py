@@ -11,6 +11,7 @@ from heapq import nsmallest
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
+from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import (
@@ -33,7 +34,8 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
     found = [
         group
         for group in groups
-        if (not states or group.state.value.lower() in states)
+        if group.group_id != TOPICS_GROUP
+        and (not states or group.state.value.lower() in states)
         and (not types or group.kind in types)
         and contains in group.group_id.lower()
     ]
@@ -110,4 +112,5 @@ def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
+    group.deletions += 1
     out.persist([GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id)))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from coordinator.core.ids import CallId
 from coordinator.core.requests import Request
+from coordinator.core.session_values.commands import SessionFollowUp
+from coordinator.core.session_values.requests import SessionInput
 from coordinator.core.written import WriteFollowUp
 
 
@@ -65,5 +67,6 @@ FollowUp = (
     | SessionExpired
     | ExpireOffsets
     | WriteFollowUp
+    | SessionFollowUp
 )
-Command = Request | CallCancelled | FollowUp
+Command = Request | SessionInput | CallCancelled | FollowUp

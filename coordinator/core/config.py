@@ -34,6 +34,8 @@ class GroupConfig(Section):
         "learns of it.")
     group_rebalance_journal: bool = setting(True, None,
         "Keep each group's last rebalances: who caused them, who was slow, what they cost.")
+    group_min_lease_ms: int = setting(2_000, Bounds(1, unit="ms"),
+        "Shortest lease a session group may have.")
     offset_metadata_max_bytes: int = setting(4_096, Bounds(0, unit="bytes"),
         "Longest metadata a committed offset may carry.")
     offset_manifest_max_bytes: int = setting(65_536, Bounds(0, 1_048_576, unit="bytes"),

@@ -21,6 +21,7 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     ILLEGAL_GENERATION = 22
@@ -31,6 +32,7 @@ class ErrorCode(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     GROUP_AUTHORIZATION_FAILED = 30
     UNSUPPORTED_VERSION = 35
+    INVALID_PARTITIONS = 37
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     KAFKA_STORAGE_ERROR = 56
@@ -41,17 +43,21 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
+    UNRELEASED_INSTANCE_ID = 111
     OFFSET_MISMATCH = 10001
+    FENCED_TOKEN = 10002
 
 
 ADVICE: dict[ErrorCode, str] = {
     ErrorCode.NONE: "",
     ErrorCode.UNKNOWN_SERVER_ERROR: "the coordinator failed; its log says why",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no topic has this name",
     ErrorCode.MESSAGE_TOO_LARGE: "send less in one request",
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "shorten the metadata of this partition",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the group is being loaded; retry the same node",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "look the coordinator up again and retry",
     ErrorCode.NOT_COORDINATOR: "another node coordinates this group; look it up again and retry",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "give a name that Kafka allows for a topic",
     ErrorCode.ILLEGAL_GENERATION: "the group has moved on; keep the member id and join again",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         "offer the group's protocol type and a protocol that all its members list"
@@ -61,6 +67,7 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "ask for a session timeout within the coordinator's bounds",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again with this member id",
     ErrorCode.UNSUPPORTED_VERSION: "this coordinator does not offer that yet",
+    ErrorCode.INVALID_PARTITIONS: "give a number of partitions that the topic can have",
     ErrorCode.NOT_CONTROLLER: "another node is the controller; ask that one",
     ErrorCode.INVALID_REQUEST: "correct the request",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
@@ -70,6 +77,8 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.FENCED_INSTANCE_ID: "another process has taken this instance id; stop this one",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member is subscribed to this topic",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a commit is on its way; retry",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "another process has this name; wait until it has left",
+    ErrorCode.FENCED_TOKEN: "the partition was given to another member; stop working on it",
     ErrorCode.OFFSET_MISMATCH: "another offset is stored than the one expected; read it first",
 }
 
@@ -86,15 +95,22 @@ class Refused(Exception):
         error: the code of the answer.
         message: what to do about it; the advice for the code by default.
         member_id: the member id of a JoinGroup answer, if it is not the request's.
+        retry_after_ms: when an Attach may be tried again.
     """
 
     def __init__(
-        self, error: ErrorCode, message: str = "", *, member_id: str | None = None
+        self,
+        error: ErrorCode,
+        message: str = "",
+        *,
+        member_id: str | None = None,
+        retry_after_ms: int = 0,
     ) -> None:
         super().__init__(error, message)
         self.error = error
         self.message = message or advice(error)
         self.member_id = member_id
+        self.retry_after_ms = retry_after_ms
 
 
 class MustWait(Exception):

@@ -11,6 +11,9 @@ from enum import Enum
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.records import RebalanceRecord
+from coordinator.core.session_values.events import SessionEvent
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
 
 
 class RebalanceCause(Enum):
@@ -87,6 +90,7 @@ class MemberJoined(_MemberEvent):
     """A member's JoinGroup is parked: it takes part in the running join phase."""
 
     is_new: bool
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,34 @@ class RefusedJoin:
     last_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class HandoffJournaled:
+    """A hand-off of a session group has ended: its record, with its line, is durable."""
+
+    group_id: str
+    record: PartitionSwitched | PhaseEntered
+
+
+@dataclass(frozen=True, slots=True)
+class PlanJournaled:
+    """A plan of a session group, which moves or grants something, is durable."""
+
+    record: PlanRecord
+
+    @property
+    def group_id(self) -> str:
+        return self.record.group_id
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """The planner of a session group has failed to make a plan, for the `in_a_row`th time."""
+
+    group_id: str
+    in_a_row: int
+    error: str
+
+
 Event = (
     GroupCreated
     | RebalanceStarted
@@ -210,4 +242,8 @@ Event = (
     | OffsetsExpired
     | GroupRemoved
     | RebalanceJournaled
+    | HandoffJournaled
+    | PlanJournaled
+    | PlanFailed
+    | SessionEvent
 )

@@ -26,7 +26,8 @@ def expire_offsets(
     for group in groups:
         expired = _expired(group, now_ms, config)
         doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
-        if _is_left_with_nothing(group, len(expired)):
+        if _is_left_with_nothing(group, len(expired), now_ms, config):
+            group.deletions += 1
             doomed.append(GroupDeleted(group.group_id))
             out.note(GroupRemoved(group.group_id))
         if expired:
@@ -35,12 +36,17 @@ def expire_offsets(
             out.persist(doomed, Unawaited(group.group_id))
 
 
-def _is_left_with_nothing(group: Group, expired: int) -> bool:
+def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: GroupConfig) -> bool:
+    """True if an Empty group has no offsets; a chosen policy outlives it as offsets would."""
+    empty_ms = now_ms - group.state_changed_at_ms
     return (
         group.state is GroupState.EMPTY
         and group.is_deserted
+        and not group.is_awaited
+        and not group.deletions
         and not group.pending_offsets
         and len(group.offsets) == expired
+        and (not group.is_policy_stored or empty_ms >= config.offsets_retention_ms)
     )
 
 
@@ -75,6 +81,6 @@ def _retention_starts_ms(group: Group, stored: OffsetCommitted) -> int | None:
     if group.state is GroupState.EMPTY:
         return group.state_changed_at_ms
     if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        if group.subscribed_topics is not None and stored.topic not in group.subscribed_topics:
+        if not group.is_subscribed(stored.topic):
             return stored.committed_at_ms
     return None

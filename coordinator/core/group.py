@@ -22,6 +22,8 @@ from coordinator.core.records import (
     Record,
 )
 from coordinator.core.replies import UNKNOWN_LAG, LogEnd
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.records import PolicyStored
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -35,6 +37,10 @@ class GroupState(Enum):
     """Gathering members: the join phase."""
     AWAITING_SYNC = "CompletingRebalance"
     """A generation exists; its assignment is awaited from the leader, then from the log."""
+    ASSIGNING = "Assigning"
+    """A plan of a session group is due."""
+    RECONCILING = "Reconciling"
+    """Hand-offs of a session group are open."""
     STABLE = "Stable"
     """The assignment is durable and in force."""
     DEAD = "Dead"
@@ -48,11 +54,15 @@ class Group(ABC):
     """Group type in listings, such as `classic`."""
 
     __slots__ = (
+        "deletions",
         "group_id",
+        "is_policy_stored",
         "log_ends",
         "manifest",
         "offsets",
         "pending_offsets",
+        "policy",
+        "policy_writes",
         "protocol_type",
         "state",
         "state_changed_at_ms",
@@ -73,6 +83,10 @@ class Group(ABC):
         # Durable facts.
         self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
         self.manifest = b""
+        self.policy = Policy()  # A session group's; it outlives changes of the group's kind.
+        self.is_policy_stored = False
+        self.policy_writes = 0  # In flight.
+        self.deletions = 0  # In flight.
 
     @property
     @abstractmethod
@@ -100,9 +114,15 @@ class Group(ABC):
         """True if there are no members and no pending member ids."""
 
     @property
+    def is_awaited(self) -> bool:
+        """True if what makes use of the group is on its way to the log."""
+        return self.policy_writes > 0
+
+    @property
     def is_vacant(self) -> bool:
-        """True if the group has no members, offsets or commits in flight."""
-        return self.is_deserted and not self.offsets and not self.pending_offsets
+        """True if the group has no members, offsets or writes in flight that make use of it."""
+        in_use = self.offsets or self.pending_offsets or self.is_awaited
+        return self.is_deserted and not in_use
 
     def lag(self) -> int:
         """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""
@@ -135,9 +155,13 @@ class Group(ABC):
                 self.offsets.pop((record.topic, record.partition), None)
                 if self.log_ends:
                     self.log_ends.pop((record.topic, record.partition), None)
+            case PolicyStored():
+                self.policy, self.is_policy_stored = record.policy, True
             case GroupDeleted():
                 self.offsets.clear()
                 self.manifest = b""
+                self.policy, self.is_policy_stored = Policy(), False
+                self._deletion_settled()
                 self._apply_own(record)
             case _:
                 self._apply_own(record)
@@ -150,6 +174,15 @@ class Group(ABC):
         """Roll back a record that the log has refused."""
         if isinstance(record, OffsetCommitted):
             self.settle_offset((record.topic, record.partition))
+        elif isinstance(record, GroupDeleted):
+            self._deletion_settled()
+
+    def _deletion_settled(self) -> None:
+        self.deletions = max(0, self.deletions - 1)  # It may be of a group before this one.
+
+    def policy_records(self) -> list[Record]:
+        """The record of the policy, if one was chosen."""
+        return [PolicyStored(self.group_id, self.policy)] if self.is_policy_stored else []
 
     @abstractmethod
     def records(self) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
@@ -10,16 +11,49 @@ from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCa
 from coordinator.core.classic.subscriptions import TopicReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.group import GroupState
+from coordinator.core.events import Event
+from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
-from coordinator.core.records import GroupDeleted, OffsetDeleted, Record
+from coordinator.core.records import GroupDeleted, GroupMetadata, OffsetDeleted, Record
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.records import (
+    HandoffsEnded,
+    HoldingsStored,
+    KeptFreed,
+    KeptStored,
+    PartitionsGranted,
+    PartitionSwitched,
+    PhaseEntered,
+    PolicyStored,
+    SessionMemberEnded,
+    SessionMemberStored,
+    TokenFloor,
+)
+from coordinator.core.sessions import news
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.numbers import Numbers
+
+SESSION_RECORDS = (
+    SessionMemberStored,
+    SessionMemberEnded,
+    PartitionsGranted,
+    PhaseEntered,
+    PartitionSwitched,
+    KeptFreed,
+    HoldingsStored,
+    KeptStored,
+)
+JOURNAL_RECORDS = (PlanRecord, HandoffsEnded)
 
 
 class GroupTable:
     """State of a `GroupMachine`: all groups of a shard."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Any] = {}  # ClassicGroup or SessionGroup.
+        self.numbers = Numbers()
+        self.news: list[Event] = []  # Events of applied records, not emitted yet.
+        self.is_serving = False
         self.parked_calls: ParkedCalls = {}
         self.members_by_host: MembersByHost = Counter()
         self._dormant = DormantGroups(config, read_topics)
@@ -27,17 +61,78 @@ class GroupTable:
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Apply an acknowledged record; it creates its group if necessary."""
+        self._note_tokens(record)
         group = self.groups.get(record.group_id)
+        if isinstance(record, TokenFloor):
+            return
+        if isinstance(record, JOURNAL_RECORDS) and _is_in_use(group):
+            return  # A classic member came while the record was on its way.
+        is_new_policy = group is None and isinstance(record, PolicyStored)
+        is_of_sessions = isinstance(record, (*SESSION_RECORDS, *JOURNAL_RECORDS)) or is_new_policy
+        if is_of_sessions and not isinstance(group, SessionGroup):
+            group = self.groups[record.group_id] = self.as_sessions(group, record.group_id, now_ms)
+        elif isinstance(record, GroupMetadata) and isinstance(group, SessionGroup):
+            group = self.groups[record.group_id] = self.as_classic(group, now_ms)
+        if self.is_serving and (event := news.of(self._sessions(group), record)) is not None:
+            self.news.append(event)
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):
                 return
             group = self._new_group(record.group_id, now_ms)
             self.groups[record.group_id] = group
+        if isinstance(group, SessionGroup):
+            self._count_host(group, record)
         group.apply(record)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
             # A group that was joined while its deletion was in flight stays.
             if group.is_vacant:
                 del self.groups[record.group_id]
+
+    def _count_host(self, group: SessionGroup, record: Record) -> None:
+        """Count session members by the hosts that they come from."""
+        if not isinstance(record, SessionMemberStored | SessionMemberEnded):
+            return
+        known, hosts = group.members.get(record.member_id), self.members_by_host
+        if known is None and isinstance(record, SessionMemberStored):
+            hosts[record.client_host] += 1
+        elif known is not None and isinstance(record, SessionMemberEnded):
+            host = known.record.client_host
+            hosts[host] -= 1
+            if not hosts[host]:
+                del hosts[host]
+
+    @staticmethod
+    def _sessions(group: Group | None) -> SessionGroup | None:
+        return group if isinstance(group, SessionGroup) else None
+
+    def _note_tokens(self, record: Record) -> None:
+        match record:
+            case PartitionsGranted():
+                for grant in record.grants:
+                    count = sum(last - first + 1 for first, last in grant.partitions)
+                    self.numbers.written(grant.first_token + count - 1)
+            case HoldingsStored():
+                self.numbers.written(max(record.tokens, default=0))
+            case PartitionSwitched():
+                self.numbers.written(record.token)
+            case PhaseEntered():
+                self.numbers.opened(record.handoff_id)
+            case TokenFloor():
+                self.numbers.written(record.token)
+                self.numbers.opened(record.handoff_id)
+
+    def as_sessions(self, group: Group | None, group_id: str, now_ms: int) -> SessionGroup:
+        """A group of sessions, with what an Empty group of another kind has."""
+        found = SessionGroup(group_id, now_ms)
+        if group is not None:
+            take_over(found, group)
+        return found
+
+    def as_classic(self, group: Group, now_ms: int) -> ClassicGroup:
+        """A classic group, with what an Empty group of another kind has."""
+        found = self._new_group(group.group_id, now_ms)
+        take_over(found, group)
+        return found
 
     def drop(self, record: Record) -> None:
         """Roll back a record that the log has refused."""
@@ -47,7 +142,8 @@ class GroupTable:
 
     def restore(self) -> None:
         """Restore all groups from their durable facts. They are dormant at first."""
-        self._dormant.restore(self.groups.values())
+        classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+        self._dormant.restore(classic)
 
     @property
     def dormant_groups(self) -> int:
@@ -56,12 +152,18 @@ class GroupTable:
 
     def records(self) -> list[Record]:
         """Return records that restore all durable facts of all groups."""
-        return [record for group in self.groups.values() for record in group.records()]
+        found = [record for group in self.groups.values() for record in group.records()]
+        if self.numbers.durable_token:
+            found.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
+        return found
 
     def unload(self, error: ErrorCode, out: Outcome) -> None:
         """Answer every parked call with `error` and forget all groups."""
         for group in self.groups.values():
-            membership.give_up(group, error, out)
+            if isinstance(group, ClassicGroup):
+                membership.give_up(group, error, out)
+            else:
+                group.state = GroupState.DEAD
         self.groups.clear()
         self.members_by_host.clear()
         self._dormant_by_id.clear()
@@ -69,3 +171,15 @@ class GroupTable:
     def _new_group(self, group_id: str, now_ms: int) -> ClassicGroup:
         """Create a group; the caller adds it to the table."""
         return ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)
+
+
+def _is_in_use(group: Group | None) -> bool:
+    return isinstance(group, ClassicGroup) and (group.generation > 0 or not group.is_deserted)
+
+
+def take_over(new: Group, old: Group) -> None:
+    """Give a group of another kind what outlives its members."""
+    new.offsets, new.pending_offsets = old.offsets, old.pending_offsets
+    new.manifest, new.log_ends = old.manifest, old.log_ends
+    new.policy, new.is_policy_stored = old.policy, old.is_policy_stored
+    new.policy_writes, new.deletions = old.policy_writes, old.deletions

@@ -14,6 +14,13 @@ NO_GENERATION = -1
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_TIME = -1
+TOPICS_GROUP = "__coordinator_topics"
+"""Reserved group whose offsets are counts of topics (`topics`); clients neither see nor use it."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+NO_TOKEN = 0
+"""Token of a partition that nobody holds."""
 
 
 class IdSource(Protocol):
@@ -21,4 +28,8 @@ class IdSource(Protocol):
 
     def new_member_id(self, prefix: str) -> str:
         """Return a unique id, `<prefix>-<unique part>`. It is opaque to clients."""
+        ...
+
+    def new_session_id(self) -> str:
+        """Return 128 random bits as text, which are known to the member alone."""
         ...

@@ -8,6 +8,8 @@ Source: ours. Kafka's tools ask the brokers (ListOffsets).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
@@ -17,11 +19,16 @@ from coordinator.core.requests import ListLogEnds, ReportLogEnds
 
 def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
     """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
+    store(group, command.ends, now_ms)
+    out.reply(command.call_id, ReportLogEndsReply())
+
+
+def store(group: Group, ends: Iterable[tuple[str, int, int]], now_ms: int) -> None:
+    """Store ends: topic, partition, and the offset after its last row."""
     if group.log_ends is None:
         group.log_ends = {}
-    for topic, partition, offset in command.ends:
+    for topic, partition, offset in ends:
         group.log_ends[(topic, partition)] = LogEnd(topic, partition, offset, now_ms)
-    out.reply(command.call_id, ReportLogEndsReply())
 
 
 def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:

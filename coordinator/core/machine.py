@@ -57,6 +57,20 @@ from coordinator.core.rows import (
     Row,
     timeless,
 )
+from coordinator.core.session_values.operators import (
+    DescribeSessionGroup,
+    EvictMember,
+    SetGroupPolicy,
+)
+from coordinator.core.session_values.requests import Attach, SessionHeartbeat
+from coordinator.core.session_values.written import PolicyWritten, SessionAdmitted
+from coordinator.core.sessions import attach, commits, lease
+from coordinator.core.sessions import description as session_description
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.policies import set_policy
+from coordinator.core.sessions.rules import COMMANDS as SESSION_COMMANDS
+from coordinator.core.sessions.rules import SessionRules
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -121,6 +135,15 @@ TABLE: dict[type, Row | GivenRow] = {
 """Handlers of commands about one group, and what happens if the group is missing."""
 
 
+SHARED = (
+    q.FetchOffsets,
+    q.DeleteOffsets,
+    q.DeleteGroup,
+    q.ListLogEnds,
+)
+"""Requests whose handlers serve groups of any kind."""
+
+
 class GroupMachine(GroupTable):
     """The state machine of one shard: all its groups, and the handlers of commands.
 
@@ -139,6 +162,7 @@ class GroupMachine(GroupTable):
         self._readers = PartitionReaders(payloads.partitions, payloads.owned)
         self._waiting: set[CallId] = set()  # Requests that wait for the result of a write.
         self._of_the_shard = self._rows_of_the_shard()
+        self.sessions = SessionRules(config, ids, self.numbers)
 
     def _rows_of_the_shard(self) -> dict[type, Callable[[Any, int, Outcome], None]]:
         """Handlers of commands about no group, many groups, or a group that may be missing."""
@@ -161,6 +185,7 @@ class GroupMachine(GroupTable):
             w.AnswerDurable: self._answer_durable,
             w.RebalanceWritten: lambda done, _, out: journal.rebalance_written(done, out),
             w.JoinDurable: lambda done, _, out: join.join_durable(done, out),
+            SetGroupPolicy: self._set_policy,
             w.Unawaited: lambda done, _, out: None,
             w.Resume: self._resume,
         }
@@ -176,8 +201,24 @@ class GroupMachine(GroupTable):
         if self._dormant_by_id:
             self._dormant.wake(getattr(command, "group_id", ""), now_ms, out)
         self._dispatch(command, now_ms, out)
+        if self.news:
+            out.events += self.news
+            self.news.clear()
         if out.events:
             self._journal(now_ms, out)
+
+    def restore_sessions(self, now_ms: int, out: Outcome) -> None:
+        """Serve the session groups that were read, and begin new numbers."""
+        self.is_serving = True
+        self.numbers.begin(now_ms)
+        groups = [group for group in self.groups.values() if isinstance(group, SessionGroup)]
+        grace_ms = lease.grace_ms(sum(len(group.members) for group in groups))
+        for group in groups:
+            self.sessions.restore(group, grace_ms, now_ms, out)
+
+    def session_beat(self, heard: SessionHeartbeat, now_ms: int) -> SessionMember | None:
+        """Short path of a session member's heartbeat; see `lease.beat`."""
+        return self.sessions.beat(self.groups, heard, now_ms)
 
     def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
         """Activate up to `count` more groups, with full session time-outs from now."""
@@ -189,7 +230,7 @@ class GroupMachine(GroupTable):
     ) -> int:
         """Fast path of a heartbeat; see `liveness.beat`."""
         group = self.groups.get(group_id)
-        if group is None or self._dormant_by_id:
+        if group is None or self._dormant_by_id or group.kind != "classic":
             return NO_TIME
         return liveness.beat(group, member_id, instance_id, generation, now_ms)
 
@@ -199,7 +240,9 @@ class GroupMachine(GroupTable):
         """Call the handler of a command; `until_ms` ends all waits of a request that has waited."""
         try:
             row = TABLE.get(type(command))
-            if row is None:
+            if type(command) in SESSION_COMMANDS:
+                self._handle_session(command, now_ms, out)
+            elif row is None:
                 self._of_the_shard[type(command)](command, now_ms, out)
             else:
                 self._handle_row(row, command, now_ms, out)
@@ -226,6 +269,10 @@ class GroupMachine(GroupTable):
             group = self._do_without(row.if_missing, command, now_ms, out)
             if group is None:
                 return
+        if isinstance(group, SessionGroup):
+            group = self._other_kind(group, command, now_ms, out)
+            if group is None:
+                return
         if isinstance(row, GivenRow):
             row.handle(self, group, command, now_ms, out)
         else:
@@ -233,6 +280,79 @@ class GroupMachine(GroupTable):
         if known is None and not group.is_vacant:
             self.groups[group.group_id] = group
             out.note(GroupCreated(group.group_id))
+
+    def _handle_session(self, command: Any, now_ms: int, out: Outcome) -> None:
+        group = self.groups.get(command.group_id)
+        if isinstance(command, Attach):
+            group = self._group_to_attach(group, command, now_ms, out)
+        elif isinstance(command, DescribeSessionGroup | EvictMember):
+            admission.check(command, self.config)
+            if group is None:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            if isinstance(group, ClassicGroup):
+                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
+        elif isinstance(command, PolicyWritten) and group is not None:
+            group.policy_writes -= 1
+        if isinstance(group, SessionGroup):
+            try:
+                self.sessions.handle(group, command, now_ms, out, self.pauses)
+            finally:
+                if group.is_unused:
+                    del self.groups[group.group_id]
+        elif isinstance(command, SessionAdmitted):
+            error = command.error or ErrorCode.UNKNOWN_MEMBER_ID
+            out.reply(command.command.call_id, command.command.refusal(Refused(error)))
+
+    def _group_to_attach(
+        self, group: Any, command: Attach, now_ms: int, out: Outcome
+    ) -> SessionGroup:
+        """The group of an Attach; an Empty one of the other kind is converted."""
+        admission.check(command, self.config)
+        attach.check(command)
+        if isinstance(group, SessionGroup):
+            return group
+        if isinstance(group, ClassicGroup):
+            admission.check_alive(group)
+            if group.is_writing_assignment:
+                raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
+            if group.member_count or group.generation < 0:
+                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
+        else:
+            out.note(GroupCreated(command.group_id))
+        found = self.groups[command.group_id] = self.as_sessions(group, command.group_id, now_ms)
+        return found
+
+    def _set_policy(self, command: SetGroupPolicy, now_ms: int, out: Outcome) -> None:
+        """Set the policy of a group of sessions, of an Empty one, or of one that is to come."""
+        admission.check(command, self.config)
+        group = self.groups.get(command.group_id)
+        if isinstance(group, ClassicGroup) and (group.member_count or group.generation < 0):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
+        is_new = group is None
+        group = group or SessionGroup(command.group_id, now_ms)
+        set_policy(group, command, now_ms, out, config=self.config)
+        if is_new:
+            self.groups[command.group_id] = group
+            out.note(GroupCreated(command.group_id))
+
+    def _other_kind(self, group: SessionGroup, command: Any, now_ms: int, out: Outcome) -> Any:
+        """Handle what a session group has of its own; returns the group for shared handlers."""
+        if isinstance(command, q.CommitOffsets):
+            commits.commit_offsets(group, command, now_ms, out, config=self.config)
+            return None
+        if type(command) in session_description.ANSWERS:
+            session_description.ANSWERS[type(command)](group, command, out, self.config)
+            return None
+        if isinstance(command, q.JoinGroup | q.DeleteGroup) and group.arriving:
+            raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
+        if isinstance(command, SHARED):
+            return group
+        if isinstance(command, q.JoinGroup) and group.is_deserted and not group.in_flight:
+            classic = self.groups[group.group_id] = self.as_classic(group, now_ms)
+            return classic
+        if isinstance(command, q.Request):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is one of sessions")
+        return None
 
     def _do_without(
         self, if_missing: IfMissing, command: Any, now_ms: int, out: Outcome
@@ -254,7 +374,12 @@ class GroupMachine(GroupTable):
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
         if self.config.group_rebalance_journal:
-            journal.follow_all(self.groups, now_ms, out, self._readers)
+            classic = {
+                event.group_id: group
+                for event in out.events
+                if isinstance(group := self.groups.get(event.group_id), ClassicGroup)
+            }
+            journal.follow_all(classic, now_ms, out, self._readers)
 
     # --- Rows that need the table ---
 
@@ -268,7 +393,9 @@ class GroupMachine(GroupTable):
     def _offsets_written(self, done: w.OffsetsWritten, _now_ms: int, out: Outcome) -> None:
         offsets.offsets_written(done, out)
         group = self.groups.get(done.group_id)
-        if group is None or group.generation or not group.is_vacant or group.records():
+        if not isinstance(group, ClassicGroup):
+            return
+        if group.generation or not group.is_vacant or group.records():
             return
         del self.groups[done.group_id]  # It was created for this commit, which failed.
 

@@ -15,6 +15,9 @@ from coordinator.core.ids import CallId
 from coordinator.core.records import Record
 from coordinator.core.replies import JoinReply, Reply
 from coordinator.core.requests import Request
+from coordinator.core.session_values.commands import ComputePlan
+from coordinator.core.session_values.plans import PlanInput
+from coordinator.core.session_values.requests import StreamEnd
 from coordinator.core.written import JoinDurable, Resume, WriteFollowUp
 
 
@@ -81,7 +84,73 @@ class DeferHeartbeat:
     deadline_ms: int
 
 
-Defer = DeferJoin | DeferInitialJoin | DeferSync | DeferHeartbeat
+@dataclass(frozen=True, slots=True)
+class DeferLease:
+    """The end of a session member's lease. A member has one: it replaces the one before."""
+
+    group_id: str
+    member_id: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferPhase:
+    """The end of a phase of a hand-off."""
+
+    group_id: str
+    topic: str
+    partition: int
+    handoff_id: int
+    phase: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferPlan:
+    """The next plan of a session group. A group has one: it replaces the one before."""
+
+    group_id: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferKeeping:
+    """The end of the time for which partitions are kept for a name."""
+
+    group_id: str
+    name: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferLeave:
+    """The deadline of a session member's Leave(DRAIN)."""
+
+    group_id: str
+    member_id: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferRetry:
+    """The next attempt at writes about a session group that the log has refused."""
+
+    group_id: str
+    deadline_ms: int
+
+
+Defer = (
+    DeferJoin
+    | DeferInitialJoin
+    | DeferSync
+    | DeferHeartbeat
+    | DeferLease
+    | DeferPhase
+    | DeferPlan
+    | DeferKeeping
+    | DeferLeave
+    | DeferRetry
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +161,42 @@ class Write:
 
     `settled` is posted at the result of the append, however late: with NONE the records are
     durable, with an error they never will be. `then` may be posted before it, by a time-out.
-    `deadline_ms` is the time-out, if it is to be earlier than the configured one.
+    `deadline_ms` is the time-out, if it is to be earlier than the configured one. One that is not
+    `is_retried` is refused as soon as the log is unavailable, unless it may be written.
     """
 
     records: tuple[Record, ...]
     then: WriteFollowUp
     settled: WriteFollowUp | None = None
     deadline_ms: int | None = None
+    is_retried: bool = True
 
 
 class Outcome:
     """Collector of effects, passed to every handler."""
 
-    __slots__ = ("checks", "defers", "events", "replies", "writes")
+    __slots__ = (
+        "checks",
+        "computes",
+        "defers",
+        "ended",
+        "events",
+        "opened",
+        "replies",
+        "wakes",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.replies: list[tuple[CallId, Reply]] = []
         self.writes: list[Write] = []
         self.defers: list[Defer] = []
         self.checks: list[WatchKey] = []
+        self.computes: list[ComputePlan] = []
         self.events: list[Event] = []
+        self.opened: list[tuple[CallId, str, str]] = []
+        self.wakes: list[CallId] = []
+        self.ended: list[tuple[CallId, StreamEnd]] = []
 
     def reply(self, call_id: CallId, reply: Reply) -> None:
         """Answer a call now."""
@@ -123,9 +208,10 @@ class Outcome:
         then: WriteFollowUp,
         *,
         settled: WriteFollowUp | None = None,
+        is_retried: bool = True,
     ) -> None:
-        """Write `records`, all or none. See `Write` for `then` and `settled`."""
-        self.writes.append(Write(tuple(records), then, settled))
+        """Write `records`, all or none. See `Write` for `then`, `settled` and `is_retried`."""
+        self.writes.append(Write(tuple(records), then, settled, is_retried=is_retried))
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
         """Answer a JoinGroup once everything written so far is durable."""
@@ -143,6 +229,23 @@ class Outcome:
         """Have the operations watched under `key` checked again."""
         self.checks.append(key)
 
+    def compute(self, group_id: str, number: int, state: PlanInput) -> None:
+        """Have a plan computed outside of the shard."""
+        self.computes.append(ComputePlan(group_id, number, state))
+
     def note(self, event: Event) -> None:
         """Emit an event."""
         self.events.append(event)
+
+    def open_stream(self, stream_id: CallId, group_id: str, member_id: str) -> None:
+        """A member of a session group has a stream from now on."""
+        self.opened.append((stream_id, group_id, member_id))
+
+    def wake(self, stream_id: CallId | None) -> None:
+        """There is something to tell on a stream; None: the member has none."""
+        if stream_id is not None:
+            self.wakes.append(stream_id)
+
+    def end_stream(self, stream_id: CallId, last: StreamEnd) -> None:
+        """End a stream, with the last that is told on it."""
+        self.ended.append((stream_id, last))

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.ids import NO_LEADER_EPOCH, NO_TIME
+from coordinator.core.session_values.records import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member in `GroupMetadata`; its metadata for the selected protocol only."""
+    """A member in `GroupMetadata`; its metadata for the selected protocol only.
+
+    `client_software` is empty if unknown, and in records of early versions.
+    """
 
     member_id: str
     instance_id: str | None
@@ -20,6 +24,7 @@ class MemberRecord:
     session_timeout_ms: int
     metadata: bytes
     assignment: bytes
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,10 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceMember:
-    """A member that joined a rebalance. Times are epoch milliseconds; -1: not synced."""
+    """A member that joined a rebalance. Times are epoch milliseconds; -1: not synced.
+
+    `client_software` is empty if unknown, and in records of early versions.
+    """
 
     member_id: str
     client_id: str
@@ -92,6 +100,7 @@ class RebalanceMember:
     session_timeout_ms: int
     joined_at_ms: int
     synced_at_ms: int = NO_TIME
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +257,7 @@ Record = (
     | OffsetDeleted
     | GroupDeleted
     | RebalanceRecord
+    | SessionRecord
 )
 
 

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import RefusedJoin
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME, Place
 from coordinator.core.records import OffsetCommitted, RebalanceRecord
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.operators import OperatorReply
+from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
+from coordinator.core.session_values.requests import AttachReply
 
 NONE = ErrorCode.NONE
 
@@ -72,12 +76,17 @@ class LeaveReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """One partition's outcome; `found` is the stored offset on OFFSET_MISMATCH."""
+    """One partition's outcome; `found` is the stored offset on OFFSET_MISMATCH.
+
+    `holder_id` and `holder_name` are those of the member that holds it, on FENCED_TOKEN.
+    """
 
     topic: str
     partition: int
     error: ErrorCode
     found: int = NO_OFFSET
+    holder_id: str = ""
+    holder_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +138,16 @@ class ListReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
+    """A member. `holds`: instead of `assignment`, partitions of a member of a session group."""
+
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     metadata: bytes = b""
     assignment: bytes = b""
+    client_software: str = ""
+    holds: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +163,7 @@ class DescribeReply:
     members: tuple[DescribedMember, ...] = ()
     generation: int = 0
     leader: str = ""
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +203,12 @@ class ListLogEndsReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class RebalancesReply(_Reply):
-    """Journal and refused joins of a group, newest first."""
+    """Journal of a group, newest first: rebalances and refused joins, or plans and hand-offs."""
 
     rebalances: tuple[RebalanceRecord, ...] = ()
     refused_joins: tuple[RefusedJoin, ...] = ()
+    plans: tuple[PlanRecord, ...] = ()
+    handoffs: tuple[PartitionSwitched | PhaseEntered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,4 +252,4 @@ PlainReply = (
     | PhaseReply
 )
 """Replies that can be made of an error and a message alone."""
-Reply = PlainReply | CommitReply | DescribeReply | DeleteReply
+Reply = PlainReply | CommitReply | DescribeReply | DeleteReply | AttachReply | OperatorReply

@@ -27,6 +27,8 @@ from coordinator.core.replies import (
     ReportLogEndsReply,
     SyncReply,
 )
+from coordinator.core.session_values.operators import OperatorRequest
+from coordinator.core.session_values.requests import Attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,11 @@ class _GroupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup(_GroupRequest):
-    """JoinGroup. `protocols` holds (name, metadata) in the order of preference."""
+    """JoinGroup. `protocols` holds (name, metadata) in the order of preference.
+
+    `client_software` is the client's library as a Kafka client tells it ("librdkafka 2.16.1"),
+    bounded by the listener; empty: unknown, as over gRPC.
+    """
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -54,6 +60,7 @@ class JoinGroup(_GroupRequest):
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    client_software: str = ""
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
@@ -102,7 +109,10 @@ class LeaveGroup(_GroupRequest):
 
 @dataclass(frozen=True, slots=True)
 class PartitionCommit:
-    """Offset to commit. `expected`: compare-and-set; -1 expects that none is stored."""
+    """Offset to commit. `expected`: compare-and-set; -1 expects that none is stored.
+
+    `token`: of the partition's grant, in a session group.
+    """
 
     topic: str
     partition: int
@@ -110,6 +120,7 @@ class PartitionCommit:
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     expected: int | None = None
+    token: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,4 +247,6 @@ Request = (
     | ListLogEnds
     | ListRebalances
     | DescribePhase
+    | Attach
+    | OperatorRequest
 )

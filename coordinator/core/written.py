@@ -12,6 +12,13 @@ from coordinator.core.ids import CallId
 from coordinator.core.records import GroupMetadata, RebalanceRecord
 from coordinator.core.replies import CommitResult, JoinReply, Reply
 from coordinator.core.requests import Request
+from coordinator.core.session_values.written import (
+    LogAnswered,
+    PolicyWritten,
+    SessionAdmitted,
+    SessionEnded,
+    SessionWritten,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +129,9 @@ WriteFollowUp = (
     | RebalanceWritten
     | JoinDurable
     | Resume
+    | PolicyWritten
+    | SessionWritten
+    | SessionAdmitted
+    | SessionEnded
+    | LogAnswered
 )

@@ -28,7 +28,7 @@ def test_the_core_and_the_contract_know_the_same_error_codes():
 
 def test_every_error_a_client_can_get_comes_with_advice():
     never_sent = {
-        "UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT",
+        "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT",
         "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR",
         "GROUP_AUTHORIZATION_FAILED",
     }  # fmt: skip

@@ -25,7 +25,7 @@ from coordinator.shard.writes import MAX_AMBIGUOUS_ATTEMPTS
 from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
-FEW, MANY, LONG = 200, 2_000, 50_000
+FEW, MANY, LONG = 200, 1_000, 50_000
 DELAY_MS, SESSION_MS, REBALANCE_MS = 50, 500, 500
 TICK_MS = 50
 SETTLED_MS = max(DELAY_MS, REBALANCE_MS) + REBALANCE_MS + SESSION_MS + 4 * TICK_MS

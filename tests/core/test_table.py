@@ -23,6 +23,7 @@ from coordinator.core.requests import (
     PartitionCommit,
 )
 from coordinator.core.rows import IGNORE, Create
+from coordinator.core.sessions.rules import COMMANDS as SESSION_COMMANDS
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.testing.virtual import CountingIds
 
@@ -46,7 +47,8 @@ def handle(groups: GroupMachine, command: commands.Command) -> Outcome:
 def test_each_command_has_one_row(groups):
     of_groups, of_the_shard = set(machine.TABLE), set(groups._of_the_shard)
     assert not of_groups & of_the_shard
-    assert of_groups | of_the_shard == set(get_args(commands.Command))
+    assert not SESSION_COMMANDS & (of_groups | of_the_shard)
+    assert of_groups | of_the_shard | SESSION_COMMANDS == set(get_args(commands.Command))
 
 
 def test_no_request_is_ignored_and_no_follow_up_is_answered_for_a_missing_group():

@@ -31,6 +31,7 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) ->
             member.client_host,
             member.metadata_for(group.protocol_name) if stable else b"",
             member.assignment if stable else b"",
+            member.client_software,
         )
         for member in group.members.values()
     )

@@ -65,6 +65,7 @@ class DormantGroups:
                 instance_id=stored.instance_id,
                 client_id=stored.client_id,
                 client_host=stored.client_host,
+                client_software=stored.client_software,
                 rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
                 session_timeout_ms=stored.session_timeout_ms,
                 protocols=self._same.setdefault(protocols, protocols),

@@ -155,6 +155,12 @@ class ClassicGroup(Group):
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
+    def is_writing_assignment(self) -> bool:
+        """True if the assignment of the running generation is on its way to the log."""
+        is_given = self.assigned_generation == self.generation
+        return self.state is GroupState.AWAITING_SYNC and is_given
+
+    @property
     def member_count(self) -> int:
         if self.members or self.state is not GroupState.STABLE or self.committed is None:
             return len(self.members)
@@ -259,6 +265,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = stored.session_timeout_ms
         member.rebalance_timeout_ms = stored.rebalance_timeout_ms
         member.client_id = stored.client_id
+        member.client_software = stored.client_software
         self._leave_host(member)
         member.client_host = stored.client_host
         self.members_by_host[stored.client_host] += 1
@@ -371,7 +378,7 @@ class ClassicGroup(Group):
             records.append(GenerationFloor(self.group_id, self.durable_generation))
         if self.manifest:
             records.append(ManifestStored(self.group_id, self.manifest))
-        return [*records, *self.journal]
+        return [*records, *self.journal, *self.policy_records()]
 
     def metadata(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
         """Return the group's record, with the members' present assignments by default."""

@@ -88,6 +88,8 @@ def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool
             return group.parked_joins < config.group_max_size
         case GroupState.AWAITING_SYNC | GroupState.STABLE:
             return member is not None or len(group.members) < config.group_max_size
+        case GroupState.ASSIGNING | GroupState.RECONCILING:
+            raise AssertionError("a classic group is in no state of sessions")
 
 
 def join_durable(command: JoinDurable, out: Outcome) -> None:
@@ -221,6 +223,7 @@ def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcom
     group.set_protocols(member, command.protocols)
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
+    member.client_software = command.client_software
     group.park_join(member, command.call_id)
     note_joined(group, member, out)
 

@@ -238,6 +238,7 @@ def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:
                 session_timeout_ms=member.session_timeout_ms if member else NO_TIME,
                 joined_at_ms=at_ms,
                 synced_at_ms=trace.synced.get(event.member_id, NO_TIME),
+                client_software=event.client_software,
             )
         )
     return tuple(found)

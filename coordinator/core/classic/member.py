@@ -39,6 +39,7 @@ class Member:
     beat_before_ms: int = NO_TIME
     interval_ms: int = NO_TIME
     excused_ms: int = NO_TIME
+    client_software: str = ""
     assignment: bytes = b""
     parked_join: CallId | None = None
     parked_sync: CallId | None = None
@@ -55,6 +56,7 @@ class Member:
             instance_id=command.instance_id,
             client_id=command.client_id,
             client_host=command.client_host,
+            client_software=command.client_software,
             rebalance_timeout_ms=command.rebalance_timeout_ms,
             session_timeout_ms=command.session_timeout_ms,
             protocols=command.protocols,
@@ -125,4 +127,5 @@ class Member:
             session_timeout_ms=self.session_timeout_ms,
             metadata=self.metadata_for(protocol_name),
             assignment=assignment,
+            client_software=self.client_software,
         )

@@ -48,7 +48,12 @@ def note_joined(group: ClassicGroup, member: Member, out: Outcome) -> None:
     """Emit the event that a member has joined or re-joined."""
     out.note(
         MemberJoined(
-            group.group_id, member.member_id, member.client_id, member.client_host, member.is_new
+            group.group_id,
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.is_new,
+            member.client_software,
         )
     )
 

@@ -1,0 +1,1 @@
+"""Values of session groups: what the log, requests, messages and commands are made of."""

@@ -1,0 +1,66 @@
+"""Messages to members of session groups, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from coordinator.core.ids import NO_OFFSET, NO_TOKEN, Place
+
+
+class Order(Enum):
+    """Order about a partition. The values are codes."""
+
+    ACTIVE = "active"
+    WARM = "warm"
+    DRAIN = "drain"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPartition:
+    """One partition. `remaining_ms`: time that a phase has left; 0: no limit.
+
+    `offset`: committed; `position`: where the copy begins. -1: none.
+    """
+
+    topic: str
+    partition: int
+    order: Order
+    token: int = NO_TOKEN
+    handoff_id: int = 0
+    remaining_ms: int = 0
+    offset: int = NO_OFFSET
+    position: int = NO_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Wanted state. `based_on`: the version before, of which it is the difference; -1: whole.
+
+    `answers`: number of the heartbeat that asked for the whole; -1: none did. `why`: if nothing is
+    wanted.
+    """
+
+    version: int
+    based_on: int
+    partitions: tuple[OrderedPartition, ...]
+    answers: int = -1
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAck:
+    """The newest heartbeat that was taken in, and partitions that it does not renew."""
+
+    number: int
+    not_renewed: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToMember:
+    """Everything there is to say to a member now. `attached`: it waited, and is a member now."""
+
+    ack: HeartbeatAck | None
+    wanted: Wanted | None
+    attached: bool = False

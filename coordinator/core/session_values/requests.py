@@ -1,0 +1,194 @@
+"""Messages of members of session groups, as values, and how their streams end.
+
+A stream has a call id, as a call has. Its Attach is answered by an `AttachReply`; what comes after
+it has no answer of its own: it changes what the stream is told next, or ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, Place
+from coordinator.core.session_values.messages import Wanted
+from coordinator.core.session_values.policy import Policy
+
+
+class Standing(Enum):
+    """Standing of an attached process. The values are codes."""
+
+    MEMBER = "member"
+    WAITING = "waiting"
+    """Another process has its name, and may be alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachReply:
+    """Answer to an Attach; with an error, the stream ends.
+
+    `degraded_hold_ms`: time for which the member may work on without the coordinator, if that is
+    longer than the lease. `retry_after_ms`: when a waiting process inherits at the latest, or when
+    a refused one may ask again.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    standing: Standing = Standing.MEMBER
+    session_id: str = ""
+    member_id: str = ""
+    lease_ms: int = 0
+    degraded_hold_ms: int = 0
+    retry_after_ms: int = 0
+    wanted: Wanted | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """A member's stream begins.
+
+    `held`: all partitions that the member has not released, with their tokens. `epoch`: the highest
+    that it has seen; `is_ahead`: that is above the epoch of the coordinator. `wishes`: for the
+    policy, used if the group has none yet.
+    """
+
+    call_id: CallId
+    group_id: str
+    incarnation: str
+    started_at_ms: int = 0
+    name: str = ""
+    session_id: str = ""
+    stream_number: int = 0
+    principal: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    rack: str = ""
+    topics: tuple[tuple[str, int], ...] = ()
+    capacity: float = 1.0
+    max_partitions: int | None = None
+    drain_ms: int | None = None
+    revision: str = ""
+    deployment: str = ""
+    place: tuple[str, str, int] | None = None
+    ready: bool = True
+    wishes: Policy | None = None
+    held: tuple[tuple[str, int, int], ...] = ()
+    epoch: int = 0
+    is_ahead: bool = False
+
+    def refusal(self, refused: Refused) -> AttachReply:
+        """The answer that says why the Attach was refused."""
+        return AttachReply(refused.error, refused.message, retry_after_ms=refused.retry_after_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHeartbeat:
+    """A sign of life. `applied`: version of the wanted state that the member has taken in.
+
+    `held`: as in Attach; None: unchanged. `progress`: rises while its working side gets on.
+    `log_ends`: topic, partition and the offset after its last row.
+    """
+
+    stream_id: CallId
+    group_id: str
+    number: int
+    applied: int = 0
+    whole: bool = False
+    progress: int = 0
+    ready: bool = True
+    overloaded: bool = False
+    held: tuple[tuple[str, int, int], ...] | None = None
+    log_ends: tuple[tuple[str, int, int], ...] = ()
+
+
+class AckKind(Enum):
+    """Result of an order at a member."""
+
+    RELEASED = "released"
+    READY = "ready"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAck:
+    """One partition. `token`: of RELEASED, and of a REFUSED that was held."""
+
+    topic: str
+    partition: int
+    kind: AckKind
+    token: int = 0
+    handoff_id: int = 0
+    position: int = NO_OFFSET
+    reason: str = ""
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAck:
+    stream_id: CallId
+    group_id: str
+    partitions: tuple[PartitionAck, ...]
+
+
+class LeaveKind(Enum):
+    """Way in which a member leaves."""
+
+    NOW = "now"
+    DRAIN = "drain"
+    RETURN = "return"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLeave:
+    """`within_ms`: deadline of DRAIN, or when it will be back at the latest."""
+
+    stream_id: CallId
+    group_id: str
+    kind: LeaveKind
+    within_ms: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEnded:
+    """A stream has ended, which says nothing about its member."""
+
+    stream_id: CallId
+    group_id: str
+
+
+class GoAwayReason(Enum):
+    """Reason for which the coordinator ends a stream. The values are codes."""
+
+    MOVED = "moved"
+    SUPERSEDED = "superseded"
+    SHUTTING_DOWN = "shutting_down"
+    LEFT = "left"
+    DRAINED = "drained"
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway:
+    reason: GoAwayReason
+
+
+def unloaded(error: ErrorCode) -> GoAway:
+    """The end of all streams of a shard that is given up with this error."""
+    is_shutdown = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return GoAway(GoAwayReason.SHUTTING_DOWN if is_shutdown else GoAwayReason.MOVED)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRefused:
+    """The stream ends with an error."""
+
+    error: ErrorCode
+    message: str = ""
+    retry_after_ms: int = NO_TIME
+
+
+StreamEnd = GoAway | StreamRefused
+SessionInput = SessionHeartbeat | SessionAck | SessionLeave | StreamEnded

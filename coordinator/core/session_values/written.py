@@ -1,0 +1,74 @@
+"""Follow-ups of writes of session groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId, Place
+from coordinator.core.session_values.records import EndCause
+from coordinator.core.session_values.requests import Attach, StreamEnd
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWritten:
+    """Records about partitions are settled: look at these again, and tell members.
+
+    `kept_name`: what was kept for this name is free by it, or has a holder. `heir_id`: the process
+    that waited for the name, and is a member by it. `leaver`: the member that leaves by it.
+    """
+
+    group_id: str
+    places: tuple[Place, ...] = ()
+    kept_name: str = ""
+    heir_id: str = ""
+    leaver: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyWritten:
+    """The record of a policy is settled: what is open may follow another rule from now on."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAdmitted:
+    """The record of a member that attaches is settled: answer it."""
+
+    group_id: str
+    command: Attach
+    member_id: str
+    places: tuple[Place, ...] = ()
+    is_new: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class LogAnswered:
+    """A record that changes nothing is settled: it asked whether the log is available again."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The record that ends a session is settled: what it held is free, and its stream ends.
+
+    `kept_name`: what it held is kept for this name, for `keep_ms`. `heir_id`: the process that
+    waited for its name, and is a member by the same write.
+    """
+
+    group_id: str
+    member_id: str
+    cause: EndCause
+    places: tuple[Place, ...] = ()
+    stream_id: CallId | None = None
+    last: StreamEnd | None = None
+    kept_name: str = ""
+    keep_ms: int = 0
+    heir_id: str = ""
+    error: ErrorCode = ErrorCode.NONE

@@ -1,0 +1,1 @@
+"""Groups of sessions: the coordinator assigns, and moves partitions one by one."""

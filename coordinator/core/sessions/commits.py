@@ -1,0 +1,110 @@
+"""Commits of a session group: for partitions that the member holds, under their tokens.
+
+A commit is judged by what the shard has decided, written or on its way: after RELEASED was taken
+in, nothing under that token is accepted, although the record may not be durable yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core import admission, offsets
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.group import GroupState
+from coordinator.core.outcome import Outcome
+from coordinator.core.replies import CommitReply, CommitResult
+from coordinator.core.requests import CommitOffsets, PartitionCommit
+from coordinator.core.session_values.events import SessionCommitFenced
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.written import OffsetsWritten
+
+
+def commit_offsets(
+    group: SessionGroup, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    """Write the offsets of partitions that the member holds; refuse the others, each by itself.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID; NON_EMPTY_GROUP.
+        MustWait: a commit in flight decides the compared offset.
+    """
+    admission.check_alive(group)
+    if not command.member_id:
+        is_empty = group.current_state() is GroupState.EMPTY
+        if not (is_empty or _is_compare_and_set(command)):
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they commit")
+        offsets.check_commit(group, command, config)
+        offsets.commit(group, command, now_ms, out, config)
+        return
+    if group.is_gone(command.member_id):
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    accepted = tuple(each for each in command.partitions if _may(group, command.member_id, each))
+    if len(accepted) == len(command.partitions):
+        offsets.check_commit(group, command, config)
+        offsets.commit(group, command, now_ms, out, config)
+        return
+    refused = {
+        (each.topic, each.partition): _refused(group, each)
+        for each in command.partitions
+        if not _may(group, command.member_id, each)
+    }
+    fenced = sum(each.error is ErrorCode.FENCED_TOKEN for each in refused.values())
+    if fenced:
+        out.note(SessionCommitFenced(group.group_id, command.member_id, fenced))
+    if command.atomic or not accepted:
+        error = ErrorCode.FENCED_TOKEN if fenced else ErrorCode.INVALID_REQUEST
+        results = tuple(
+            refused.get(
+                (each.topic, each.partition), CommitResult(each.topic, each.partition, error)
+            )
+            for each in command.partitions
+        )
+        message = "" if len(refused) == fenced else "commits of a session group carry tokens"
+        out.reply(command.call_id, CommitReply(results, message))
+        return
+    part = replace(command, partitions=accepted)
+    offsets.check_commit(group, part, config)
+    inner = Outcome()
+    offsets.commit(group, part, now_ms, inner, config)
+    _with(refused, inner, out)
+
+
+def _is_compare_and_set(command: CommitOffsets) -> bool:
+    """True if nothing is stored unless all partitions are as the caller knows them (see decision
+    0008)."""
+    return command.atomic and all(each.expected is not None for each in command.partitions)
+
+
+def _may(group: SessionGroup, member_id: str, each: PartitionCommit) -> bool:
+    place = each.topic, each.partition
+    return (
+        group.holder(place) == member_id
+        and group.token(place) == each.token
+        and place not in group.released
+    )
+
+
+def _refused(group: SessionGroup, each: PartitionCommit) -> CommitResult:
+    if each.token is None:
+        return CommitResult(each.topic, each.partition, ErrorCode.INVALID_REQUEST)
+    holder = group.members.get(group.holder((each.topic, each.partition)))
+    return CommitResult(
+        each.topic,
+        each.partition,
+        ErrorCode.FENCED_TOKEN,
+        holder_id="" if holder is None else holder.member_id,
+        holder_name="" if holder is None else holder.record.name,
+    )
+
+
+def _with(refused: dict[tuple[str, int], CommitResult], inner: Outcome, out: Outcome) -> None:
+    """Answer with the refused partitions too."""
+    for call_id, reply in inner.replies:
+        assert isinstance(reply, CommitReply)
+        out.reply(call_id, CommitReply((*reply.results, *refused.values()), reply.message))
+    for write in inner.writes:
+        then = write.then
+        assert isinstance(then, OffsetsWritten)
+        then = replace(then, results=(*then.results, *refused.values()))
+        out.persist(write.records, then, settled=write.settled)

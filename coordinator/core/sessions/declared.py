@@ -1,0 +1,73 @@
+"""Partitions that the members of a group declare.
+
+A topic has as many partitions as the member says that declares the most. Counts are kept by number
+of declarations, so that a question costs nothing and a change only its own topics. Most members of
+a group declare the same: they share one declaration, which takes 60 KiB for 500 topics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+Topics = tuple[tuple[str, int], ...]
+"""Names, with numbers of partitions."""
+
+
+class Declarations:
+    """The declarations of one group.
+
+    counts: partitions of each declared topic. total: all of them. shrunk: topics that have fewer
+    partitions than before, until their rows are given back.
+    """
+
+    __slots__ = ("_by_topic", "_members", "_shared", "counts", "shrunk", "total")
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.total = 0
+        self.shrunk: set[str] = set()
+        self._shared: dict[Topics, Topics] = {}
+        self._members: Counter[Topics] = Counter()
+        self._by_topic: dict[str, dict[int, int]] = {}  # Declarations with each number.
+
+    def add(self, topics: Topics) -> Topics:
+        """A member declares these; returns the declaration of the first that declared the same."""
+        self._members[topics] += 1
+        if topics in self._shared:
+            return self._shared[topics]
+        self._shared[topics] = topics
+        for name, count in topics:
+            said = self._by_topic.setdefault(name, {})
+            said[count] = said.get(count, 0) + 1
+            self._set(name, max(count, self.counts.get(name, 0)))
+        return topics
+
+    def remove(self, topics: Topics) -> None:
+        """A member declares these no more."""
+        self._members[topics] -= 1
+        if self._members[topics]:
+            return
+        del self._members[topics], self._shared[topics]
+        for name, count in topics:
+            said = self._by_topic[name]
+            said[count] -= 1
+            if said[count]:
+                continue
+            del said[count]
+            if said:
+                self._set(name, max(said))
+            else:
+                del self._by_topic[name]
+                self._set(name, 0)
+
+    def total_with(self, topics: Topics) -> int:
+        """All partitions if another member declares these."""
+        return self.total + sum(max(0, count - self.counts.get(name, 0)) for name, count in topics)
+
+    def _set(self, name: str, count: int) -> None:
+        before = self.counts.pop(name, 0)
+        self.total += count - before
+        if name in self._by_topic:
+            self.counts[name] = count
+        if count < before:
+            self.shrunk.add(name)

@@ -1,0 +1,265 @@
+"""Descriptions of session groups: who holds what, what is open, and who is waited for.
+
+A reply takes copies of a topic's columns, which costs 1 ms for 250,000 partitions; they become
+ranges in the transport's slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.group import GroupState
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.outcome import Outcome
+from coordinator.core.replies import (
+    AwaitedMember,
+    DescribedMember,
+    DescribeReply,
+    PhaseReply,
+    RebalancesReply,
+)
+from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
+from coordinator.core.session_values.operators import (
+    DescribeSessionGroup,
+    FreeRow,
+    HandoffRow,
+    KeptRow,
+    MemberRow,
+    SessionGroupReply,
+    TopicRow,
+)
+from coordinator.core.session_values.records import Phase
+from coordinator.core.session_values.requests import Standing
+from coordinator.core.sessions import wanted, windows
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
+from coordinator.core.sessions.member import SessionMember
+
+FREE_NEXT_PLAN = "plan_due"
+"""Code of partitions for which the next plan looks for a holder."""
+FREE_BACKED_OFF = "refused"
+"""Code of partitions that were refused three times in a row, and wait."""
+FREE_DELAYED = "handover_delay"
+
+
+def describe(
+    group: SessionGroup,
+    command: DescribeSessionGroup,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
+) -> None:
+    """Answer with everything that an operator may want to know about a group now."""
+    declared = group.declared()
+    reply = SessionGroupReply(
+        group_id=group.group_id,
+        state=group.current_state().value,
+        policy=group.policy,
+        is_policy_stored=group.is_policy_stored,
+        now_ms=now_ms,
+        planned_at_ms=group.planned_at_ms,
+        plan_due_ms=windows.due(group, config),
+        members=tuple(_members(group)),
+        topics=tuple(
+            TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
+            for name, topic in sorted(group.topics.items())
+        ),
+        handoffs=tuple(_handoff(group, place, it) for place, it in sorted(_open(group))),
+        kept=tuple(_kept(group)),
+        free=tuple(
+            row
+            for name, topic in sorted(group.topics.items())
+            for row in _free(group, topic, declared.get(name, 0), now_ms)
+        ),
+    )
+    out.reply(command.call_id, reply)
+
+
+def _describe_as_group(
+    group: SessionGroup, command: DescribeGroup, out: Outcome, _: GroupConfig
+) -> None:
+    """Answer DescribeGroups: members with what they hold, as of a consumer group."""
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.record.name or None,
+            member.record.client_id,
+            member.record.client_host,
+            holds=tuple(sorted(group.places_of(member.member_id))),
+        )
+        for member in group.members.values()
+    )
+    reply = DescribeReply(
+        group.group_id,
+        state=group.current_state().value,
+        protocol_type=group.protocol_type or "",
+        members=members,
+        group_type=group.kind,
+    )
+    out.reply(command.call_id, reply)
+
+
+def _list_journal(
+    group: SessionGroup, command: ListRebalances, out: Outcome, _: GroupConfig
+) -> None:
+    """Answer ListRebalances: plans and hand-offs, newest first."""
+    journal = group.journal
+    reply = RebalancesReply(
+        plans=tuple(journal.plans)[::-1], handoffs=tuple(journal.handoffs)[::-1]
+    )
+    out.reply(command.call_id, reply)
+
+
+def _describe_phase(
+    group: SessionGroup, command: DescribePhase, out: Outcome, config: GroupConfig
+) -> None:
+    """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
+    state = group.current_state()
+    since_ms, deadline_ms = group.call_at_ms, windows.due(group, config)
+    awaited: dict[str, AwaitedMember] = {}
+    if state is GroupState.RECONCILING:
+        opened = [handoff for _, handoff in group.open_handoffs()]
+        since_ms = min(handoff.line.opened_at_ms for handoff in opened)
+        deadline_ms = max(handoff.deadline_ms for handoff in opened)
+    for place, handoff in group.open_handoffs():
+        member = group.members.get(waited_for(group, place, handoff))
+        if member is not None and member.member_id not in awaited:
+            awaited[member.member_id] = AwaitedMember(
+                member.member_id,
+                member.record.client_id or member.record.name,
+                member.record.client_host,
+                last_heard_ms=member.last_beat_ms,
+                session_timeout_ms=member.lease_ms,
+            )
+    is_waiting = state in (GroupState.ASSIGNING, GroupState.RECONCILING)
+    reply = PhaseReply(
+        state=state.value,
+        since_ms=since_ms if is_waiting else group.state_changed_at_ms,
+        deadline_ms=deadline_ms if is_waiting else NO_TIME,
+        awaited=tuple(awaited.values()),
+    )
+    out.reply(command.call_id, reply)
+
+
+# Any: each function takes the request of its row.
+ANSWERS: dict[type, Callable[[SessionGroup, Any, Outcome, GroupConfig], None]] = {
+    DescribeGroup: _describe_as_group,
+    ListRebalances: _list_journal,
+    DescribePhase: _describe_phase,
+}
+"""Answers to requests about groups of any kind."""
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+def _members(group: SessionGroup) -> Iterator[MemberRow]:
+    for member in group.members.values():
+        yield _member(group, member, Standing.MEMBER)
+    for name, heir in group.waiting.items():
+        yield _member(group, heir, Standing.WAITING, group.names.get(name, ""))
+
+
+def _member(
+    group: SessionGroup, member: SessionMember, standing: Standing, waits_for: str = ""
+) -> MemberRow:
+    is_waiting = standing is Standing.WAITING
+    heard_ms = member.last_beat_ms
+    old = group.members.get(waits_for)
+    # A waiting process has no lease: what ends its wait is the end of the other one's.
+    ends = old if is_waiting else member
+    is_leased = ends is not None and ends.last_beat_ms != NO_TIME
+    return MemberRow(
+        record=member.record,
+        standing=standing,
+        is_suspect=member.is_suspect,
+        lease_ms=member.lease_ms,
+        last_heard_ms=heard_ms,
+        lease_ends_ms=ends.last_beat_ms + ends.lease_ms if ends and is_leased else NO_TIME,
+        partitions=sum(map(len, group.held.get(member.member_id, {}).values())),
+        is_ready=member.is_ready,
+        is_overloaded=member.is_overloaded,
+        is_stalled=member.is_stalled,
+        leaves_at_ms=member.leaves_at_ms,
+        why="" if is_waiting else wanted.why_empty(group, member),
+        waits_for=waits_for,
+    )
+
+
+def _open(group: SessionGroup) -> Iterator[tuple[Place, Handoff]]:
+    # Places differ, so sorting never compares hand-offs.
+    return group.open_handoffs()
+
+
+def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
+    line = handoff.line
+    since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
+        handoff.phase, line.opened_at_ms
+    )
+    return HandoffRow(
+        place,
+        handoff.handoff_id,
+        handoff.phase,
+        handoff.source,
+        handoff.successor,
+        line.opened_at_ms,
+        since_ms,
+        handoff.deadline_ms,
+        waited_for(group, place, handoff),
+        handoff.is_ready,
+        group.positions.get(place, handoff.position),
+        line.reason,
+    )
+
+
+def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
+    """Id of the member whose word a hand-off waits for; empty: none's."""
+    if place in group.in_flight or place in group.released:
+        return ""
+    if handoff.phase in (Phase.PREPARE, Phase.COPY):
+        return "" if handoff.is_ready else handoff.successor
+    return handoff.source
+
+
+def _kept(group: SessionGroup) -> Iterator[KeptRow]:
+    places: dict[str, list[Place]] = {name: [] for name in group.kept_names}
+    for name, topic in sorted(group.topics.items()):
+        for partition, kept in sorted(topic.kept.items()):
+            places.setdefault(kept.name, []).append((name, partition))
+    for name, found in places.items():
+        yield KeptRow(name, group.kept_until_ms.get(name, NO_TIME), tuple(found))
+
+
+def _free(
+    group: SessionGroup, topic: TopicHoldings, declared: int, now_ms: int
+) -> Iterator[FreeRow]:
+    by_why: dict[str, list[int]] = {}
+    for partition in _unheld(topic, declared):
+        place = topic.topic, partition
+        by_why.setdefault(_why_free(group, place, now_ms), []).append(partition)
+    for why, partitions in sorted(by_why.items()):
+        yield FreeRow(topic.topic, ranges_of(partitions), why)
+
+
+def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
+    partition = -1
+    holders = topic.holders
+    while True:
+        try:
+            partition = holders.index("", partition + 1, declared)
+        except ValueError:
+            break
+        if partition not in topic.kept and partition not in topic.open:
+            yield partition
+    yield from range(len(holders), declared)
+
+
+def _why_free(group: SessionGroup, place: Place, now_ms: int) -> str:
+    if group.backed_off.get(place, (0, 0))[0] > now_ms:
+        return FREE_BACKED_OFF
+    if group.not_before.get(place, 0) > now_ms:
+        return FREE_DELAYED
+    unplaced = group.unplaced.get(place)
+    return FREE_NEXT_PLAN if unplaced is None else unplaced.value

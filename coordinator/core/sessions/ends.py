@@ -1,0 +1,195 @@
+"""Ends of sessions: by the end of a lease, by a member's own word, or by an operator's.
+
+An end is decided once: from then on the member is gone, whether or not the record of it is durable.
+
+Nobody is declared dead while the log is unavailable. It refuses the end of a lease at once then,
+which is taken back and put off. A record that changes nothing asks the log whether it is back. When
+it is, the leases end of those that were not heard meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.outcome import DeferLease, MemberKey, Outcome
+from coordinator.core.pauses import Pause
+from coordinator.core.records import Record
+from coordinator.core.session_values.commands import LeaseExpired
+from coordinator.core.session_values.records import EndCause, PartitionsGranted, SessionMemberEnded
+from coordinator.core.session_values.requests import GoAway, StreamEnd, StreamRefused
+from coordinator.core.session_values.written import LogAnswered, SessionEnded
+from coordinator.core.sessions import handoff, heirs
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import Unawaited
+
+PASSED_ON_MAX = 1_000
+"""Records in one write, of partitions that go on when their holder ends. A write that a log finds
+too large would never be written; those before the record of the end are valid without it."""
+
+WITHOUT_CONSENT = (EndCause.LEASE_EXPIRED, EndCause.RESTORED)
+"""Ends of members that may still be working. An evicted one has given everything up, or an operator
+vouches that it has ended; one that was replaced ran in a container that has."""
+
+GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, advice(ErrorCode.UNKNOWN_MEMBER_ID))
+
+
+def expire(
+    group: SessionGroup,
+    command: LeaseExpired,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    pauses: Sequence[Pause],
+) -> None:
+    """The deadline of a lease has passed: end the session, unless nobody could hear it."""
+    member = group.members.get(command.member_id)
+    if member is None or member.is_ended:
+        return
+    end_ms = member.ends_at_ms
+    if end_ms > now_ms:
+        out.defer(DeferLease(group.group_id, member.member_id, end_ms))
+        return
+    quarter_ms = member.lease_ms // 4
+    if not member.was_excused and _stood_still(pauses, end_ms, now_ms, quarter_ms):
+        member.was_excused = True
+        out.defer(DeferLease(group.group_id, member.member_id, now_ms + quarter_ms))
+        return
+    end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+
+
+def _put_off(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
+    """Leave the end of a lease open until the log is available, or the member is heard."""
+    if not group.overdue:
+        nothing = PartitionsGranted(group.group_id, ())
+        out.persist((nothing,), Unawaited(group.group_id), settled=LogAnswered(group.group_id))
+    group.overdue.add(member.member_id)
+    member.was_excused = True  # That its end comes late is not for a loop that stood still.
+
+
+def log_answered(
+    group: SessionGroup, done: LogAnswered, now_ms: int, numbers: Numbers, out: Outcome
+) -> None:
+    """The log is available again: end the leases that have run out. Else ask it later."""
+    overdue, group.overdue = group.overdue, set()
+    for member_id in sorted(overdue):
+        if done.error is ErrorCode.NONE:
+            member = group.members[member_id]
+            end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+        else:
+            out.defer(DeferLease(group.group_id, member_id, now_ms + handoff.RETRY_MS))
+
+
+def is_taken_back(done: SessionEnded) -> bool:
+    """True if the log was unavailable for the end of a lease."""
+    is_by_time = done.cause is EndCause.LEASE_EXPIRED
+    return is_by_time and done.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def take_back(
+    group: SessionGroup, done: SessionEnded, now_ms: int, out: Outcome, *, has_stream: bool
+) -> None:
+    """The end of a lease is not in the log, which is unavailable: the member may be heard again."""
+    member = group.members[done.member_id]
+    member.is_ended = False
+    for place in group.places_of(member.member_id):
+        if place not in group.released:
+            group.not_before.pop(place, None)
+            group.rests.pop(place, None)
+    if not has_stream:
+        member.stream_id, member.suspect_since_ms = None, now_ms
+    heir = group.waiting.get(member.record.name)
+    if heir is not None and heir.stream_id is None:
+        del group.waiting[member.record.name]  # It was to be a member by the same write.
+    _put_off(group, member, out)
+
+
+def end(
+    group: SessionGroup,
+    member: SessionMember,
+    cause: EndCause,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    last: StreamEnd,
+    *,
+    keep_ms: int = 0,
+) -> None:
+    """End a session: decided now, true when its record is durable.
+
+    `last`: what its stream ends with, when the end is durable.
+    """
+    member.is_ended, member.goes_away = True, isinstance(last, GoAway)
+    group.overdue.discard(member.member_id)
+    out.check(MemberKey(group.group_id, member.member_id))
+    ended = SessionEnded(
+        group.group_id, member.member_id, cause, (), member.stream_id, last, keep_ms=keep_ms
+    )
+    write_end(group, member, ended, now_ms, numbers, out)
+
+
+def write_end(
+    group: SessionGroup,
+    member: SessionMember,
+    ended: SessionEnded,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+) -> None:
+    """Write the end of a session that is decided, for the first time or again.
+
+    What it was handing over goes to the successors in the same write, and a process that waits for
+    its name inherits the rest.
+    """
+    keep_ms, heir = ended.keep_ms, heirs.of(group, member, now_ms)
+    places = list(group.places_of(member.member_id))
+    is_by_time = ended.cause is EndCause.LEASE_EXPIRED
+    delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0
+    if delay_ms:
+        group.not_before.update(dict.fromkeys(places, now_ms + delay_ms))
+    if heir is not None:
+        keep_ms = delay_ms  # Longer than that, it need not wait for its own.
+        heir = None if delay_ms else heir
+    is_inherited = heir is not None or keep_ms > 0
+    passed_on = handoff.end_of_holder(
+        group,
+        member,
+        ended.cause,
+        now_ms,
+        numbers,
+        is_inherited=is_inherited,
+        is_delayed=delay_ms > 0,
+    )
+    for begin in range(0, len(passed_on), PASSED_ON_MAX):
+        out.persist(
+            passed_on[begin : begin + PASSED_ON_MAX],
+            Unawaited(group.group_id),
+            is_retried=not is_by_time,
+        )
+    records: list[Record] = []
+    if heir is not None:
+        records, others = heirs.records(group, member, heir, now_ms, numbers)
+        places += [place for place in others if place not in places]
+    # It frees what the records before it have not passed on.
+    records.append(
+        SessionMemberEnded(group.group_id, member.member_id, ended.cause, now_ms, keep_ms)
+    )
+    group.fly(places)
+    settled = replace(
+        ended,
+        places=tuple(places),
+        kept_name=member.record.name if keep_ms else "",
+        keep_ms=keep_ms,
+        heir_id="" if heir is None else heir.member_id,
+    )
+    out.persist(records, Unawaited(group.group_id), settled=settled, is_retried=not is_by_time)
+
+
+def _stood_still(pauses: Sequence[Pause], end_ms: int, now_ms: int, longest_ms: int) -> bool:
+    return now_ms - end_ms > longest_ms or any(
+        pause.to_ms - pause.from_ms > longest_ms and pause.from_ms <= end_ms <= pause.to_ms
+        for pause in pauses
+    )

@@ -1,0 +1,80 @@
+"""Eviction: an operator takes everything from a member, and its session ends.
+
+The member is told to stop, each of its partitions is forced, and when it has none any more it ends.
+That survives a restart: the order is in the member's record, and `handoff.decide` forces whatever a
+member with that order holds. If the operator vouches that the process has ended, all is free at
+once; a process that waits for its name inherits then.
+
+A name for which partitions are kept can be evicted too: they are free at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.operators import EvictMember, EvictReply
+from coordinator.core.session_values.records import EndCause, KeptFreed
+from coordinator.core.session_values.written import SessionWritten
+from coordinator.core.sessions import ends, leave
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import AnswerDurable
+
+
+def evict(
+    group: SessionGroup, command: EvictMember, now_ms: int, numbers: Numbers, out: Outcome
+) -> None:
+    """Evict a member, or a name; answered when that is durable.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID: no member has this id or name, and nothing is kept for it;
+            INVALID_REQUEST: there is neither an id nor a name, or both.
+    """
+    if bool(command.member_id) == bool(command.member_name):
+        raise Refused(ErrorCode.INVALID_REQUEST, "give either a member id or a name")
+    member = _find(group, command)
+    if member is None:
+        _free_kept(group, command, out)
+        return
+    held = sum(map(len, group.held.get(member.member_id, {}).values()))
+    reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
+    if command.is_dry_run:
+        out.reply(command.call_id, reply)
+    elif command.is_gone:
+        ends.end(group, member, EndCause.EVICTED, now_ms, numbers, out, leave.EVICTED)
+        out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
+    else:
+        record = member.decided = replace(member.decided, leaves=True, evicted=True)
+        places = tuple(group.places_of(member.member_id))
+        group.fly(places)
+        written = SessionWritten(group.group_id, places, leaver=member.member_id)
+        out.persist((record,), AnswerDurable(command, reply), settled=written)
+
+
+def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
+    member_id = command.member_id or group.names.get(command.member_name, "")
+    member = group.members.get(member_id)
+    return None if member is None or member.is_ended else member
+
+
+def _free_kept(group: SessionGroup, command: EvictMember, out: Outcome) -> None:
+    name = command.member_name
+    if not name or name not in group.kept_names:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, _unknown(command))
+    kept = sum(each.name == name for topic in group.topics.values() for each in topic.kept.values())
+    reply = EvictReply(name=name, partitions=kept)
+    if command.is_dry_run:
+        out.reply(command.call_id, reply)
+        return
+    written = SessionWritten(group.group_id, kept_name=name)
+    record = KeptFreed(group.group_id, name)
+    out.persist((record,), AnswerDurable(command, reply), settled=written)
+
+
+def _unknown(command: EvictMember) -> str:
+    if command.member_id:
+        return f"the group has no member {command.member_id}"
+    return f"the group has no member {command.member_name}, and nothing is kept for that name"

@@ -1,0 +1,93 @@
+"""Members that come and go many times a second: they are asked to wait, longer each time.
+
+A stream that lives for less than a second is one flap of its name; of a member without a name, of
+its process, and of its address for processes that are new. The first few are free, since a network
+may be bad for a moment. A refused Attach writes nothing and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.events import SessionMemberFlaps
+from coordinator.core.session_values.records import SessionMemberStored
+from coordinator.core.session_values.requests import Attach
+from coordinator.core.sessions.member import SessionMember
+
+SHORT_MS = 1_000
+"""A stream that lives for less than this was of no use."""
+FREE_FLAPS = 5
+BACK_OFF_MS, MAX_BACK_OFF_MS = 100, 10_000
+FORGOTTEN_AFTER_MS = 10_000
+"""After the end of a back-off."""
+TOLD_EVERY_MS = 60_000
+KEYS = 1_000
+"""Names and addresses that are remembered in a group."""
+
+
+@dataclass(slots=True)
+class Flapping:
+    """One name or address. `until_ms`: who attaches before is refused. `told_ms`: last event."""
+
+    count: int = 0
+    until_ms: int = NO_TIME
+    told_ms: int = NO_TIME
+
+
+def keys_of(of: SessionMemberStored | Attach) -> tuple[str, ...]:
+    """Keys under which a flap is counted."""
+    if of.name:
+        return (f"name {of.name}",)
+    return f"process {of.incarnation}", f"address {of.client_host}"
+
+
+def check(table: dict[str, Flapping], key: str, now_ms: int) -> None:
+    """Refuse an Attach that comes too early.
+
+    Raises:
+        Refused: COORDINATOR_NOT_AVAILABLE, with `retry_after_ms`.
+    """
+    found = table.get(key)
+    if found is None:
+        return
+    if now_ms > found.until_ms + FORGOTTEN_AFTER_MS:
+        del table[key]
+    elif now_ms < found.until_ms:
+        raise Refused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"{key} came and went {found.count} times in a row; wait",
+            retry_after_ms=found.until_ms - now_ms,
+        )
+
+
+def note(table: dict[str, Flapping], member: SessionMember, now_ms: int, out: Outcome) -> None:
+    """The stream of a member has ended. Who is asked to wait is told of once a minute."""
+    if now_ms - member.stream_since_ms >= SHORT_MS:
+        return
+    record, untold = member.record, 0
+    for key in keys_of(member.record):
+        found = table.pop(key, None) or Flapping()
+        table[key] = found  # The newest is last.
+        found.count += 1
+        found.until_ms = now_ms
+        if found.count > FREE_FLAPS:
+            shift = min(found.count - FREE_FLAPS - 1, 10)
+            found.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
+            if found.told_ms == NO_TIME or now_ms - found.told_ms >= TOLD_EVERY_MS:
+                found.told_ms, untold = now_ms, max(untold, found.count)
+    if untold:
+        out.note(
+            SessionMemberFlaps(
+                record.group_id,
+                record.member_id,
+                record.name,
+                record.client_id,
+                record.client_host,
+                untold,
+            )
+        )
+    while len(table) > KEYS:
+        del table[next(iter(table))]

@@ -1,0 +1,343 @@
+"""Hand-offs: the way of one partition from one holder to the next.
+
+    FREE ──grant──► HELD ──► DRAIN ──released, or its holder gone──► HELD by the successor
+                     │         ▲  └─ time is up ─► FORCED ──ack, or a lease later──► the same
+                     └► PREPARE┘                   COPY: DRAIN, released ─► COPY ──ready──► the same
+
+Each partition converges alone. `reconcile` looks at its durable phase and at what its members have
+said since, and writes the one record that follows of it; while that record is in flight it does
+nothing, and it looks again when the record is settled. So it is safe to call at any time, and
+whoever learns something about a partition calls it.
+
+A drain that was ordered is never taken back. No change of successor gives a phase more time.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
+from coordinator.core.records import Record
+from coordinator.core.session_values.journal import HandoffOutcome
+from coordinator.core.session_values.policy import Mode
+from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase
+from coordinator.core.session_values.written import SessionWritten
+from coordinator.core.sessions import budget, last_work, successors
+from coordinator.core.sessions import transitions as to
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.holdings import Handoff
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import Unawaited
+
+DRAINING = (Phase.DRAIN, Phase.FORCED)
+RETRY_MS = 1_000
+"""Time until a record that the log has refused is decided again. One that it could not reach is
+retried by the shard itself."""
+
+
+def open_one(
+    group: SessionGroup,
+    place: Place,
+    successor: str,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    reason: str = "",
+) -> None:
+    """Begin to take a partition from its holder; `successor` may be empty."""
+    assert place not in group.in_flight
+    is_warm = group.policy.mode is Mode.WARM and successor
+    phase = Phase.PREPARE if is_warm else Phase.DRAIN
+    _write(group, place, to.begin(group, place, phase, successor, now_ms, numbers, reason), out)
+
+
+def redirect(group: SessionGroup, place: Place, successor: str, out: Outcome) -> None:
+    """Give a partition that is being drained another successor. Its time stays as it is.
+
+    Not back to its holder: that one may get it under a new token, after its release.
+    """
+    handoff = group.handoff(place)
+    assert handoff is not None
+    assert handoff.phase in DRAINING
+    if successor != handoff.source:
+        _write(group, place, to.redirect(group, place, handoff, successor), out)
+
+
+def reconcile(
+    group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome
+) -> None:
+    """Decide what follows for one partition, if anything does.
+
+    Nothing while a record of it is in flight, nor until the retry of one that was refused.
+    """
+    if place in group.in_flight or place in group.failed:
+        return
+    record = decide(group, place, now_ms, numbers)
+    if record is None:
+        return
+    if isinstance(record, PartitionSwitched) and group.holder(place):
+        if place not in group.released and record.line is not None and record.line.stop:
+            last_work.force(group, place, record.line.stop)
+            _delay(group, place, now_ms)
+    _write(group, place, record, out)
+
+
+def _delay(group: SessionGroup, place: Place, now_ms: int) -> None:
+    """After an end without consent, others wait for a while."""
+    delay_ms = group.policy.handover_delay_ms
+    if delay_ms and not group.policy.sinks_check_tokens:
+        group.not_before[place] = now_ms + delay_ms
+
+
+def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Record | None:
+    """Return the record that the phase of a partition, and what is known of it, call for."""
+    handoff = group.handoff(place)
+    is_released = place in group.released
+    if not is_released and _must_stop(group, place):
+        if handoff is None:
+            successor = ""
+            return to.begin(group, place, Phase.FORCED, successor, now_ms, numbers)
+        if handoff.phase is not Phase.FORCED:
+            return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
+    if handoff is None:
+        return to.switch(group, place, "", now_ms, numbers) if is_released else None
+    match handoff.phase:
+        case Phase.PREPARE:
+            return _decide_prepare(group, place, handoff, now_ms, numbers)
+        case Phase.DRAIN:
+            return _decide_drain(group, place, handoff, now_ms, numbers)
+        case Phase.COPY:
+            return _decide_copy(group, place, handoff, now_ms, numbers)
+    return _decide_forced(group, place, handoff, now_ms, numbers)
+
+
+def _must_stop(group: SessionGroup, place: Place) -> bool:
+    """True if the holder is being evicted, or the deadline of its Leave(DRAIN) has passed."""
+    holder = group.members.get(group.holder(place))
+    if holder is None:
+        return False
+    return holder.record.evicted or holder.must_stop
+
+
+def _decide_prepare(
+    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+) -> Record | None:
+    if place in group.released:
+        return to.switch(group, place, handoff.successor, now_ms, numbers)
+    if (handoff.is_ready and budget.may_drain(group, place)) or (
+        handoff.is_overdue and _leaves(group, handoff.source)
+    ):
+        return to.go_on(group, place, handoff, Phase.DRAIN, now_ms)
+    is_late = handoff.is_overdue and not handoff.is_ready
+    if is_late or not _is_fit(group, place, handoff):
+        another = successors.choose(group, place, but={handoff.source, handoff.successor})
+        if not another:
+            return to.give_up(group, place, handoff, now_ms)
+        return to.ask_another(group, place, handoff, another, now_ms, numbers)
+    return None
+
+
+def _decide_drain(
+    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+) -> Record | None:
+    if place in group.released:
+        return _pass_on(group, place, handoff, now_ms, numbers)
+    if handoff.is_overdue:
+        return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
+    return _look_for_another(group, place, handoff)
+
+
+def _decide_forced(
+    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+) -> Record | None:
+    if place in group.released:
+        successor = "" if place in group.not_before else handoff.successor
+        return to.switch(group, place, successor, now_ms, numbers)
+    is_checked = group.policy.sinks_check_tokens
+    if is_checked or handoff.is_overdue:
+        waits = group.policy.handover_delay_ms and not is_checked
+        successor = "" if waits else handoff.successor
+        stop = last_work.stop_by_force(group, place, now_ms)
+        outcome = HandoffOutcome.FORCED
+        return to.switch(group, place, successor, now_ms, numbers, outcome, stop)
+    return _look_for_another(group, place, handoff)
+
+
+def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Record | None:
+    """The successor of a drain is gone, or may not have it any more: the drain goes on."""
+    if not handoff.successor or _is_fit(group, place, handoff):
+        return None
+    another = successors.choose(group, place, but={handoff.source})
+    return to.redirect(group, place, handoff, another)
+
+
+def _decide_copy(
+    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+) -> Record | None:
+    if handoff.is_ready:
+        return to.switch(group, place, handoff.successor, now_ms, numbers)
+    if not handoff.is_overdue and _is_fit(group, place, handoff):
+        return None
+    another = successors.choose(group, place, but={handoff.successor})
+    if not another:
+        return to.switch(group, place, "", now_ms, numbers)
+    return to.ask_another(group, place, handoff, another, now_ms, numbers)
+
+
+def _pass_on(
+    group: SessionGroup,
+    place: Place,
+    handoff: Handoff,
+    now_ms: int,
+    numbers: Numbers,
+    outcome: HandoffOutcome = HandoffOutcome.RELEASED,
+) -> Record:
+    """The holder of a drain has given the partition up, or is gone."""
+    if handoff.phase is Phase.DRAIN and handoff.mode is Mode.COPY:
+        successor = handoff.successor
+        if not successors.may_get(group, place, successor):
+            successor = successors.choose(group, place, but={handoff.source})
+        if successor:
+            return to.copy(group, place, handoff, successor, now_ms, numbers)
+    return to.switch(group, place, handoff.successor, now_ms, numbers, outcome)
+
+
+# --- A holder ends ---
+
+
+def end_of_holder(
+    group: SessionGroup,
+    member: SessionMember,
+    cause: EndCause,
+    now_ms: int,
+    numbers: Numbers,
+    *,
+    is_inherited: bool,
+    is_delayed: bool,
+) -> list[Record]:
+    """Records that pass on what a member was handing over, when its session ends.
+
+    They go before the record of its end, which frees the rest. Each counts only if the member still
+    holds the partition under its token then: another record of it may be in flight.
+
+    `is_inherited`: what it holds is kept for its name, or goes to another process of that name,
+    with the partitions for which a successor prepares. `is_delayed`: successors have to wait.
+    """
+    last_work.end(group, member, cause, now_ms)
+    is_silent = cause in last_work.SILENT
+    outcome = HandoffOutcome.HOLDER_DIED if is_silent else HandoffOutcome.HOLDER_LEFT
+    records: list[Record] = []
+    for place in sorted(group.places_of(member.member_id)):
+        handoff = group.handoff(place)
+        is_released = place in group.released
+        if handoff is None or (is_released and place in group.in_flight):
+            continue  # It is free, or goes on by the record that is in flight.
+        if is_inherited and handoff.phase is Phase.PREPARE and not is_released:
+            continue
+        how = HandoffOutcome.RELEASED if is_released else outcome
+        if is_delayed:
+            records.append(to.switch(group, place, "", now_ms, numbers, how))
+        else:
+            records.append(_pass_on(group, place, handoff, now_ms, numbers, how))
+    return records
+
+
+def reconsider(
+    group: SessionGroup, member_id: str, now_ms: int, numbers: Numbers, out: Outcome
+) -> None:
+    """Look again at the hand-offs to a member that has changed, leaves, or is gone."""
+    for place, handoff in list(group.open_handoffs()):
+        if handoff.successor == member_id:
+            reconcile(group, place, now_ms, numbers, out)
+
+
+def leaves_by(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+    """A holder has announced until when it leaves: no phase of its hand-offs lasts longer."""
+    for place in group.places_of(member.member_id):
+        handoff = group.handoff(place)
+        if handoff is None or handoff.deadline_ms == NO_TIME or handoff.phase is Phase.FORCED:
+            continue
+        deadline_ms = now_ms + to.bound(member, handoff.phase, now_ms)
+        if deadline_ms < handoff.deadline_ms:
+            _arm(group, place, handoff, deadline_ms, out)
+
+
+# --- Settled ---
+
+
+def settled(
+    group: SessionGroup,
+    place: Place,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    *,
+    is_refused: bool,
+) -> None:
+    """A record about a partition is durable, or the log refused it: look at it again."""
+    if is_refused:
+        if not group.failed:
+            out.defer(DeferRetry(group.group_id, now_ms + RETRY_MS))
+        group.failed.add(place)
+        return
+    entered(group, place, now_ms, out)
+    reconcile(group, place, now_ms, numbers, out)
+
+
+def retry(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+    """Look again at the partitions about which the log refused a record."""
+    failed, group.failed = group.failed, set()
+    for place in sorted(failed):
+        reconcile(group, place, now_ms, numbers, out)
+
+
+def entered(group: SessionGroup, place: Place, now_ms: int, out: Outcome) -> None:
+    """A phase is durable: arm its deadline, unless only the successor has changed."""
+    handoff = group.handoff(place)
+    if handoff is None or handoff.deadline_ms != NO_TIME:
+        return
+    length_ms = handoff.length_ms
+    if handoff.phase is Phase.FORCED:
+        # Its holder may have been renewed until this record: a lease from the last renewal.
+        member = group.members.get(handoff.source)
+        heard_ms = now_ms if member is None else member.last_beat_ms
+        length_ms = max(0, heard_ms + handoff.length_ms - now_ms)
+    _arm(group, place, handoff, now_ms + length_ms, out)
+
+
+def _arm(
+    group: SessionGroup, place: Place, handoff: Handoff, deadline_ms: int, out: Outcome
+) -> None:
+    handoff.deadline_ms = deadline_ms
+    out.defer(
+        DeferPhase(group.group_id, *place, handoff.handoff_id, handoff.phase.value, deadline_ms)
+    )
+
+
+def restore(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+    """A new owner runs each phase once more in full, and decides what the last one has not."""
+    entered(group, place, now_ms, out)
+    reconcile(group, place, now_ms, numbers, out)
+
+
+def remaining_ms(handoff: Handoff, now_ms: int) -> int:
+    """Time that a phase has left."""
+    if handoff.deadline_ms == NO_TIME:
+        return handoff.length_ms
+    return max(0, handoff.deadline_ms - now_ms)
+
+
+def _write(group: SessionGroup, place: Place, record: Record, out: Outcome) -> None:
+    group.fly((place,))
+    out.persist(
+        (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (place,))
+    )
+
+
+def _leaves(group: SessionGroup, member_id: str) -> bool:
+    member = group.members.get(member_id)
+    return member is not None and (member.record.leaves or member.leaves_at_ms != NO_TIME)
+
+
+def _is_fit(group: SessionGroup, place: Place, handoff: Handoff) -> bool:
+    return successors.may_have(group, place, handoff.successor)

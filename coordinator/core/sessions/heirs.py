@@ -1,0 +1,196 @@
+"""Processes that wait for a name: a new incarnation of a member that may still be alive.
+
+One waits for a name, the one started last. It inherits what the old one holds, under new tokens and
+without a move, when the old one has ended: by its own word, with its lease, or because its
+container was started anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.ids import Place
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import Record
+from coordinator.core.session_values.messages import Wanted
+from coordinator.core.session_values.records import (
+    PartitionsGranted,
+    Phase,
+    PhaseEntered,
+    SessionMemberStored,
+)
+from coordinator.core.session_values.requests import (
+    Attach,
+    AttachReply,
+    GoAway,
+    GoAwayReason,
+    Standing,
+)
+from coordinator.core.sessions import flaps
+from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import DRAINING
+from coordinator.core.sessions.holdings import grants_of
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+
+SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
+"""The end of a stream whose member has a newer one, or whose name another process has."""
+
+
+def wait(
+    group: SessionGroup,
+    until_ms: int,
+    record: SessionMemberStored,
+    command: Attach,
+    now_ms: int,
+    out: Outcome,
+) -> SessionMember:
+    """Have a new process wait for a name until a time, or go on waiting on a new stream.
+
+    Raises:
+        Refused: UNRELEASED_INSTANCE_ID: a process that was started later waits already;
+            FENCED_INSTANCE_ID: an old stream.
+    """
+    heir = group.waiting.get(command.name)
+    left_ms = max(0, until_ms - now_ms)
+    if heir is not None and heir.record.incarnation == command.incarnation:
+        check_stream(heir, command)
+    elif heir is not None and heir.record.started_at_ms > command.started_at_ms:
+        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, retry_after_ms=max(1, left_ms))
+    if heir is not None and heir.stream_id is not None:
+        out.end_stream(heir.stream_id, SUPERSEDED)
+        flaps.note(group.flaps, heir, now_ms, out)
+    if heir is None or heir.record.incarnation != command.incarnation:
+        heir = group.waiting[command.name] = SessionMember(record)
+    else:  # It may declare something else now.
+        known = heir.record
+        record = replace(record, member_id=known.member_id, session_id=known.session_id)
+        heir.record = heir.decided = record
+    heir.stream_id, heir.stream_number = command.call_id, command.stream_number
+    heir.stream_since_ms = heir.last_beat_ms = now_ms
+    heir.is_ready = command.ready
+    out.open_stream(command.call_id, group.group_id, heir.member_id)
+    return heir
+
+
+def check_stream(member: SessionMember, command: Attach) -> None:
+    """Refuse an old stream, a clone, and another caller.
+
+    Raises:
+        Refused: FENCED_INSTANCE_ID.
+    """
+    if command.principal != member.record.principal:
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, "the session belongs to another caller")
+    if command.stream_number <= member.stream_number:
+        raise Refused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"stream {command.stream_number} is not above the session's newest, "
+            f"{member.stream_number}",
+        )
+
+
+def told_to_wait(
+    heir: SessionMember, message: str, until_ms: int, hold_ms: int, now_ms: int
+) -> AttachReply:
+    """The answer to a process that waits. `hold_ms`: the group's `degraded_hold_ms`."""
+    heir.mailbox.version += 1
+    return AttachReply(
+        standing=Standing.WAITING,
+        message=message,
+        session_id=heir.record.session_id,
+        member_id=heir.member_id,
+        lease_ms=heir.record.lease_ms,
+        degraded_hold_ms=hold_ms,
+        retry_after_ms=max(0, until_ms - now_ms),
+        wanted=Wanted(heir.mailbox.version, -1, (), why="another process has the name"),
+    )
+
+
+def has_ended(old: SessionMember, command: Attach) -> bool:
+    """True if the new process runs in the old one's container, which was started anew.
+
+    A caller can vouch for processes of its own alone.
+    """
+    before, now = old.record.place, command.place
+    if before is None or now is None or command.principal != old.record.principal:
+        return False
+    return before[:2] == now[:2] and now[2] > before[2]
+
+
+def of(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
+    """The process that waits for a member's name, if it has been heard within its lease."""
+    heir = group.waiting.get(member.record.name)
+    if heir is None or heir.stream_id is None or heir.ends_at_ms <= now_ms:
+        return None
+    return heir
+
+
+def is_forgotten(group: SessionGroup, heir: SessionMember) -> bool:
+    """True if the name that a process waits for has nobody: it was not heard when the member of
+    that name ended, and is heard again."""
+    name = heir.record.name
+    has_owner = name in group.names or name in group.kept_names or name in group.arriving_names
+    return not has_owner and group.waiting.get(name) is heir
+
+
+def records(
+    group: SessionGroup,
+    member: SessionMember,
+    heir: SessionMember,
+    now_ms: int,
+    numbers: Numbers,
+) -> tuple[list[Record], list[Place]]:
+    """The heir's admission and what it inherits; with the partitions that the records are about.
+
+    It gets what is held or in PREPARE; what is being drained goes to its successor. What the old
+    one was to get is ordered anew.
+    """
+    mine = [place for place in group.places_of(member.member_id) if not _goes_on(group, place)]
+    found: list[Record] = [heir.record]
+    if mine:
+        grants = grants_of(heir.member_id, mine, numbers.next_tokens, member.member_id)
+        found.append(PartitionsGranted(group.group_id, grants))
+    for place, handoff in group.open_handoffs():
+        if handoff.successor != member.member_id or place in group.in_flight:
+            continue
+        is_new = handoff.phase in (Phase.PREPARE, Phase.COPY)
+        mine.append(place)
+        found.append(
+            PhaseEntered(
+                group.group_id,
+                *place,
+                handoff.phase,
+                numbers.next_handoff() if is_new else handoff.handoff_id,
+                heir.member_id,
+                handoffs.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
+                handoff.position,
+                group.token(place),
+                handoff.line,
+            )
+        )
+    return found, mine
+
+
+def _goes_on(group: SessionGroup, place: Place) -> bool:
+    handoff = group.handoff(place)
+    is_drained = handoff is not None and handoff.phase in DRAINING
+    return is_drained or place in group.released
+
+
+def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:
+    """The records are durable: the process that waited is the member of its name."""
+    member = group.members.get(heir_id)
+    if member is None:
+        return None
+    heir = group.waiting.get(member.record.name)
+    if heir is None or heir.member_id != heir_id:
+        return member  # Its stream has ended meanwhile.
+    del group.waiting[member.record.name]
+    heir.record = heir.decided = member.record
+    heir.forced = member.forced
+    heir.progress_at_ms = now_ms
+    group.members[heir_id] = heir
+    heir.mailbox.attached = heir.mailbox.whole = heir.unanswered is None
+    return heir

@@ -1,0 +1,187 @@
+"""Holders of partitions, in columns, and the hand-offs that are open.
+
+A group may have 250,000 partitions, of which few change hands: those are objects, the others two
+columns of their topic. Only `SessionGroup.apply` changes holders, tokens and phases. The soft part
+of a hand-off (what its members have said since) is the rules' to change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
+from coordinator.core.session_values.journal import HandoffLine, Stop
+from coordinator.core.session_values.policy import Mode
+from coordinator.core.session_values.records import Grant, Phase
+
+GRANT_BYTES = 48
+"""Most that a grant takes in a record without its names and ranges: token, tags and lengths."""
+
+
+@dataclass(slots=True)
+class Handoff:
+    """A hand-off that is open. `source` is empty in COPY: its token has ended.
+
+    line: what the journal knows of it. The fields from `deadline_ms` on are soft.
+    """
+
+    handoff_id: int
+    phase: Phase
+    source: str
+    successor: str
+    length_ms: int
+    position: int
+    line: HandoffLine
+    deadline_ms: int = NO_TIME
+    is_overdue: bool = False
+    is_ready: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """Mode of the group when the hand-off was opened."""
+        return Mode(self.line.mode) if self.line.mode else Mode.SIMPLE
+
+    @property
+    def is_prepared_for(self) -> bool:
+        """True if its successor is told to make itself ready, and then to stay so."""
+        return bool(self.successor) and (
+            self.phase in (Phase.PREPARE, Phase.COPY) or self.mode is Mode.WARM
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A partition that is kept for the name of a member that has announced to return.
+
+    `is_delayed`: its lease has ended instead, and a process that waits for the name is to have the
+    partition when the policy's delay is over.
+    """
+
+    name: str
+    is_delayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A partition that nobody works on since its last `holder` has stopped, a member of `name`."""
+
+    holder: str
+    name: str
+    stop: Stop
+
+
+@dataclass(slots=True)
+class TopicHoldings:
+    """Holdings of one topic.
+
+    holders: member id of each partition; empty: nobody. tokens: of the grant; 0: none.
+    """
+
+    topic: str
+    holders: list[str] = field(default_factory=list)
+    tokens: array[int] = field(default_factory=lambda: array("q"))
+    open: dict[int, Handoff] = field(default_factory=dict)
+    kept: dict[int, Kept] = field(default_factory=dict)
+
+    def grow(self, count: int) -> None:
+        """Have room for `count` partitions at least."""
+        more = count - len(self.holders)
+        if more > 0:
+            self.holders += [""] * more
+            self.tokens.extend([NO_TOKEN] * more)
+
+    def trim(self, count: int) -> int:
+        """Give back rows from `count` on, unless they are in use; returns how many are left."""
+        size = len(self.holders)
+        while size > count and not (
+            self.holders[size - 1] or size - 1 in self.open or size - 1 in self.kept
+        ):
+            size -= 1
+        del self.holders[size:], self.tokens[size:]
+        return size
+
+    def set(self, partition: int, member_id: str, token: int) -> None:
+        """Give a partition to a member, or to nobody. Its hand-off has ended."""
+        self.grow(partition + 1)
+        self.holders[partition] = member_id
+        self.tokens[partition] = token
+        self.open.pop(partition, None)
+        self.kept.pop(partition, None)
+
+    def grant(
+        self, ranges: Iterable[tuple[int, int]], member_id: str, first_token: int
+    ) -> list[int]:
+        """Give free partitions to a member under consecutive tokens; returns the partitions.
+
+        Nothing is open about them, and there is room for them.
+        """
+        holders, tokens, token = self.holders, self.tokens, first_token
+        partitions: list[int] = []
+        for first, last in ranges:
+            if first == last:
+                holders[first], tokens[first] = member_id, token
+                partitions.append(first)
+                token += 1
+                continue
+            count = last - first + 1
+            holders[first : last + 1] = [member_id] * count
+            tokens[first : last + 1] = array("q", range(token, token + count))
+            partitions += range(first, last + 1)
+            token += count
+        return partitions
+
+    def held_by(self, member_id: str) -> Iterator[int]:
+        """Partitions that a member holds, in any phase."""
+        return (p for p, holder in enumerate(self.holders) if holder == member_id)
+
+
+def grants_of(
+    member_id: str, places: Iterable[Place], next_tokens: Callable[[int], int], source: str = ""
+) -> tuple[Grant, ...]:
+    """Grants of `places` to a member, each under a new token. `source`: who holds them."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        by_topic.setdefault(topic, []).append(partition)
+    return tuple(
+        Grant(member_id, topic, ranges_of(partitions), next_tokens(len(partitions)), source)
+        for topic, partitions in by_topic.items()
+    )
+
+
+def ranges_of(partitions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return ascending partitions as ranges, first and last, both included."""
+    ranges: list[tuple[int, int]] = []
+    first = last = -2
+    for partition in partitions:
+        if partition != last + 1:
+            if first >= 0:
+                ranges.append((first, last))
+            first = partition
+        last = partition
+    if first >= 0:
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+def size_of(ranges: Iterable[tuple[int, int]]) -> int:
+    """Return the number of partitions in ranges."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def cut(
+    ranges: tuple[tuple[int, int], ...], most: int
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """Return the first `most` partitions of ascending ranges, and those that are left."""
+    for number, (first, last) in enumerate(ranges):
+        if last - first + 1 > most:
+            head = ((first, first + most - 1),) if most else ()
+            return (*ranges[:number], *head), ((first + most, last), *ranges[number + 1 :])
+        most -= last - first + 1
+    return ranges, ()
+
+
+def grant_bytes(member_id: str, topic: str, ranges: tuple[tuple[int, int], ...]) -> int:
+    """Return the most that a grant takes in a record; partitions are below two million."""
+    return GRANT_BYTES + len(member_id.encode()) + len(topic.encode()) + 6 * len(ranges)

@@ -1,0 +1,172 @@
+"""Leases: heartbeats renew them. The coordinator counts from when it processes a heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core import log_ends
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import DeferLease, Outcome
+from coordinator.core.session_values.journal import TriggerCause
+from coordinator.core.session_values.policy import OnStall
+from coordinator.core.session_values.requests import (
+    SessionHeartbeat,
+    StreamRefused,
+)
+from coordinator.core.sessions import claims, handoff, windows
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import Unawaited
+
+ATTACH_MS = 1.5
+"""Time of one Attach when all members of a shard come at once: 10,000 need 15 s."""
+LEAST_GRACE_MS = 10
+
+UNREAD = StreamRefused(
+    ErrorCode.REQUEST_TIMED_OUT, "nothing was read from the stream for as long as the lease"
+)
+
+
+def renew(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+    """Count a full lease from `now_ms`."""
+    member.last_beat_ms = now_ms
+    member.grace_ms = 0
+    member.was_excused = False
+    group.overdue.discard(member.member_id)
+    out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
+
+
+def grace_ms(members: int) -> int:
+    """Time beyond its lease that each of so many members gets from a new owner of their shard.
+
+    Less than 10 ms is not worth it: no few members need that long to attach.
+    """
+    needed_ms = int(ATTACH_MS * members)
+    return needed_ms if needed_ms >= LEAST_GRACE_MS else 0
+
+
+def restore(
+    group: SessionGroup, member: SessionMember, grace: int, now_ms: int, out: Outcome
+) -> None:
+    """Grant a full lease, and the time that all members need to attach, from `now_ms`."""
+    member.last_beat_ms = member.suspect_since_ms = member.progress_at_ms = now_ms
+    member.grace_ms = grace
+    out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
+
+
+def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, now_ms: int) -> bool:
+    """Short path of a heartbeat that renews and says nothing else; False: it does more."""
+    mailbox = member.mailbox
+    gets_on = heard.progress != member.progress
+    if (
+        heard.number <= member.number
+        or heard.held is not None
+        or heard.whole
+        or heard.log_ends
+        or heard.ready is not member.is_ready
+        or heard.overloaded is not member.is_overloaded
+        or (group.policy.max_idle_ms and not gets_on)
+        or member.is_ended
+        or member.is_stalled
+        or member.told_lease_ms
+        or member.grace_ms
+        or group.overdue
+        or mailbox.unread_since_ms != NO_TIME
+    ):
+        return False
+    member.number = mailbox.ack = heard.number
+    member.last_beat_ms = mailbox.unread_since_ms = now_ms
+    member.was_excused = False
+    if gets_on:
+        member.progress, member.progress_at_ms = heard.progress, now_ms
+    return True
+
+
+def heartbeat(
+    group: SessionGroup,
+    member: SessionMember,
+    beat: SessionHeartbeat,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    config: GroupConfig,
+) -> None:
+    """Renew a lease, and take in what the heartbeat says besides."""
+    mailbox = member.mailbox
+    if beat.number <= member.number:
+        return  # It went back, or came twice.
+    member.number = beat.number
+    _has_heard(group, member, out)
+    renew(group, member, now_ms, out)
+    if _is_unread(member, now_ms):
+        _suspect(member, now_ms, out)
+        return
+    mailbox.ack = beat.number
+    if beat.whole:
+        mailbox.whole, mailbox.answers = True, beat.number
+    received = member.receives
+    member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
+    _watch_progress(group, member, beat, now_ms, numbers, out, config)
+    if beat.held is not None:
+        claims.compare(group, member, beat.held, beat.applied, now_ms, numbers, out)
+    if beat.log_ends:
+        # Somebody else reads what it does not hold, and knows better.
+        own = (end for end in beat.log_ends if group.holder(end[:2]) == member.member_id)
+        log_ends.store(group, own, now_ms)
+    if member.receives and not received:
+        group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
+        windows.call_for_arrival(group, now_ms, out, config)
+    out.wake(member.stream_id)
+
+
+def _has_heard(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
+    """A heartbeat on its newest stream shows that a member has heard of a shorter lease."""
+    if not member.told_lease_ms:
+        return
+    member.shorter_lease_ms, member.told_lease_ms = member.told_lease_ms, 0
+    member.decided = replace(member.decided, lease_ms=member.shorter_lease_ms)
+    out.persist((member.decided,), Unawaited(group.group_id))
+
+
+def _is_unread(member: SessionMember, now_ms: int) -> bool:
+    """True if the transport could not write to a member for as long as its lease."""
+    mailbox = member.mailbox
+    if mailbox.unread_since_ms == NO_TIME:
+        mailbox.unread_since_ms = now_ms
+    return now_ms - mailbox.unread_since_ms >= member.lease_ms
+
+
+def _suspect(member: SessionMember, now_ms: int, out: Outcome) -> None:
+    assert member.stream_id is not None
+    out.end_stream(member.stream_id, UNREAD)
+    member.stream_id, member.suspect_since_ms = None, now_ms
+    member.mailbox.unread_since_ms = NO_TIME
+
+
+def _watch_progress(
+    group: SessionGroup,
+    member: SessionMember,
+    beat: SessionHeartbeat,
+    now_ms: int,
+    numbers: Numbers,
+    out: Outcome,
+    config: GroupConfig,
+) -> None:
+    """Note whether the working side of a member gets on, and do what the policy says if not."""
+    if beat.progress != member.progress or member.progress_at_ms == NO_TIME:
+        member.progress, member.progress_at_ms = beat.progress, now_ms
+        member.is_stalled = member.must_drain = member.must_stop = False
+        return
+    longest_ms = group.policy.max_idle_ms
+    if not longest_ms or member.is_stalled or now_ms - member.progress_at_ms < longest_ms:
+        return
+    member.is_stalled = True
+    member.must_drain = group.policy.on_stall is not OnStall.REPORT
+    member.must_stop = group.policy.on_stall is OnStall.RELEASE
+    if member.must_drain:
+        for place in list(group.places_of(member.member_id)):
+            handoff.reconcile(group, place, now_ms, numbers, out)
+        windows.call_urgently(group, now_ms, out, config)

@@ -1,0 +1,135 @@
+"""A member of a session group: what is durable of it, and what is known of it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.core.ids import NO_TIME, CallId, Place
+from coordinator.core.session_values.records import SessionMemberStored
+from coordinator.core.session_values.requests import Attach
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """Pending messages to a member, never more than the newest of each.
+
+    version: of the wanted state sent last. dirty: partitions that changed since. told: the version
+    in which a partition that it holds was told last, if it is not known to be taken in. whole: the
+    next one is the whole. ack: number of the newest heartbeat that is not acknowledged; -1: none.
+    answers: number of the heartbeat that asked for the whole; -1: none did. attached: it has become
+    a member, and does not know it. unread_since_ms: the oldest heartbeat whose acknowledgement was
+    not taken by the transport; NO_TIME: there is none.
+    """
+
+    version: int = 0
+    dirty: set[Place] = field(default_factory=set)
+    told: dict[Place, int] = field(default_factory=dict)
+    whole: bool = False
+    ack: int = -1
+    answers: int = -1
+    attached: bool = False
+    unread_since_ms: int = NO_TIME
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to say."""
+        return self.ack < 0 and not self.whole and not self.dirty and not self.attached
+
+    def has_seen(self, place: Place) -> bool:
+        """True if the member has taken in all that concerns a partition."""
+        return place not in self.told and place not in self.dirty
+
+    def note_applied(self, version: int) -> None:
+        """The member has taken in the wanted state up to this version."""
+        if version >= self.version:
+            self.told.clear()
+        else:
+            self.told = {place: told for place, told in self.told.items() if told > version}
+
+
+@dataclass(slots=True)
+class SessionMember:
+    """One member. `record` is durable; everything else begins anew with an owner of the shard.
+
+    decided: the newest record of it that was written, durable or on its way.
+    stream_id: None: it has no stream, and is suspect, since `suspect_since_ms`.
+    told_lease_ms: what its newest Attached said, while that is shorter than its record says.
+    shorter_lease_ms: the same from the time at which it is known to be heard; 0: as the record.
+    grace_ms: beyond its lease, after the shard was taken over.
+    forced: partitions that it holds and that are not renewed.
+    is_ended: its end is decided, whether or not its record is durable yet.
+    must_drain: it stands still, and the policy takes its partitions away.
+    leaves_at_ms: deadline of its Leave(DRAIN).
+    must_stop: it is forced to give up what it holds: that deadline has passed, or it stands still.
+    goes_away: its end was by consent: what it says afterwards is not answered.
+    unanswered: Attach of a process that waits for the record that makes it a member.
+    """
+
+    record: SessionMemberStored
+    decided: SessionMemberStored = field(init=False)
+    stream_id: CallId | None = None
+    stream_number: int = -1
+    stream_since_ms: int = NO_TIME
+    suspect_since_ms: int = NO_TIME
+    number: int = 0
+    told_lease_ms: int = 0
+    shorter_lease_ms: int = 0
+    last_beat_ms: int = NO_TIME
+    grace_ms: int = 0
+    forced: set[Place] = field(default_factory=set)
+    was_excused: bool = False
+    is_ended: bool = False
+    goes_away: bool = False
+    is_ready: bool = True
+    is_overloaded: bool = False
+    is_stalled: bool = False
+    must_drain: bool = False
+    progress: int = 0
+    progress_at_ms: int = NO_TIME
+    leaves_at_ms: int = NO_TIME
+    must_stop: bool = False
+    unanswered: Attach | None = None
+    mailbox: Mailbox = field(default_factory=Mailbox)
+
+    def __post_init__(self) -> None:
+        self.decided = self.record
+
+    @property
+    def member_id(self) -> str:
+        return self.record.member_id
+
+    @property
+    def name(self) -> str:
+        """The name that decides ties: its own, or its id."""
+        return self.record.name or self.record.member_id
+
+    @property
+    def is_suspect(self) -> bool:
+        return self.stream_id is None
+
+    @property
+    def lease_ms(self) -> int:
+        """The lease that counts."""
+        return self.shorter_lease_ms or self.record.lease_ms
+
+    @property
+    def ends_at_ms(self) -> int:
+        """Time at which its lease ends."""
+        return self.last_beat_ms + self.lease_ms + self.grace_ms
+
+    @property
+    def receives(self) -> bool:
+        """True if it may be given partitions."""
+        return (
+            not self.is_ended
+            and not self.is_suspect
+            and self.is_ready
+            and not self.is_overloaded
+            and not self.is_stalled
+            and not self.decided.leaves
+            and self.record.capacity > 0
+        )
+
+    def declares(self, topic: str) -> int:
+        """Number of partitions of a topic that it declares."""
+        return next((count for name, count in self.record.topics if name == topic), 0)

@@ -1,0 +1,107 @@
+"""Events that follow of records of session groups: what has become durable.
+
+Asked before a record is applied, since the end of a member removes what is told of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from coordinator.core.events import Event, HandoffJournaled, PlanJournaled
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import Record
+from coordinator.core.session_values import events as e
+from coordinator.core.session_values import records as r
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+
+
+def of(group: SessionGroup | None, record: Record) -> Event | None:
+    """The event of a record that is about to be applied; None: it has none.
+
+    Args:
+        group: None: the record makes it.
+    """
+    match record:
+        case r.SessionMemberStored():
+            return _stored(group, record)
+        case r.SessionMemberEnded():
+            return _ended(group, record)
+        case r.PolicyStored():
+            return _policy(record)
+        case PlanRecord():
+            return PlanJournaled(record)
+        case r.PartitionSwitched() | r.PhaseEntered(phase=r.Phase.HELD):
+            return _handoff(group, record)
+    return None
+
+
+def _stored(group: SessionGroup | None, record: r.SessionMemberStored) -> e.SessionEvent | None:
+    if group is not None and record.member_id in group.members:
+        return None
+    return e.SessionMemberJoined(
+        record.group_id,
+        record.member_id,
+        record.name,
+        record.client_id,
+        record.client_host,
+        record.lease_ms,
+    )
+
+
+def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.SessionEvent | None:
+    member = None if group is None else group.members.get(record.member_id)
+    if group is None or member is None:
+        return None
+    stored = member.record
+    # A new owner counts leases from when it began to serve, and has heard nothing by then.
+    heard_ms = member.last_beat_ms if member.stream_number >= 0 else NO_TIME
+    return e.SessionMemberEnded(
+        record.group_id,
+        record.member_id,
+        stored.name,
+        stored.client_id,
+        stored.client_host,
+        record.cause,
+        _held(group, member),
+        heard_ms,
+    )
+
+
+def _handoff(
+    group: SessionGroup | None, record: r.PartitionSwitched | r.PhaseEntered
+) -> Event | None:
+    """Journal event of a hand-off; None: its grant has ended before the record."""
+    if group is None or record.line is None:
+        return None
+    token = record.ended_token if isinstance(record, r.PartitionSwitched) else record.token
+    counts = group.token((record.topic, record.partition)) == token
+    return HandoffJournaled(record.group_id, record) if counts else None
+
+
+def _policy(record: r.PolicyStored) -> e.SessionEvent:
+    chosen = " ".join(
+        f"{each.name}={getattr(value, 'value', value)}"
+        for each in fields(Policy)
+        if (value := getattr(record.policy, each.name)) != each.default
+    )
+    return e.SessionPolicyChanged(record.group_id, chosen)
+
+
+def suspect(group: SessionGroup, member: SessionMember) -> e.SessionMemberSuspect:
+    """The event of a member whose stream has ended."""
+    record = member.record
+    return e.SessionMemberSuspect(
+        record.group_id,
+        record.member_id,
+        record.name,
+        record.client_id,
+        record.client_host,
+        _held(group, member),
+    )
+
+
+def _held(group: SessionGroup, member: SessionMember) -> int:
+    return sum(map(len, group.held.get(member.member_id, {}).values()))

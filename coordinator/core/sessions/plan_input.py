@@ -1,0 +1,155 @@
+"""Input of a plan: members and holdings as they are decided.
+
+What is on its way to the log counts as taken. 250,000 partitions of 5,000 members cost some 20 ms,
+in one step, so that the input is of one instant; 0.2 ms more for each 1,000 that ended sessions
+had last.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.session_values.plans import (
+    FREE,
+    KEPT,
+    Numbered,
+    PlanInput,
+    PlanMember,
+    PlanTopic,
+)
+from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.holdings import TopicHoldings
+
+Positions = dict[str, int]
+"""Positions of members by id; FREE of nobody, and of those that have ended."""
+
+
+class _Declares(dict[tuple[tuple[str, int], ...], tuple[int, ...]]):
+    """Numbers of partitions of each topic, by what a member declares: most declare the same."""
+
+    def __init__(self, topics: list[str]) -> None:
+        self._topics = topics
+
+    def __missing__(self, declared: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+        by_topic = dict(declared)
+        found = self[declared] = tuple(by_topic.get(topic, 0) for topic in self._topics)
+        return found
+
+
+def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
+    """Input of a plan, and the members and topics that it numbers."""
+    live = sorted(
+        (member for member in group.members.values() if not member.is_ended),
+        key=lambda member: (member.name, member.member_id),
+    )
+    counts = dict(group.declared())
+    topics = sorted(group.topics)
+    positions = {"": FREE, **dict.fromkeys(group.members, FREE)}
+    positions |= {member.member_id: number for number, member in enumerate(live)}
+    declares = _Declares(topics)
+    members = tuple(
+        PlanMember(
+            member.name,
+            declares[member.record.topics],
+            member.record.capacity,
+            member.record.max_partitions,
+            member.receives,
+            member.record.leaves or member.must_drain or member.leaves_at_ms != NO_TIME,
+        )
+        for member in live
+    )
+    busy: dict[str, list[int]] = {}
+    for name, partition in group.in_flight:
+        busy.setdefault(name, []).append(partition)
+    waiting: dict[str, list[int]] = {}
+    for name, partition in _held_back(group, now_ms):
+        waiting.setdefault(name, []).append(partition)
+    planned = tuple(
+        _topic_of(
+            group,
+            group.topics[name],
+            counts.get(name, 0),
+            positions,
+            busy.get(name, ()),
+            waiting.get(name, ()),
+        )
+        for name in topics
+    )
+    by_name = {member.name: number for number, member in enumerate(live)}
+    by_topic = {name: number for number, name in enumerate(topics)}
+    barred = {
+        (by_topic[place[0]], place[1], by_name[name])
+        for (place, name), (until_ms, _) in group.back_offs.items()
+        if until_ms > now_ms and name in by_name and place[0] in by_topic
+    }
+    barred |= set(_being_drained(group, by_topic, positions))
+    previous = {  # Not what a living member has given up.
+        (by_topic[topic], partition): by_name[rest.name]
+        for (topic, partition), rest in group.rests.items()
+        if rest.name in by_name and rest.holder not in group.members and topic in by_topic
+    }
+    group.planning.counts = counts
+    group.planning.partitions = sum(counts.values())
+    numbered = Numbered(tuple(member.member_id for member in live), tuple(topics))
+    return PlanInput(members, planned, barred=barred, previous=previous), numbered
+
+
+def _topic_of(
+    group: SessionGroup,
+    holdings: TopicHoldings,
+    count: int,
+    positions: Positions,
+    busy: list[int] | tuple[()],
+    waiting: list[int] | tuple[()],
+) -> PlanTopic:
+    holdings.grow(count)
+    at = array("i", [positions[holder] for holder in holdings.holders])
+    moving = set()
+    for partition in holdings.kept:
+        at[partition] = KEPT
+    for partition, open_now in holdings.open.items():
+        if open_now.successor and not group.is_gone(open_now.successor):
+            at[partition] = positions[open_now.successor]
+            moving.add(partition)
+        elif open_now.phase in handoffs.DRAINING:
+            at[partition] = FREE  # Looks for a successor.
+    for partition in busy:
+        if at[partition] < 0:
+            at[partition] = KEPT
+        moving.add(partition)
+    for partition in waiting:
+        if partition < len(at) and at[partition] == FREE:
+            at[partition] = KEPT
+    return PlanTopic(holdings.topic, count, at, frozenset(moving))
+
+
+def _being_drained(
+    group: SessionGroup, by_topic: dict[str, int], positions: Positions
+) -> Iterator[tuple[int, int, int]]:
+    """Holders of partitions that are drained without a successor: another one is to have them.
+
+    A drain is not taken back, so its holder would stop for nothing.
+    """
+    looking = [
+        (place, open_now.source)
+        for place, open_now in group.open_handoffs()
+        if open_now.phase in handoffs.DRAINING and not open_now.successor
+    ]
+    if looking:
+        willing = {m.member_id for m in group.members.values() if m.receives}
+        for (topic, partition), source in looking:
+            if willing - {source} and positions[source] >= 0:
+                yield by_topic[topic], partition, positions[source]
+
+
+def _held_back(group: SessionGroup, now_ms: int) -> Iterator[Place]:
+    """Partitions that nobody may have yet, after refusals or an end without consent."""
+    for place, (until_ms, _) in group.backed_off.items():
+        if until_ms > now_ms:
+            yield place
+    for place, until_ms in group.not_before.items():
+        if until_ms > now_ms:
+            yield place

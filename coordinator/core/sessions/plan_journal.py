@@ -1,0 +1,147 @@
+"""The journal's record of a plan: why it was made, what it moves, how long partitions rested.
+
+It is drafted while the plan is taken, slice by slice, before what it grants is written: a partition
+that has a new holder rests no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Stop, Unowned
+from coordinator.core.session_values.plans import NOBODY, Move, Numbered, Range, Unplaced
+from coordinator.core.sessions.holdings import Rest, ranges_of, size_of
+from coordinator.core.sessions.journal import Journal
+
+FREE = "free"
+"""Reason of a partition that had no holder."""
+MOVES = 100
+"""Moves in a record. Partitions that have source, target, reason and stop in common are one."""
+RANGES = 1_000
+"""Ranges of partitions in a record, over all of its moves."""
+
+Key = tuple[str, str, str, str, Stop | None]
+"""Topic, source, target, reason, stop."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A record in the making."""
+
+    _moves: list[PlannedMove] = field(default_factory=list)
+    _left_out: int = 0
+    _unowned: Unowned = field(default_factory=Unowned)
+    _counts: Counter[str] = field(default_factory=Counter)
+    _unplaced: Counter[str] = field(default_factory=Counter)
+    _ranges: int = 0
+
+    def add_grant(
+        self,
+        rests: Mapping[Place, Rest],
+        topic: str,
+        target: str,
+        ranges: tuple[Range, ...],
+        now_ms: int,
+    ) -> None:
+        """Add partitions without a holder, which rested until now."""
+        self._counts[FREE] += size_of(ranges)
+        if rests:
+            self._add(self._rested(rests, topic, target, ranges, now_ms))
+        else:  # The first plan of many partitions: nobody has ever worked on them.
+            self._append((topic, "", target, FREE, None), ranges)
+
+    def add_moves(self, moves: Iterable[Move], numbered: Numbered) -> None:
+        """Add partitions that leave their holders, in the order of the plan."""
+        self._add(self._leaving(moves, numbered))
+
+    def add_unplaced(self, why: Unplaced) -> None:
+        """Count a free partition that nobody can have now."""
+        self._unplaced[why.value] += 1
+
+    def record(
+        self,
+        group_id: str,
+        journal: Journal,
+        *,
+        called_at_ms: int,
+        made_at_ms: int,
+        members: int,
+        partitions: int,
+    ) -> PlanRecord | None:
+        """The record; None: the plan changes nothing.
+
+        Args:
+            called_at_ms: the first event that called for the plan.
+            members, partitions: of the group.
+        """
+        if not self._counts:
+            return None
+        return PlanRecord(
+            group_id,
+            tuple(journal.triggers),
+            journal.trigger_count,
+            called_at_ms,
+            made_at_ms,
+            members,
+            partitions,
+            tuple(sorted(self._counts.items())),
+            tuple(sorted(self._unplaced.items())),
+            tuple(self._moves),
+            self._left_out,
+            self._unowned,
+        )
+
+    def _leaving(self, moves: Iterable[Move], numbered: Numbered) -> Iterator[tuple[Key, int]]:
+        ids = numbered.member_ids
+        for move in moves:
+            reason = move.reason.value
+            self._counts[reason] += 1
+            target = "" if move.target == NOBODY else ids[move.target]
+            topic = numbered.topics[move.topic]
+            yield (topic, ids[move.source], target, reason, None), move.partition
+
+    def _rested(
+        self,
+        rests: Mapping[Place, Rest],
+        topic: str,
+        target: str,
+        ranges: Iterable[Range],
+        now_ms: int,
+    ) -> Iterator[tuple[Key, int]]:
+        for first, last in ranges:
+            for partition in range(first, last + 1):
+                rest = rests.get((topic, partition))
+                if rest is None:
+                    yield (topic, "", target, FREE, None), partition
+                else:
+                    self._count(rest.stop.rest_ms(now_ms))
+                    yield (topic, rest.holder, target, FREE, rest.stop), partition
+
+    def _count(self, rest_ms: tuple[int, int]) -> None:
+        least_ms, most_ms = rest_ms
+        most_ms = least_ms if most_ms == NO_TIME else most_ms
+        so_far = self._unowned
+        self._unowned = Unowned(
+            so_far.partitions + 1,
+            max(so_far.ms_max, most_ms),
+            so_far.ms_total + most_ms,
+            max(so_far.ms_max_at_least, least_ms),
+            so_far.ms_total_at_least + least_ms,
+        )
+
+    def _add(self, found: Iterable[tuple[Key, int]]) -> None:
+        """Add moves; those that follow each other and have all in common become one."""
+        for key, each in groupby(found, key=lambda pair: pair[0]):
+            self._append(key, ranges_of(sorted(partition for _, partition in each)))
+
+    def _append(self, key: Key, ranges: tuple[Range, ...]) -> None:
+        self._ranges += len(ranges)
+        if len(self._moves) >= MOVES or self._ranges > RANGES:
+            self._left_out += size_of(ranges)
+            return
+        topic, source, target, reason, stop = key
+        self._moves.append(PlannedMove(topic, ranges, source, target, reason, stop))

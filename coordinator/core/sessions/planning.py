@@ -1,0 +1,84 @@
+"""State of planning of a session group. All of it is soft: a new owner plans anew."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.session_values.plans import (
+    NOBODY,
+    Move,
+    Numbered,
+    Partition,
+    Range,
+    Unplaced,
+)
+from coordinator.core.sessions.plan_journal import Draft
+
+
+@dataclass(slots=True)
+class Taking:
+    """Rest of a plan's result, of which a slice is taken in each step.
+
+    made_at_ms: when the result was there. next_ms: time of the next slice.
+    grants: free partitions by member and topic; those that come next are the topics of `receiver`,
+        of which it may have `room` more.
+    is_stale: some of it was out of date, and has to be planned again.
+    """
+
+    numbered: Numbered
+    made_at_ms: int
+    grants: deque[tuple[int, Mapping[int, tuple[Range, ...]]]]
+    moves: Iterator[Move]
+    unplaced: Iterator[tuple[Partition, Unplaced]]
+    receiver: int = NOBODY
+    topics: deque[tuple[int, tuple[Range, ...]]] = field(default_factory=deque)
+    room: int = 0
+    found_unplaced: dict[Place, Unplaced] = field(default_factory=dict)
+    draft: Draft = field(default_factory=Draft)
+    next_ms: int = NO_TIME
+    is_stale: bool = False
+
+
+@dataclass(slots=True)
+class Planning:
+    """Plans of one group.
+
+    partitions: number of declared partitions at the last plan. counts: the same, by topic.
+    has_grown: members declare partitions that the last plan did not know.
+    waiting: moves of the last plan that wait for their turn, by receiver.
+    balancing: partitions whose hand-off was opened for balancing, with the member that gets them.
+    called_at_ms: the first event that called for the plan that is being made.
+    number: of the plan that is computed outside of the shard; `computing`: its input's numbers;
+        None: none is. taking: its result, of which a part has been taken.
+    awaited: members of the log, some of which have not attached to this owner of the shard; all of
+        them have, or have ended, at `all_by_ms`.
+    failures: plans in a row that the planner has failed to make; the next is not made before
+        `retry_at_ms`.
+    """
+
+    partitions: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    has_grown: bool = False
+    waiting: Counter[str] = field(default_factory=Counter)
+    balancing: dict[Place, str] = field(default_factory=dict)
+    called_at_ms: int = NO_TIME
+    number: int = 0
+    computing: Numbered | None = None
+    taking: Taking | None = None
+    awaited: list[str] = field(default_factory=list)
+    all_by_ms: int = NO_TIME
+    failures: int = 0
+    retry_at_ms: int = NO_TIME
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a plan is being computed or taken: no other one runs."""
+        return self.computing is not None or self.taking is not None
+
+    def note_declared(self, topics: tuple[tuple[str, int], ...]) -> None:
+        """Note what a member declares."""
+        if any(count > self.counts.get(topic, 0) for topic, count in topics):
+            self.has_grown = True

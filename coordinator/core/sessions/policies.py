@@ -1,0 +1,58 @@
+"""Changes of a group's policy by operators.
+
+A policy is durable before it is answered. It counts at once for everything that is decided after;
+a lease is the exception: a member keeps the one it was told until it attaches again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.group import Group
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.operators import PolicyReply, SetGroupPolicy
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.records import PolicyStored
+from coordinator.core.session_values.written import PolicyWritten
+from coordinator.core.written import AnswerDurable
+
+_DEFAULTS = Policy.defaults()
+
+
+def set_policy(
+    group: Group, command: SetGroupPolicy, now_ms: int, out: Outcome, *, config: GroupConfig
+) -> None:
+    """Change some settings of a policy; the others stay.
+
+    Raises:
+        Refused: INVALID_REQUEST: a value is not allowed, or a setting is not known.
+        MustWait: another change is on its way to the log.
+    """
+    if group.policy_writes:
+        raise MustWait(now_ms + config.offset_commit_timeout_ms)  # It changes what that one left.
+    policy = changed(group.policy, command, config)
+    group.policy_writes += 1
+    reply = AnswerDurable(command, PolicyReply(policy=policy))
+    record = PolicyStored(group.group_id, policy)
+    out.persist((record,), reply, settled=PolicyWritten(group.group_id))
+
+
+def changed(policy: Policy, command: SetGroupPolicy, config: GroupConfig) -> Policy:
+    """The policy with the command's changes, checked.
+
+    Raises:
+        Refused: see `set_policy`.
+    """
+    changes = {**{name: _default(name) for name in command.defaults}, **dict(command.changes)}
+    found = replace(policy, **changes)  # type: ignore[arg-type]  # Checked by the translation.
+    found.check(config.group_min_lease_ms)
+    return found
+
+
+def _default(name: str) -> object:
+    if name not in _DEFAULTS:
+        known = ", ".join(_DEFAULTS)
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no setting {name}; there are {known}")
+    return _DEFAULTS[name]

@@ -1,0 +1,231 @@
+"""The result of a plan, taken in slices.
+
+A result may be older than the group by the time that it took. So it is taken move by move: a move
+counts if its partition is where the input had it and the receiver may still have it. The rest is
+planned again.
+
+The first plan of a large group has so many moves that heartbeats would wait for them. So a step
+takes a slice, and asks to be ticked again; in between the shard handles what has come. The grants
+of a slice are one record, which is small enough for every log.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
+
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
+from coordinator.core.session_values.records import Grant, PartitionsGranted
+from coordinator.core.session_values.written import SessionWritten
+from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions import successors
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.holdings import cut, grant_bytes, ranges_of, size_of
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.planning import Taking
+from coordinator.core.written import Unawaited
+
+SLICE = 2_000
+"""Partitions that one step takes: 5 ms, and as much again when they are granted."""
+RECORD_BYTES = 512 * 1024
+"""Size of the largest record of grants."""
+
+
+def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> Taking:
+    """Begin to take a plan, in place of what is left of the one before."""
+    group.targets.clear()
+    group.planning.waiting.clear()
+    taking = group.planning.taking = Taking(
+        numbered,
+        now_ms,
+        deque(sorted(made.grants.items())),
+        iter(made.moves),
+        iter(made.unplaced.items()),
+    )
+    return taking
+
+
+def go_on(group: SessionGroup, taking: Taking, now_ms: int, numbers: Numbers, out: Outcome) -> bool:
+    """Take the next slice; False: that was all."""
+    left = _Grants(group, taking, now_ms, out).take(numbers)
+    if taking.topics or taking.grants:
+        return True
+    left -= _take_moves(group, taking, left)
+    topics = taking.numbered.topics
+    for (number, partition), why in islice(taking.unplaced, left):
+        taking.found_unplaced[topics[number], partition] = why
+        taking.draft.add_unplaced(why)
+        left -= 1
+    if left <= 0:
+        return True
+    group.unplaced = taking.found_unplaced
+    return False
+
+
+def _take_moves(group: SessionGroup, taking: Taking, most: int) -> int:
+    numbered = taking.numbered
+    moves = list(islice(taking.moves, most))
+    taking.draft.add_moves(moves, numbered)
+    for move in moves:
+        place = numbered.topics[move.topic], move.partition
+        target = "" if move.target == NOBODY else numbered.member_ids[move.target]
+        if target and group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME:
+            continue  # Nobody is asked for a while; the end of that calls for a plan.
+        if _counts(group, place, numbered.member_ids[move.source], target):
+            group.targets[place] = target, move.reason
+            group.planning.waiting[target] += 1
+        else:
+            taking.is_stale = True
+    return len(moves)
+
+
+def _counts(group: SessionGroup, place: Place, source: str, target: str) -> bool:
+    """True if a move is still to be done."""
+    if target and not successors.may_get(group, place, target):
+        return False
+    open_now = group.handoff(place)
+    if open_now is None:
+        return group.holder(place) == source
+    return open_now.successor == source  # It was planned anew.
+
+
+class _Grants:
+    """A slice of the grants of a plan."""
+
+    def __init__(self, group: SessionGroup, taking: Taking, now_ms: int, out: Outcome) -> None:
+        self._group = group
+        self._taking = taking
+        self._now_ms = now_ms
+        self._out = out
+        self._looking = _looking(group)
+        self._on_their_way: Counter[str] | None = None
+        self._grants: list[Grant] = []
+        self._places: list[Place] = []
+
+    def take(self, numbers: Numbers) -> int:
+        """Take a slice; returns how much of it is left."""
+        group, taking = self._group, self._taking
+        numbered = taking.numbered
+        left, left_bytes = SLICE, RECORD_BYTES - len(group.group_id.encode())
+        while left > 0 and (taking.topics or taking.grants):
+            if not taking.topics:
+                self._next_receiver()
+                continue
+            number, ranges = taking.topics.popleft()
+            topic, member_id = numbered.topics[number], numbered.member_ids[taking.receiver]
+            now, later = cut(ranges, left)
+            size_bytes = grant_bytes(member_id, topic, now)
+            if self._grants and size_bytes > left_bytes:
+                taking.topics.appendleft((number, ranges))
+                left = 0
+                break
+            if later:
+                taking.topics.appendleft((number, later))
+            left -= size_of(now)
+            left_bytes -= size_bytes
+            taking.draft.add_grant(group.rests, topic, member_id, now, self._now_ms)
+            self._grant(member_id, topic, now, numbers)
+        if self._grants:
+            group.fly(self._places)
+            written = SessionWritten(group.group_id, tuple(self._places))
+            record = PartitionsGranted(group.group_id, tuple(self._grants))
+            self._out.persist((record,), Unawaited(group.group_id), settled=written)
+        return left
+
+    def _next_receiver(self) -> None:
+        group, taking = self._group, self._taking
+        taking.receiver, by_topic = taking.grants.popleft()
+        taking.topics.extend(sorted(by_topic.items()))
+        member = group.members.get(taking.numbered.member_ids[taking.receiver])
+        most = None if member is None else member.record.max_partitions
+        if member is None or most is None:
+            taking.room = sys.maxsize
+            return
+        if self._on_their_way is None:
+            self._on_their_way = successors.on_their_way(group)
+        member_id = member.member_id
+        taking.room = most - successors.held_by(group, member_id) - self._on_their_way[member_id]
+
+    def _grant(
+        self, member_id: str, topic: str, ranges: tuple[Range, ...], numbers: Numbers
+    ) -> None:
+        group, taking = self._group, self._taking
+        member = group.members.get(member_id)
+        if member is None or not member.receives:
+            taking.is_stale = True
+            return
+        looking = self._looking.get(topic, ())
+        redirected = _redirect(group, topic, ranges, member, looking, self._out)
+        still = _still_free(group, topic, ranges, member, taking.room - redirected)
+        count = size_of(still)
+        taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
+        taking.room -= count + redirected
+        if count:
+            self._grants.append(Grant(member_id, topic, still, numbers.next_tokens(count)))
+            self._places += _places(topic, still)
+
+
+def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[Place]:
+    for first, last in ranges:
+        yield from zip(repeat(topic), range(first, last + 1), strict=False)
+
+
+def _looking(group: SessionGroup) -> dict[str, list[int]]:
+    """Partitions that are drained and have no successor."""
+    found: dict[str, list[int]] = {}
+    for place, open_now in group.open_handoffs():
+        if open_now.phase in handoffs.DRAINING and place not in group.in_flight:
+            found.setdefault(place[0], []).append(place[1])
+    return found
+
+
+def _redirect(
+    group: SessionGroup,
+    topic: str,
+    ranges: tuple[Range, ...],
+    member: SessionMember,
+    looking: Iterable[int],
+    out: Outcome,
+) -> int:
+    """Name a member as the successor of what is drained, of `ranges`; returns of how many."""
+    count = 0
+    for partition in looking:
+        is_meant = any(first <= partition <= last for first, last in ranges)
+        if is_meant and successors.may_get(group, (topic, partition), member.member_id):
+            handoffs.redirect(group, (topic, partition), member.member_id, out)
+            count += 1
+    return count
+
+
+def _still_free(
+    group: SessionGroup, topic: str, ranges: tuple[Range, ...], member: SessionMember, room: int
+) -> tuple[Range, ...]:
+    """Partitions of `ranges` that a member may be given now."""
+    holdings, declared = group.topics[topic], member.declares(topic)
+    is_plain = not (holdings.open or holdings.kept or group.back_offs)
+    if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
+        # The way of a first plan: no look at each partition, but for those on their way.
+        holders = holdings.holders
+        if all(
+            holders[first : last + 1].count("") == last + 1 - first for first, last in ranges
+        ) and group.in_flight.keys().isdisjoint(_places(topic, ranges)):
+            return ranges
+    found: list[int] = []
+    for first, last in ranges:
+        for partition in range(first, min(last + 1, declared)):
+            place = topic, partition
+            if (
+                len(found) < room
+                and not group.holder(place)
+                and group.handoff(place) is None
+                and partition not in holdings.kept
+                and place not in group.in_flight
+                and successors.may_have(group, place, member.member_id)
+            ):
+                found.append(partition)
+    return ranges_of(found)

@@ -1,0 +1,453 @@
+"""Session scenarios: members that heartbeat in time and answer orders as told, on virtual time.
+
+A `World` steps a real shard. Appends are acknowledged at once, unless they are held; messages take
+no time. Times are milliseconds since the start.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.events import Event
+from coordinator.core.ids import CallId
+from coordinator.core.pauses import Pause
+from coordinator.core.records import Record
+from coordinator.core.replies import CommitReply, Reply
+from coordinator.core.requests import CommitOffsets, PartitionCommit
+from coordinator.core.session_values import requests as q
+from coordinator.core.session_values.commands import ComputePlan, PlanComputed, PlanDue
+from coordinator.core.session_values.messages import Order, OrderedPartition, Wanted
+from coordinator.core.session_values.plans import MoveReason
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.records import PartitionsGranted, PartitionSwitched
+from coordinator.core.sessions import planner
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.runtime.codec import decode, encode
+from coordinator.runtime.payloads import PAYLOADS
+from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
+from coordinator.shard.shard import Shard
+from coordinator.simulate.witness import Witness
+from coordinator.testing.virtual import CountingIds
+from tests.core.sessions.own_clock import OwnClock
+
+GROUP = "g"
+NO_STREAM = CallId(0)
+POLICY = Policy(join_quiet_ms=0, initial_delay_ms=0)
+
+
+@dataclass
+class Member:
+    """A member as a scenario plays it: its stream, and what it was told."""
+
+    world: World
+    name: str
+    topics: dict[str, int]
+    incarnation: str
+    stream: CallId = NO_STREAM
+    stream_number: int = 0
+    number: int = 0
+    reply: q.AttachReply | None = None
+    end: q.StreamEnd | None = None
+    acks: list[Any] = field(default_factory=list)
+    told: list[tuple[int, Wanted]] = field(default_factory=list)
+    orders: dict[tuple[str, int], OrderedPartition] = field(default_factory=dict)
+    beats: bool = True
+    releases: bool = False
+    clock: OwnClock = field(default_factory=OwnClock)
+
+    @property
+    def member_id(self) -> str:
+        assert self.reply is not None
+        return self.reply.member_id
+
+    @property
+    def active(self) -> list[tuple[str, int]]:
+        return sorted(p for p, order in self.orders.items() if order.order is Order.ACTIVE)
+
+    def attach(self, **fields: Any) -> Member:
+        self.stream_number += 1
+        self.stream = self.world.new_call()
+        self.reply = self.end = None
+        fields = {"started_at_ms": 0, "topics": tuple(self.topics.items()), **fields}
+        if "held" not in fields:
+            fields["held"] = self.held
+        number = fields.pop("stream_number", self.stream_number)
+        self.world.streams[self.stream] = self
+        self.clock.sends(0, self.world.now)
+        self.world.send(
+            q.Attach(
+                call_id=self.stream,
+                group_id=GROUP,
+                incarnation=self.incarnation,
+                name=self.name,
+                stream_number=number,
+                wishes=self.world.policy,
+                **fields,
+            )
+        )
+        return self
+
+    @property
+    def held(self) -> tuple[tuple[str, int, int], ...]:
+        return tuple(
+            (topic, partition, order.token)
+            for (topic, partition), order in sorted(self.orders.items())
+            if order.token
+        )
+
+    def beat(self, **fields: Any) -> None:
+        self.number += 1
+        self.clock.sends(self.number, self.world.now)
+        self.world.send(
+            q.SessionHeartbeat(stream_id=self.stream, group_id=GROUP, number=self.number, **fields)
+        )
+
+    def ack(self, place: tuple[str, int], kind: str = "released", **fields: Any) -> None:
+        order = self.orders.get(place)
+        if order is not None:
+            fields.setdefault("token", order.token)
+            fields.setdefault("handoff_id", order.handoff_id)
+        each = q.PartitionAck(*place, q.AckKind(kind), **fields)
+        if kind != "ready":
+            self.clock.stops((place,))
+        self.world.send(q.SessionAck(stream_id=self.stream, group_id=GROUP, partitions=(each,)))
+
+    def leave(self, kind: str, within_ms: int = 0) -> None:
+        self.beats = kind == "drain"
+        if not self.beats:
+            self.clock.stops_all()
+        self.world.send(
+            q.SessionLeave(
+                stream_id=self.stream,
+                group_id=GROUP,
+                kind=q.LeaveKind(kind),
+                within_ms=within_ms,
+            )
+        )
+
+    def cut(self) -> None:
+        self.beats = False
+        self.world.send(q.StreamEnded(stream_id=self.stream, group_id=GROUP))
+
+    def commit(self, offset: int, *places: tuple[str, int], token: int | None = None) -> Any:
+        partitions = tuple(
+            PartitionCommit(
+                topic,
+                partition,
+                offset,
+                token=token
+                if token is not None
+                else getattr(self.orders.get((topic, partition)), "token", 0),
+            )
+            for topic, partition in places
+        )
+        call = self.world.new_call()
+        self.world.send(
+            CommitOffsets(
+                call_id=call, group_id=GROUP, partitions=partitions, member_id=self.member_id
+            )
+        )
+        reply = self.world.replies.get(call)
+        assert isinstance(reply, CommitReply | type(None))
+        return None if reply is None else [result.error for result in reply.results]
+
+    def hear(self, now_ms: int, wanted: Wanted) -> None:
+        self.told.append((now_ms, wanted))
+        if wanted.based_on < 0:
+            self.orders.clear()
+        for each in wanted.partitions:
+            place = each.topic, each.partition
+            if each.order is Order.LOST and not each.token:
+                self.orders.pop(place, None)
+            else:
+                self.orders[place] = each
+        self.clock.hears(wanted, self.orders)
+
+
+class World:
+    """A shard, its members and its log."""
+
+    def __init__(self, policy: Policy = POLICY, *, now_ms: int = 0, **settings: Any) -> None:
+        self.policy = policy
+        self.config = GroupConfig(**settings)
+        self.now = now_ms
+        self.ids = CountingIds()  # They go on after a restart, as random ones would.
+        self.shard = self._new_shard()
+        self.members: list[Member] = []
+        self.streams: dict[CallId, Member] = {}
+        self.replies: dict[CallId, Reply] = {}
+        self.events: list[Any] = []
+        self.records: list[Record] = []
+        self.witness = Witness(self.config)
+        self.held: list[Append] | None = None
+        self.is_away = self.is_full = False  # The log takes nothing: for now, or for good.
+        self.due: int | None = None
+        self.pauses: tuple[Pause, ...] = ()
+        self.compute_ms = 0  # Time that a plan takes which is made outside of the shard.
+        self.computing: list[tuple[int, ComputePlan]] = []
+        self.events: list[Event] = []
+        self.deaf: set[CallId] = set()  # Streams whose transport takes nothing.
+        self._calls = itertools.count(1)
+        self._carry_out(self.shard.restore(now_ms, sequence=0, next_offset=0))
+
+    def _new_shard(self) -> Shard:
+        return Shard(self.config, self.ids, PAYLOADS, now_ms=self.now, wheel_size=20)
+
+    @property
+    def group(self) -> SessionGroup:
+        group = self.shard.machine.groups[GROUP]
+        assert isinstance(group, SessionGroup)
+        return group
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    def new_call(self) -> CallId:
+        return CallId(next(self._calls))
+
+    def member(self, name: str, topics: dict[str, int], incarnation: str = "") -> Member:
+        member = Member(self, name, topics, incarnation or f"i-{name}")
+        self.members.append(member)
+        return member
+
+    def move(self, place: tuple[str, int], to: Member) -> None:
+        """Have a partition handed over, as a plan would."""
+        self.group.targets[place] = to.member_id, MoveReason.PINNED
+        self.send(PlanDue(GROUP))
+
+    # --- Log ---
+
+    def store(self, record: Record) -> None:
+        """Have a record in the log that no request has written."""
+        self.records.append(record)
+        self.witness.acknowledged((record,), self.now)
+        self.shard.machine.apply(record, self.now)
+
+    def hold(self) -> None:
+        """Acknowledge no append from now on."""
+        self.held = []
+
+    def release(self, *, failing: AppendFailure | None = None) -> None:
+        held, self.held = self.held or [], None
+        for append in held:
+            self._append(append, failing)
+
+    def refuse(self) -> None:
+        """Refuse for good what is held, one by one, and hold what follows of it."""
+        assert self.held
+        while self.held:
+            append, self.held = self.held[0], []
+            is_alone = len(append.records) == 1
+            self._append(append, AppendFailure.TOO_LARGE)
+            if is_alone and not self.held:
+                break
+
+    def cut_and_refuse_the_last(self) -> None:
+        """Have a log that takes only a half of what is held, and refuses the other for good."""
+        assert self.held
+        append, self.held = self.held[0], []
+        self._append(append, AppendFailure.TOO_LARGE)
+        first, self.held = self.held[0], []
+        self._append(first)
+        last, self.held = self.held[0], []
+        self._append(last, AppendFailure.TOO_LARGE)
+
+    def restart(self) -> None:
+        """Kill the coordinator, and read the log again."""
+        self.shard = self._new_shard()
+        self.shard.replay(self.records, self.now)
+        self.held = None
+        for member in self.members:
+            member.stream = NO_STREAM
+        self.streams.clear()
+        self._carry_out(self.shard.restore(self.now, sequence=1_000, next_offset=1_000))
+
+    # --- Time ---
+
+    def to(self, until_ms: int) -> None:
+        """Let time pass: heartbeats in time, and everything that falls due."""
+        while True:
+            beats = [
+                (self._next_beat(member), position)
+                for position, member in enumerate(self.members)
+                if member.beats and member.stream and _is_attached(member)
+            ]
+            ends = (at for at, _ in self.computing)
+            due = [at for at in (self.due, *ends, *(at for at, _ in beats)) if at is not None]
+            at = min(due, default=until_ms + 1)
+            if at > until_ms:
+                break
+            self.now = max(self.now, at)
+            for beat_at, position in beats:
+                if beat_at <= self.now:
+                    self._beats[position] = self.now
+                    self.members[position].beat()
+            self._compute()
+            if self.due is not None and self.due <= self.now:
+                self._step(Tick(self.pauses))
+        self.now = until_ms
+
+    @property
+    def _beats(self) -> dict[int, int]:
+        return self.__dict__.setdefault("beats_at", {})
+
+    def _next_beat(self, member: Member) -> int:
+        assert member.reply is not None
+        position = self.members.index(member)
+        began = self._beats.setdefault(position, self.now)
+        return began + member.reply.lease_ms // 4
+
+    # --- Steps ---
+
+    def send(self, command: Any) -> None:
+        self._step(command)
+
+    def _step(self, event: Any) -> None:
+        self.witness.before(self.shard, event)
+        outbox = self.shard.step(event, self.now)
+        self.witness.after(self.shard)
+        self._carry_out(outbox)
+
+    def _carry_out(self, outbox: Outbox) -> None:
+        self.due = outbox.next_deadline_ms
+        self.events += outbox.events
+        self.computing += [(self.now + self.compute_ms, ask) for ask in outbox.computes]
+        for call, reply in outbox.replies:
+            self.replies[call] = reply
+            self.witness.replied(call, reply)
+            member = self.streams.get(call)
+            if member is not None and isinstance(reply, q.AttachReply):
+                self.witness.attached(GROUP, reply)
+                member.reply = reply
+                if reply.error is ErrorCode.NONE:
+                    member.clock.attached(reply.lease_ms)
+                    self._beats[self.members.index(member)] = self.now
+                    assert reply.wanted is not None
+                    member.hear(self.now, reply.wanted)
+                    self._take(call)
+                else:
+                    member.stream = NO_STREAM
+        for stream in outbox.wakes:
+            if stream not in self.deaf:
+                self._take(stream)
+        for stream, last in outbox.ended:
+            member = self.streams.pop(stream, None)
+            if member is not None and member.reply is not None:
+                self.witness.went_away(GROUP, member.member_id, last)
+            if member is not None and member.stream == stream:
+                member.end = last
+                member.stream = NO_STREAM
+        if self.computing and not self.compute_ms:
+            self._compute()
+        if outbox.append is not None:
+            if self.held is not None:
+                self.held.append(outbox.append)
+            else:
+                self._append(outbox.append)
+
+    def _compute(self) -> None:
+        for at, ask in [each for each in self.computing if each[0] <= self.now]:
+            self.computing.remove((at, ask))
+            try:
+                done = PlanComputed(ask.group_id, ask.number, planner.plan(ask.state))
+            except ValueError as error:
+                done = PlanComputed(ask.group_id, ask.number, None, str(error))
+            self._step(done)
+
+    def _append(self, append: Append, failing: AppendFailure | None = None) -> None:
+        if failing is None and (self.is_away or self.is_full):
+            failing = AppendFailure.UNAVAILABLE
+        if failing is not None:
+            self._step(AppendFailed(append.sequence, failing, self.is_full))
+            return
+        records = [decode(encode(record)) for record in append.records]
+        self.records += records
+        self._nobody_else_works_on(records)
+        self.witness.acknowledged(records, self.now)
+        self._step(Appended(append.sequence))
+
+    def _nobody_else_works_on(self, records: list[Record]) -> None:
+        """Check that no other member works on what is granted, by its own clock."""
+        for place, member_id in _grants(records):
+            for other in self.members:
+                if other.reply is None or other.member_id == member_id:
+                    continue
+                assert not other.clock.works_on(place, self.now), (
+                    f"at {self.now} {member_id} is granted {place}; {other.name} works on it"
+                )
+
+    def _take(self, stream: CallId) -> None:
+        member = self.streams.get(stream)
+        if member is not None and member.reply is None:
+            return  # A transport tells nothing before the answer to the Attach.
+        said = self.shard.take(stream, self.now)
+        if said is None or member is None:
+            return
+        self.witness.told(GROUP, member.member_id, said)
+        if said.ack is not None:
+            member.acks.append((self.now, said.ack))
+            member.clock.acknowledged(said.ack, self.now)
+        if said.wanted is not None:
+            member.hear(self.now, said.wanted)
+            if member.releases:
+                self._release_drained(member)
+
+    def _release_drained(self, member: Member) -> None:
+        for place, order in list(member.orders.items()):
+            if order.order is Order.DRAIN or (order.order is Order.LOST and order.token):
+                member.ack(place)
+
+
+def _grants(records: list[Record]) -> Iterator[tuple[tuple[str, int], str]]:
+    for record in records:
+        match record:
+            case PartitionsGranted():
+                for grant in record.grants:
+                    for first, last in grant.partitions:
+                        for partition in range(first, last + 1):
+                            yield (grant.topic, partition), grant.member_id
+            case PartitionSwitched() if record.member_id:
+                yield (record.topic, record.partition), record.member_id
+
+
+def _is_attached(member: Member) -> bool:
+    return member.reply is not None and member.reply.error is ErrorCode.NONE
+
+
+def g1() -> tuple[World, Member]:
+    world = World()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.to(100)
+    return world, a
+
+
+def g2(policy: Policy = POLICY) -> tuple[World, Member, Member]:
+    """Two members; the first one returned has two partitions."""
+    world = World(policy)
+    first, second = (world.member(name, {"t": 3}).attach() for name in ("w-a", "w-b"))
+    world.to(100)
+    if len(first.active) == 1:
+        first, second = second, first
+    return world, first, second
+
+
+def with_policy(**fields: Any) -> Policy:
+    return replace(POLICY, **fields)
+
+
+Step = Callable[[World], None]
+
+
+def handing_over(policy: Policy = POLICY) -> tuple[World, Member, Member, tuple[str, int]]:
+    """Two members; at 5,100 the one with two partitions begins to hand one over to the other."""
+    world, a, b = g2(policy)
+    world.to(5_100)
+    place = a.active[0]
+    world.move(place, b)
+    return world, a, b, place

@@ -1,0 +1,88 @@
+"""A member's own clock: which partitions it may work on, by what it has sent and heard.
+
+The rule of members, told in a few lines of its own: a partition is worked on until nine tenths of a
+lease after the newest heartbeat was sent whose acknowledgement did not list it. With it a scenario
+sees whether somebody else is granted a partition while its last holder may still act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.core.ids import Place
+from coordinator.core.session_values.messages import (
+    HeartbeatAck,
+    Order,
+    OrderedPartition,
+    Wanted,
+)
+
+
+class OwnClock:
+    """Holdings of one process as it believes, and since when they were confirmed."""
+
+    def __init__(self) -> None:
+        self._sent: dict[int, int] = {}
+        self._newest_ms = 0
+        self._renewed: dict[Place, int] = {}
+        self._tokens: dict[Place, int] = {}
+        self._ended: set[tuple[Place, int]] = set()
+        self._not_renewed: set[tuple[Place, int]] = set()
+        self.suspended_ms = 9_000
+
+    def sends(self, number: int, now_ms: int) -> None:
+        """A heartbeat, or an Attach (number 0 of its stream), is sent."""
+        self._sent[number] = now_ms
+
+    def attached(self, lease_ms: int) -> None:
+        """The Attach was acknowledged."""
+        self.suspended_ms = lease_ms * 9 // 10
+        self._newest_ms = self._sent[0]
+
+    def acknowledged(self, ack: HeartbeatAck, now_ms: int) -> None:
+        """A heartbeat was acknowledged."""
+        sent_ms = self._sent.get(ack.number, 0)
+        for place, token in self._tokens.items():
+            if place in ack.not_renewed:
+                self._not_renewed.add((place, token))
+            elif (place, token) not in self._not_renewed and self._is_valid(place, now_ms):
+                self._renewed[place] = max(self._renewed[place], sent_ms)
+        self._newest_ms = max(self._newest_ms, sent_ms)
+
+    def hears(self, wanted: Wanted, orders: Mapping[Place, OrderedPartition]) -> None:
+        """Take in orders; `orders`: all that count from now on."""
+        is_answer = wanted.based_on < 0
+        sent_ms = self._sent.get(max(wanted.answers, 0), 0) if is_answer else self._newest_ms
+        for place, each in orders.items():
+            if each.order is Order.LOST:
+                self._ended.add((place, each.token))
+            if self._tokens.get(place) != each.token:
+                self._renewed[place] = max(sent_ms, self._newest_ms)
+            elif is_answer and (place, each.token) not in self._not_renewed:
+                self._renewed[place] = max(self._renewed[place], sent_ms)
+        self._tokens = {place: each.token for place, each in orders.items() if each.token}
+
+    def stops(self, places: Iterable[Place]) -> None:
+        """The process has stopped to work on partitions."""
+        self._ended |= {(place, self._tokens[place]) for place in places if place in self._tokens}
+
+    def stops_all(self) -> None:
+        """The process has stopped to work at all."""
+        self.stops(tuple(self._tokens))
+
+    def works_on(self, place: Place, now_ms: int) -> bool:
+        """True if it may have an effect on a partition."""
+        token = self._tokens.get(place)
+        if token is None:
+            return False
+        return (place, token) not in self._ended and self._is_valid(place, now_ms)
+
+    def facts(self) -> tuple[object, ...]:
+        """All that decides what may be worked on, for comparisons of states."""
+        renewed = {place: self._renewed[place] for place in self._tokens}
+        ended = {each for each in self._ended if self._tokens.get(each[0]) == each[1]}
+        listed = {each for each in self._not_renewed if self._tokens.get(each[0]) == each[1]}
+        return renewed, self._tokens, ended, listed, self._newest_ms
+
+    def _is_valid(self, place: Place, now_ms: int) -> bool:
+        return now_ms - self._renewed[place] < self.suspended_ms

@@ -1,0 +1,164 @@
+"""States of groups for tests of the planner, and what a plan makes of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import strategies as st
+
+from coordinator.core.session_values.plans import (
+    FREE,
+    KEPT,
+    Plan,
+    PlanInput,
+    PlanMember,
+    PlanTopic,
+)
+
+NAMES = ("w-a", "w-b", "w-c", "w-d")
+
+
+def flat(ranges: tuple[tuple[int, int], ...]) -> list[int]:
+    return [partition for first, last in ranges for partition in range(first, last + 1)]
+
+
+def after(state: PlanInput, made: Plan) -> list[list[int]]:
+    """The holders after a plan."""
+    at = [list(topic.at) for topic in state.topics]
+    for member, by_topic in made.grants.items():
+        for topic, partitions in by_topic.items():
+            for partition in flat(partitions):
+                assert at[topic][partition] == FREE
+                at[topic][partition] = member
+    for move in made.moves:
+        assert at[move.topic][move.partition] == move.source != move.target
+        at[move.topic][move.partition] = move.target
+    return at
+
+
+def following(state: PlanInput, at: list[list[int]]) -> PlanInput:
+    """The same group with other holders."""
+    topics = tuple(
+        PlanTopic(topic.name, topic.count, holders, topic.moving)
+        for topic, holders in zip(state.topics, at, strict=True)
+    )
+    return PlanInput(state.members, topics, state.pins, state.barred, state.previous)
+
+
+def loads(state: PlanInput, at: list[list[int]]) -> list[int]:
+    """Partitions of each member, without those that nobody declares."""
+    counts = [0] * len(state.members)
+    for topic, holders in zip(state.topics, at, strict=True):
+        for member in holders[: topic.count]:
+            if member >= 0:
+                counts[member] += 1
+    return counts
+
+
+def may_have(state: PlanInput, member: int, topic: int, partition: int) -> bool:
+    """True if a partition may be given to a member."""
+    found = state.members[member]
+    return (
+        found.receives
+        and not found.leaves
+        and found.capacity > 0
+        and partition < found.declares[topic]
+        and (topic, partition, member) not in state.barred
+    )
+
+
+def must_go(state: PlanInput, topic: int, partition: int, holder: int) -> bool:
+    """True if a partition may not stay with its holder."""
+    found = state.members[holder]
+    return (
+        found.leaves
+        or partition >= found.declares[topic]
+        or (topic, partition, holder) in state.barred
+    )
+
+
+@st.composite
+def states(draw: st.DrawFn, *, same: bool = False) -> PlanInput:
+    """Small groups in any state; `same`: all members may have the same."""
+    count = draw(st.integers(1, 4))
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+    members = tuple(
+        PlanMember(
+            NAMES[n],
+            tuple(sizes) if same else tuple(draw(st.integers(0, size)) for size in sizes),
+            receives=draw(st.integers(0, 4)) > 0,
+            leaves=draw(st.integers(0, 6)) == 0,
+            max_partitions=draw(st.sampled_from([None, None, None, 1, 3])),
+        )
+        for n in range(count)
+    )
+    topics = tuple(
+        PlanTopic(
+            f"t{n}",
+            max(member.declares[n] for member in members),
+            draw(
+                st.lists(
+                    st.integers(-1, count - 1),
+                    min_size=max(member.declares[n] for member in members),
+                    max_size=max(member.declares[n] for member in members),
+                )
+            ),
+        )
+        for n in range(len(sizes))
+    )
+    return PlanInput(members, topics)
+
+
+def random_state(
+    random: Random, *, members: int, partitions: int, plain: bool = False
+) -> PlanInput:
+    """A group in any state; `plain`: nothing is kept, moving, barred, pinned or bounded.
+
+    Partitions are in up to four topics; half of all groups are of members that may have the same.
+    """
+    count = random.randint(1, members)
+    sizes = [random.randint(0, partitions) // 2 + 1 for _ in range(random.randint(1, 4))]
+    is_even, is_weighted = random.random() < 0.5, random.random() < 0.4
+    made = tuple(
+        PlanMember(
+            f"w-{n}",
+            tuple(sizes if is_even else (_declares(random, size) for size in sizes)),
+            capacity=random.choice([0.25, 1, 2, 3.5]) if is_weighted and not plain else 1.0,
+            receives=plain or random.random() < 0.9,
+            leaves=not plain and random.random() < 0.1,
+            max_partitions=None if plain or random.random() < 0.8 else random.randint(0, 8),
+        )
+        for n in range(count)
+    )
+    topics = []
+    for number, size in enumerate(sizes):
+        declared = max(member.declares[number] for member in made)
+        held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
+        at = [
+            random.choice([*held, FREE]) if plain else random.choice([*held, *held, FREE, KEPT])
+            for _ in range(size)
+        ]
+        moving = frozenset(
+            p for p in range(declared) if not plain and at[p] >= 0 and random.random() < 0.1
+        )
+        topics.append(PlanTopic(f"t{number}", declared, at[: declared if plain else size], moving))
+    barred, pins = set(), {}
+    for _ in range(0 if plain else random.choice([0, 0, 0, 1, 4])):
+        topic = random.randrange(len(topics))
+        if topics[topic].count:
+            place = topic, random.randrange(topics[topic].count)
+            barred.add((*place, random.randrange(count)))
+            # A pin to a member that is full waits until it is not: that is no plan's end.
+            if random.random() < 0.4 and all(m.max_partitions is None for m in made):
+                pins[place] = random.choice([None, random.randrange(count)])
+    previous = {
+        (number, partition): random.randrange(count)
+        for number, topic in enumerate(topics)
+        for partition in range(len(topic.at))
+        if random.random() < 0.5
+    }
+    return PlanInput(made, tuple(topics), pins, frozenset(barred), previous)
+
+
+def _declares(random: Random, size: int) -> int:
+    return random.choice([0, size // 2, size, size])

@@ -1,0 +1,115 @@
+"""Work of a heartbeat and of an Attach: it does not grow with the group."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.core.session_values import requests as q
+from coordinator.core.session_values.messages import Order
+from coordinator.core.sessions import successors
+from coordinator.core.sessions.group import SessionGroup
+from tests.core.sessions.kit import GROUP, Member, World
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    """Number of Python and C functions that are called."""
+    count = 0
+
+    def note(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def world_of(members: int) -> tuple[World, Member]:
+    """A group whose members have two partitions each; hand-offs are open, and more are to come."""
+    world = World()
+    topics = {"t": 2 * members}
+    first = world.member("w-0", topics).attach()
+    for number in range(1, members):
+        world.member(f"w-{number}", topics).attach()
+    world.to(100)
+    world.member("w-new", topics).attach()
+    world.to(1_200)
+    assert any(each.order is Order.DRAIN for m in world.members for each in m.orders.values())
+    return world, first
+
+
+def heartbeat(world: World, member: Member, **fields: Any) -> q.SessionHeartbeat:
+    member.number += 1
+    return q.SessionHeartbeat(
+        stream_id=member.stream, group_id=GROUP, number=member.number, **fields
+    )
+
+
+def step(world: World, command: Any) -> int:
+    calls = calls_of(lambda: world.shard.step(command, world.now))
+    world.shard.take(getattr(command, "stream_id", 0), world.now)
+    return calls
+
+
+HEARTBEATS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "with another readiness": {"overloaded": True},
+    "that asks for the whole": {"whole": True},
+}
+
+
+@pytest.mark.parametrize("fields", HEARTBEATS.values(), ids=HEARTBEATS)
+def test_a_heartbeat_costs_the_same_in_groups_of_all_sizes(fields):
+    small, large = (world_of(members) for members in (5, 60))
+    counts = [step(world, heartbeat(world, member, **fields)) for world, member in (small, large)]
+    assert counts[0] == counts[1]
+
+
+def test_a_plain_heartbeat_takes_the_short_path():
+    world, member = world_of(5)
+    plain = step(world, heartbeat(world, member))
+    other = step(world, heartbeat(world, member, overloaded=True))
+    assert 2 * plain < other
+    assert world.shard.machine.groups[GROUP].members[member.member_id].number == member.number
+
+
+def test_a_return_costs_the_same_in_groups_of_all_sizes():
+    counts = []
+    for members in (5, 60):
+        world, member = world_of(members)
+        world.to(6_000)
+        attach = q.Attach(
+            call_id=world.new_call(),
+            group_id=GROUP,
+            incarnation=member.incarnation,
+            name=member.name,
+            stream_number=2,
+            topics=tuple(member.topics.items()),
+            held=member.held,
+        )
+        world.shard.step(q.StreamEnded(stream_id=member.stream, group_id=GROUP), world.now)
+        counts.append(step(world, attach))
+    small, large = counts
+    assert large < 2 * small
+
+
+def test_another_successor_is_found_with_one_look_at_the_hand_offs(monkeypatch):
+    world, _ = world_of(20)
+    looks = 0
+    look = SessionGroup.open_handoffs
+
+    def counted(group: SessionGroup) -> Any:
+        nonlocal looks
+        looks += 1
+        return look(group)
+
+    monkeypatch.setattr(SessionGroup, "open_handoffs", counted)
+    assert successors.choose(world.group, ("t", 0), but=set())
+    assert looks == 1

@@ -1,0 +1,70 @@
+"""Declarations of members: what they add up to, and that equal ones are kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.core.sessions.declared import Declarations, Topics
+from tests.core.sessions.kit import World
+
+declared = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), unique_by=lambda t: t[0])
+
+
+def summed(members: Sequence[Topics]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for topics in members:
+        for name, count in topics:
+            found[name] = max(count, found.get(name, 0))
+    return found
+
+
+@given(st.lists(st.tuples(st.booleans(), declared.map(tuple)), max_size=30))
+def test_counts_are_those_of_the_members_that_are_left(steps: list[tuple[bool, Topics]]) -> None:
+    found, members = Declarations(), list[Topics]()
+    for comes, topics in steps:
+        if comes or not members:
+            members.append(found.add(topics))
+        else:
+            found.remove(members.pop(len(topics) % len(members)))
+        assert found.counts == summed(members)
+        assert found.total == sum(found.counts.values())
+
+
+def test_members_that_declare_the_same_share_it_also_after_a_restart() -> None:
+    world = World()
+    for name in "ab":
+        world.member(f"w-{name}", {"t": 4, "u": 2}).attach()
+    world.to(200)
+    world.members[1].attach(capacity=2.0)
+    world.restart()
+    for member in world.members:
+        member.attach()
+    a, b = (world.group.members[member.member_id] for member in world.members)
+    assert b.record.capacity == 1.0, "its record has changed twice"
+    assert a.record.topics is b.record.topics
+    assert b.decided is b.record
+
+
+def test_what_is_declared_again_after_it_was_given_back_has_rows_again() -> None:
+    world = World()
+    a = world.member("w-a", {"t": 4, "u": 2}).attach()
+    world.to(200)
+    a.topics = {"t": 4}
+    a.releases = True
+    a.attach()
+    world.to(1_000)
+    world.members[0].topics = {"t": 4, "u": 2}
+    a.attach()
+    b = world.member("w-b", {"t": 4, "u": 2}).attach()
+    world.to(4_000)
+    assert sorted(a.active + b.active) == [
+        ("t", 0),
+        ("t", 1),
+        ("t", 2),
+        ("t", 3),
+        ("u", 0),
+        ("u", 1),
+    ]

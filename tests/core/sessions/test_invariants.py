@@ -1,0 +1,214 @@
+"""Each invariant of session groups, seen to fail on a group that was damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.errors import InvariantViolated
+from coordinator.core.ids import NO_TIME
+from coordinator.core.requests import CommitOffsets, PartitionCommit
+from coordinator.core.session_values.messages import (
+    HeartbeatAck,
+    Order,
+    OrderedPartition,
+    ToMember,
+    Wanted,
+)
+from coordinator.core.session_values.requests import GoAway, GoAwayReason
+from coordinator.core.sessions.holdings import Kept
+from tests.core.sessions.kit import GROUP, g2, handing_over
+
+
+def _stranger(world, a, b, place):
+    world.group.names["w-x"] = a.member_id
+
+
+def _no_lease(world, a, b, place):
+    world.group.members[b.member_id].last_beat_ms = NO_TIME
+
+
+def _no_token(world, a, b, place):
+    world.group.topics["t"].tokens[place[1]] = 0
+
+
+def _one_token_twice(world, a, b, place):
+    world.group.topics["t"].tokens[b.active[0][1]] = a.orders[place].token
+
+
+def _wrong_index(world, a, b, place):
+    world.group.held[b.member_id]["t"].add(place[1])
+
+
+def _nobody_prepares(world, a, b, place):
+    world.group.preparing[a.member_id] = {place}
+
+
+def _kept_and_held(world, a, b, place):
+    world.group.topics["t"].kept[place[1]] = Kept("w-x")
+
+
+def _released_before(world, a, b, place):
+    world.group.released[place] = a.orders[place].token - 1
+
+
+def _no_id(world, a, b, place):
+    world.group.handoff(place).handoff_id = 0
+
+
+def _no_end(world, a, b, place):
+    world.group.handoff(place).deadline_ms = NO_TIME
+
+
+def _to_itself(world, a, b, place):
+    world.group.handoff(place).successor = a.member_id
+
+
+def _ended_and_not_written(world, a, b, place):
+    world.group.members[b.member_id].is_ended = True
+
+
+def _undecided(world, a, b, place):
+    world.group.released[place] = a.orders[place].token
+
+
+def _overdue(world, a, b, place):
+    world.group.handoff(place).is_overdue = True
+
+
+def _free(world, a, b, place):
+    world.group._set(place, "", 0)
+
+
+def _never_lands(world, a, b, place):
+    world.group.fly((place,))
+
+
+def _other_state(world, a, b, place):
+    world.group.state = world.group.state.__class__("Empty")
+
+
+def _no_lease_timer(world, a, b, place):
+    world.shard._group_timers.sessions.cancel_for_key(b.member_id)
+
+
+def _no_phase_timer(world, a, b, place):
+    world.shard._group_timers.handoffs.cancel_for_key(GROUP)
+
+
+def _no_plan_timer(world, a, b, place):
+    world.group.call_at_ms = world.now
+    world.group.state = world.group.current_state()
+
+
+def _token_to_come(world, a, b, place):
+    world.shard.machine.numbers.last_token = 1
+
+
+def _stream_of_nobody(world, a, b, place):
+    world.group.members[b.member_id].stream_id = None
+
+
+DAMAGES = {
+    _stranger: "index of names",
+    _no_lease: "does not run",
+    _no_token: "without a token",
+    _one_token_twice: "two grants",
+    _wrong_index: "index of holdings",
+    _nobody_prepares: "index of successors",
+    _kept_and_held: "kept, and held",
+    _released_before: "token that has ended",
+    _no_id: "without an id",
+    _no_end: "has no end",
+    _to_itself: "to its holder",
+    _ended_and_not_written: "is not written",
+    _undecided: "nobody has decided",
+    _overdue: "nobody has decided",
+    _free: "may have it",
+    _never_lands: "a write that there is not",
+    _other_state: "not the current one",
+    _no_lease_timer: "lease has no timer",
+    _no_phase_timer: "the phase of .* has no timer",
+    _no_plan_timer: "a plan is due, and has no timer",
+    _token_to_come: "a token to come",
+    _stream_of_nobody: "is nobody's",
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.items())
+def test_damage_is_found(damage, message):
+    world, a, b, place = handing_over()
+    world.to(6_000)
+    world.shard.check()
+    damage(world, a, b, place)
+    with pytest.raises(InvariantViolated, match=message):
+        world.shard.check()
+
+
+def _said(world, member, *orders, based_on=1):
+    world.witness.told(GROUP, member.member_id, ToMember(None, Wanted(2, based_on, orders)))
+
+
+def test_what_is_told_is_in_the_log():
+    world, a, b, place = handing_over()
+    token = a.orders[place].token
+    _said(world, a, OrderedPartition(*place, Order.DRAIN, token))
+    for each in (
+        OrderedPartition(*place, Order.ACTIVE, token),
+        OrderedPartition(*place, Order.DRAIN, token + 1),
+        OrderedPartition(*place, Order.WARM, handoff_id=1),
+        OrderedPartition(*place, Order.LOST, token),
+        OrderedPartition(*place, Order.LOST),
+    ):
+        with pytest.raises(InvariantViolated, match="is told"):
+            _said(world, a, each)
+    with pytest.raises(InvariantViolated, match="is not told of"):
+        _said(world, a, based_on=-1)
+    ack = ToMember(HeartbeatAck(1, (place,)), None)
+    with pytest.raises(InvariantViolated, match="are forced"):
+        world.witness.told(GROUP, a.member_id, ack)
+    with pytest.raises(InvariantViolated, match="has left"):
+        world.witness.went_away(GROUP, b.member_id, GoAway(GoAwayReason.LEFT))
+
+
+def test_a_commit_that_may_not_be_is_noticed():
+    world, a, b, place = handing_over()
+    accepted = a.world.replies
+    for member_id, token, why in (
+        (b.member_id, a.orders[place].token, "does not hold"),
+        (a.member_id, 99, "is another"),
+        ("nobody", 99, "has ended"),
+    ):
+        commit = CommitOffsets(
+            call_id=world.new_call(),
+            group_id=GROUP,
+            partitions=(PartitionCommit(*place, 5, token=token),),
+            member_id=member_id,
+        )
+        world.witness.before(world.shard, commit)
+        a.commit(6, place)
+        reply = accepted[max(accepted)]
+        with pytest.raises(InvariantViolated, match=why):
+            world.witness.replied(commit.call_id, reply)
+
+
+def test_a_token_is_given_once():
+    world, a, b = g2()
+    place = a.active[0]
+    for holder, token in ((b.member_id, a.orders[place].token), (a.member_id, 1)):
+        world, a, b = g2()
+        place = a.active[-1]
+        world.group.topics["t"].holders[place[1]] = holder
+        world.group.topics["t"].tokens[place[1]] = token
+        with pytest.raises(InvariantViolated, match="token"):
+            world.witness._tokens.follow([world.group])
+
+
+def test_who_may_still_work_is_not_followed_by_another():
+    world, a, _b = g2()
+    world.to(4_000)
+    a.cut()
+    world.shard.machine.sessions.streams.clear()
+    place = a.active[0]
+    world.to(11_499)
+    assert a.clock.works_on(place, 11_499)
+    assert not a.clock.works_on(place, 11_500)

@@ -1,0 +1,187 @@
+"""The journal of a session group: plans, hand-offs, and how long nobody worked on a partition."""
+
+from __future__ import annotations
+
+from coordinator.core.session_values import journal as j
+from coordinator.core.session_values.policy import Mode
+from coordinator.core.session_values.records import Phase
+from tests.core.sessions.kit import World, g1, g2, handing_over, with_policy
+
+
+def plans(world):
+    return list(world.group.journal.plans)
+
+
+def lines(world):
+    return [record.line for record in world.group.journal.handoffs]
+
+
+def test_a_plan_tells_what_called_for_it_and_what_it_gives():
+    world, a = g1()
+    (plan,) = plans(world)
+    assert plan.triggers == (j.PlanTrigger(j.TriggerCause.MEMBER_CAME, a.member_id),)
+    assert (plan.called_at_ms, plan.made_at_ms) == (0, 100)
+    assert (plan.member_count, plan.partition_count) == (1, 4)
+    assert plan.counts == (("free", 4),)
+    assert plan.moves == (j.PlannedMove("t", ((0, 3),), "", a.member_id, "free"),)
+    assert plan.unowned == j.Unowned()
+
+
+def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    held = a.active
+    world.to(15_100)
+    plan = plans(world)[-1]
+    assert plan.triggers == (j.PlanTrigger(j.TriggerCause.MEMBER_DIED, a.member_id),)
+    stop = j.Stop(j.StoppedBy.LAST_HEARD, 5_000, 7_500)
+    assert {move.stop for move in plan.moves} == {stop}
+    assert {move.source for move in plan.moves} == {a.member_id}
+    given = [("t", p) for m in plan.moves for r in m.partitions for p in range(r[0], r[1] + 1)]
+    assert sorted(given) == held
+    assert plan.unowned == j.Unowned(2, 10_100, 20_200, 7_600, 15_200)
+    assert not world.group.rests
+    del b
+
+
+def test_a_commit_shows_that_its_holder_still_worked():
+    world, a, _ = g2()
+    place = a.active[0]
+    world.to(5_000)
+    a.beats = False
+    world.to(6_000)
+    a.commit(5, place)
+    world.to(15_100)
+    stops = {first: move.stop for move in plans(world)[-1].moves for first, _ in move.partitions}
+    assert stops[place[1]] == j.Stop(j.StoppedBy.LAST_HEARD, 6_000, 7_500)
+
+
+def test_a_member_that_was_not_heard_by_this_owner():
+    world, a, b = g2()
+    world.to(10_001)
+    world.restart()
+    b.attach()
+    world.to(20_200)
+    plan = plans(world)[-1]
+    assert j.PlanTrigger(j.TriggerCause.MEMBER_DIED, a.member_id) in plan.triggers
+    stop = plan.moves[0].stop
+    assert (stop.known_by, stop.earliest_ms) == (j.StoppedBy.NOT_HEARD, -1)
+
+
+def test_a_handoff_by_consent():
+    world, a, b, place = handing_over()
+    world.to(6_000)
+    a.commit(5, place)
+    world.to(6_500)
+    a.ack(place, position=70)
+    (line,) = lines(world)
+    assert (line.source, line.mode, line.reason) == (a.member_id, "simple", "pinned")
+    assert (line.opened_at_ms, line.drain_at_ms, line.forced_at_ms) == (5_100, 5_100, -1)
+    assert (line.released_at_ms, line.ended_at_ms, line.position) == (6_500, 6_500, 70)
+    assert line.outcome is j.HandoffOutcome.RELEASED
+    assert not line.was_forced
+    assert line.stop == j.Stop(j.StoppedBy.RELEASED, 6_000, 6_500)
+    record = world.group.journal.handoffs[0]
+    assert (record.member_id, record.ended_token) == (b.member_id, 2)
+
+
+def test_a_handoff_by_force():
+    world, a, _, place = handing_over()
+    world.to(45_000)
+    (line,) = lines(world)
+    assert (line.drain_at_ms, line.forced_at_ms, line.ended_at_ms) == (5_100, 35_100, 45_000)
+    assert line.outcome is j.HandoffOutcome.FORCED
+    assert line.was_forced
+    assert line.stop == j.Stop(j.StoppedBy.FORCED, 5_100, 45_000)
+    del a, place
+
+
+def test_a_handoff_whose_holder_answers_to_force():
+    world, a, _, place = handing_over()
+    world.to(36_000)
+    a.ack(place)
+    (line,) = lines(world)
+    assert line.outcome is j.HandoffOutcome.RELEASED
+    assert line.was_forced
+
+
+def test_a_handoff_whose_holder_dies_or_leaves():
+    world, a, _, _place = handing_over()
+    a.beats = False
+    world.to(15_000)
+    (line,) = lines(world)
+    assert line.outcome is j.HandoffOutcome.HOLDER_DIED
+    assert line.stop == j.Stop(j.StoppedBy.LAST_HEARD, 5_000, 7_500)
+
+    world, a, _, _place = handing_over()
+    a.leave("now")
+    (line,) = lines(world)
+    assert line.outcome is j.HandoffOutcome.HOLDER_LEFT
+    assert line.stop == j.Stop(j.StoppedBy.LEFT, 5_100, 5_100)
+
+
+def test_a_copy_rests_until_its_successor_is_ready():
+    world, a, b, place = handing_over(with_policy(mode=Mode.COPY))
+    world.to(6_000)
+    a.ack(place, position=70)
+    world.to(9_000)
+    b.ack(place, "ready")
+    (line,) = lines(world)
+    assert (line.released_at_ms, line.ended_at_ms, line.position) == (6_000, 9_000, 70)
+    assert line.stop.rest_ms(line.ended_at_ms) == (3_000, 3_900)
+
+
+def test_a_preparation_that_nobody_ended_is_abandoned():
+    world, _, _, place = handing_over(with_policy(mode=Mode.WARM))
+    world.to(5_100 + 1_800_000)
+    (line,) = lines(world)
+    assert line.outcome is j.HandoffOutcome.ABANDONED
+    assert line.stop is None
+    assert world.group.journal.handoffs[0].phase is Phase.HELD
+    del place
+
+
+def test_the_journal_outlives_its_owner():
+    world, a, b, place = handing_over()
+    a.ack(place)
+    before = plans(world), lines(world)
+    world.restart()
+    assert (plans(world), lines(world)) == before
+    world.records = world.shard.records()
+    world.restart()
+    assert (plans(world), lines(world)) == before
+    a.attach()
+    b.attach()
+    world.to(world.now + 100)
+
+
+def test_twenty_plans_are_kept_and_empty_ones_are_none():
+    world, a = g1()
+    for number in range(30):
+        world.to(5_000 + 2_000 * number)
+        a.ack(("t", number % 4))
+        world.to(world.now + 200)
+    assert len(plans(world)) == 20
+    assert plans(world)[-1].made_at_ms > 60_000
+    records, planned_at_ms = len(world.records), world.group.planned_at_ms
+    a.beat(ready=False)
+    a.beat(ready=True)
+    world.to(world.now + 5_000)
+    assert world.group.planned_at_ms > planned_at_ms
+    assert len(world.records) == records
+
+
+def test_a_large_plan_is_told_in_part():
+    world = World()
+    for number in range(150):
+        world.member(f"w-{number:03}", {"t": 3_000}).attach()
+    world.to(101)
+    (plan,) = plans(world)
+    assert plan.counts == (("free", 3_000),)
+    told = sum(last - first + 1 for m in plan.moves for first, last in m.partitions)
+    assert told > 0
+    assert told + plan.left_out == 3_000
+    assert len(plan.moves) <= 100
+    assert len(plan.triggers) == 10
+    assert plan.trigger_count == 150

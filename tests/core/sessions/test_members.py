@@ -1,0 +1,542 @@
+"""Members come and come back: sessions, streams, what they claim, and who they say they are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.session_values.events import SessionMemberFlaps
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.records import (
+    PartitionsGranted,
+    PolicyStored,
+    SessionMemberEnded,
+    SessionMemberStored,
+)
+from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
+from coordinator.core.sessions import flaps
+from coordinator.core.sessions.attach import MAX_PARTITIONS
+from coordinator.shard.outbox import AppendFailure
+from tests.core.sessions.kit import GROUP, Member, World, g1, g2, handing_over, with_policy
+
+SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
+
+
+def count(world: World, kind: type) -> int:
+    return sum(isinstance(record, kind) for record in world.records)
+
+
+def granted(world: World) -> int:
+    return count(world, PartitionsGranted)
+
+
+# --- Sessions ---
+
+
+def test_an_admission_that_the_log_refuses_is_answered_and_leaves_no_group():
+    world = World()
+    world.hold()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.release(failing=AppendFailure.FENCED)
+    assert a.reply.error is ErrorCode.NOT_COORDINATOR
+    world = World()
+    world.hold()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.release(failing=AppendFailure.TOO_LARGE)
+    assert a.reply.error is not ErrorCode.NONE
+    assert GROUP not in world.shard.machine.groups
+
+
+@pytest.mark.parametrize("name", ["w-a", ""])
+def test_a_process_that_asks_twice_during_its_admission_has_one_session(name):
+    world = World()
+    world.member("w-first", {"t": 4}).attach(ready=False)
+    world.hold()
+    a = world.member(name, {"t": 4}, "i").attach()
+    first = a.stream
+    a.attach()
+    world.release()
+    world.to(200)
+    assert count(world, SessionMemberStored) == len(world.group.members) == 2
+    assert world.replies[first].session_id == a.reply.session_id
+    assert len(a.active) == 4
+
+
+def test_two_processes_of_one_name_during_an_admission_are_one_member_and_one_that_waits():
+    world = World()
+    world.hold()
+    world.member("w-a", {"t": 4}, "i-1").attach()
+    second = world.member("w-a", {"t": 4}, "i-2").attach()
+    world.release()
+    assert second.reply.standing is Standing.WAITING
+    assert len(world.group.members) == 1
+
+
+def test_a_stream_that_ends_during_the_admission_leaves_a_suspect():
+    world = World()
+    world.hold()
+    a = world.member("w-a", {"t": 4}).attach()
+    a.cut()
+    world.release()
+    world.to(200)
+    member = next(iter(world.group.members.values()))
+    assert member.is_suspect
+    assert not world.group.held
+    world.to(10_000)
+    assert not world.group.members
+
+
+def test_a_resume_without_a_session_id_finds_the_session():
+    _world, a, _ = g2()
+    session, tokens = a.reply.session_id, a.held
+    a.cut()
+    a.beats = True
+    a.attach(session_id="")
+    assert a.reply.session_id == session
+    assert a.held == tokens
+
+
+def test_an_unknown_session_gets_a_new_one_and_loses_what_it_claims():
+    world, _a, b = g2()
+    c = world.member("w-c", {"t": 3}).attach(session_id="nobody's", held=(("t", 0, 7),))
+    assert c.reply.error is ErrorCode.NONE
+    assert c.reply.session_id != "nobody's"
+    assert [each.order for each in c.told[0][1].partitions] == [Order.LOST]
+    assert not c.active
+    assert b.orders, "nobody else is told anything"
+
+
+def test_a_claim_of_another_ones_partition_is_lost_and_nobody_else_hears_of_it():
+    _world, a, b = g2()
+    told = len(b.told)
+    stolen = b.active[0]
+    own = a.held
+    a.attach(held=(*own, (*stolen, 99)))
+    orders = {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions}
+    assert orders.pop(stolen) is Order.LOST
+    assert set(orders.values()) == {Order.ACTIVE}
+    assert len(b.told) == told
+
+
+def test_a_claim_under_an_old_token_is_told_the_token_that_counts():
+    _world, a, _ = g2()
+    place = a.active[0]
+    token = a.orders[place].token
+    a.attach(held=((*place, token + 50), *[h for h in a.held if h[:2] != place]))
+    assert a.orders[place].token == token
+
+
+def test_a_token_of_nobody_does_not_move_the_shards_counter():
+    world, a = g1()
+    before = world.shard.machine.numbers.last_token
+    a.attach(held=(("t", 0, 2**62), *a.held[1:]))
+    a.beat(held=(("t", 0, 2**62),), applied=99)
+    assert world.shard.machine.numbers.last_token <= before + 4
+
+
+def test_what_a_resume_does_not_claim_has_a_new_token_in_its_answer():
+    world, a, _ = g2()
+    tokens = {token for *_, token in a.held}
+    a.attach(held=())
+    assert len(a.active) == 2
+    assert not tokens & {token for *_, token in a.held}
+    assert granted(world) == 2, "one record for all"
+
+
+def test_a_resume_waits_for_records_about_what_it_does_not_claim():
+    world, a, b = g2()
+    world.to(5_100)
+    place = a.active[0]
+    token = a.orders[place].token
+    world.hold()
+    world.move(place, b)
+    a.clock.stops((place,))
+    a.attach(held=[h for h in a.held if h[:2] != place])
+    assert a.reply is None
+    world.release()
+    assert a.reply.error is ErrorCode.NONE
+    assert place in b.active, "it was draining: released"
+    assert b.orders[place].token != token
+
+
+def test_an_attach_that_was_overtaken_takes_nothing_from_the_newer_stream():
+    world, a, b = g2()
+    world.to(5_000)
+    world.hold()
+    topics = (("t", 3), ("u", 1))
+    overtaken = a.attach(topics=topics).stream  # It is on record first, and answered then.
+    a.attach(topics=topics)
+    world.deaf.add(a.stream)
+    place = a.active[0]
+    world.move(place, b)
+    world.release()
+    world.to(5_200)
+    assert world.replies[overtaken].error is ErrorCode.FENCED_INSTANCE_ID
+    world.deaf.clear()
+    a.beat()
+    assert a.orders[place].order is Order.DRAIN
+    assert world.group.members[a.member_id].mailbox.version == a.told[-1][1].version
+
+
+def test_an_unclaimed_partition_that_drains_counts_as_released():
+    _world, a, b, place = handing_over()
+    a.clock.stops((place,))
+    a.attach(held=[h for h in a.held if h[:2] != place])
+    assert place in b.active
+
+
+def test_an_older_stream_and_a_clone_are_refused_and_the_newest_goes_on():
+    world, a, _ = g2()
+    for number in (2, 3):
+        a.attach(stream_number=number)
+    newest, lease = a.stream, world.group.members[a.member_id].ends_at_ms
+    for number in (2, 3):
+        clone = Member(world, a.name, a.topics, a.incarnation)
+        world.members.append(clone)
+        clone.attach(stream_number=number, held=a.held)
+        assert clone.reply.error is ErrorCode.FENCED_INSTANCE_ID
+    member = world.group.members[a.member_id]
+    assert member.stream_id == newest
+    assert member.ends_at_ms == lease
+
+
+def test_what_comes_late_on_a_superseded_stream_changes_nothing():
+    world, a, _b = g2()
+    world.to(1_000)
+    old = a.stream
+    a.attach()
+    new = a.stream
+    world.to(2_000)
+    beat = world.group.members[a.member_id].last_beat_ms
+    a.stream = old
+    a.beat()
+    a.ack(a.active[0])
+    a.leave("now")
+    a.stream = new
+    assert world.group.members[a.member_id].last_beat_ms == beat
+    assert not world.group.released
+    assert len(a.active) == 2
+
+
+def test_another_caller_gets_no_session_and_disturbs_nobody():
+    world, a, _b = g2()
+    lease = world.group.members[a.member_id].ends_at_ms
+    thief = Member(world, a.name, a.topics, a.incarnation)
+    world.members.append(thief)
+    thief.attach(principal="y", session_id=a.reply.session_id, stream_number=9)
+    assert thief.reply.error is ErrorCode.FENCED_INSTANCE_ID
+    member = world.group.members[a.member_id]
+    assert (member.stream_id, member.ends_at_ms) == (a.stream, lease)
+    assert len(a.active) == 2
+
+
+def test_a_suspect_gets_nothing_and_nothing_is_taken_from_it():
+    world, a, _b = g2()
+    world.to(3_000)
+    a.cut()
+    plans = world.group.planned_at_ms
+    assert world.state == "Stable", "no plan is due"
+    c = world.member("w-c", {"t": 3}).attach()
+    world.to(6_000)
+    assert world.group.planned_at_ms > plans
+    assert not list(world.group.open_handoffs())
+    a.beats = True
+    a.attach()
+    a.releases = True
+    world.to(8_000)
+    assert len(c.active) == 1, "a plan was made without it: another one follows"
+
+
+def test_a_return_that_changes_nothing_asks_for_no_plan():
+    world, a, _ = g2()
+    world.to(3_000)
+    a.cut()
+    a.beats = True
+    world.to(4_000)
+    records = len(world.records)
+    a.attach()
+    assert world.state == "Stable"
+    assert len(world.records) == records
+
+
+def test_a_return_with_other_topics_is_on_record_and_planned():
+    world, a, _b = g2()
+    world.to(3_000)
+    a.topics = {"t": 3, "u": 2}
+    a.attach(capacity=2.0, rack="r", revision="2", deployment="d", place=("p", "c", 1))
+    record = world.group.members[a.member_id].record
+    assert record.topics == (("t", 3), ("u", 2))
+    assert (record.rack, record.revision, record.deployment) == ("r", "2", "d")
+    assert (record.capacity, record.place) == (2.0, ("p", "c", 1))
+    world.to(5_000)
+    assert [place for place in a.active if place[0] == "u"] == [("u", 0), ("u", 1)]
+
+
+def test_a_grant_that_was_not_told_yet_is_not_granted_anew():
+    world = World()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.deaf.add(a.stream)
+    world.to(200)
+    grants = granted(world)
+    a.beat(held=(), applied=a.reply.wanted.version)
+    assert granted(world) == grants
+    world.deaf.clear()
+    a.beat()
+    assert len(a.active) == 4
+
+
+def test_a_heartbeat_that_asks_for_the_whole_gets_it():
+    _world, a, _ = g2()
+    a.beat(whole=True)
+    _, wanted = a.told[-1]
+    assert (wanted.based_on, wanted.answers) == (-1, a.number)
+    assert len(wanted.partitions) == 2
+
+
+# --- Policy ---
+
+
+def test_the_first_wishes_are_the_policy_and_later_ones_are_not():
+    world = World(with_policy(lease_ms=4_000))
+    world.hold()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.policy = with_policy(lease_ms=9_000)
+    b = world.member("w-b", {"t": 4}).attach()
+    world.release()
+    assert a.reply.lease_ms == b.reply.lease_ms == 4_000
+    assert count(world, PolicyStored) == 1
+
+
+def test_wishes_out_of_bounds_are_refused():
+    world = World(Policy(lease_ms=1_999))
+    a = world.member("w-a", {"t": 4}).attach()
+    assert a.reply.error is ErrorCode.INVALID_REQUEST
+    assert not world.records
+    assert GROUP not in world.shard.machine.groups
+
+
+# --- A store that was put back ---
+
+
+def test_others_wait_for_the_delay_after_the_end_of_a_session_that_the_store_has_forgotten():
+    """Its member works on until it hears of that."""
+    world, a, b = g2(with_policy(handover_delay_ms=20_000))
+    a.cut()
+    world.restart()
+    b.attach()
+    world.to(5_000)
+    a.attach(epoch=9, is_ahead=True)
+    world.to(24_900)
+    assert (a.active, len(b.active)) == ([], 1)
+    world.to(26_000)
+    assert len(a.active) + len(b.active) == 3
+
+
+def test_a_member_that_knows_a_later_epoch_gets_a_new_session_and_loses_all():
+    world, a, _b = g2()
+    world.to(5_000)
+    world.restart()
+    session, claimed = a.reply.session_id, a.active
+    highest = max(token for *_, token in a.held)
+    world.hold()
+    a.attach(session_id=session, epoch=9, is_ahead=True)
+    assert a.reply is None, "the fence is proved by an append"
+    world.release()
+    assert a.reply.session_id != session
+    assert {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions} == dict.fromkeys(
+        claimed, Order.LOST
+    )
+    ended = [record for record in world.records if isinstance(record, SessionMemberEnded)]
+    assert [record.cause.value for record in ended] == ["restored"]
+    world.to(16_000)
+    assert a.active
+    assert min(token for *_, token in a.held) > highest
+    a.cut()
+    a.beats = True
+    session = a.reply.session_id
+    a.attach(session_id=session)
+    assert a.reply.session_id == session, "not refused, nor restored, for ever"
+
+
+def test_a_fenced_node_does_not_end_a_session_of_a_later_epoch():
+    world, a, _b = g2()
+    world.restart()
+    world.hold()
+    a.attach(epoch=9, is_ahead=True)
+    world.release(failing=AppendFailure.FENCED)
+    assert a.reply.error is ErrorCode.NOT_COORDINATOR
+    assert not any(isinstance(record, SessionMemberEnded) for record in world.records)
+
+
+# --- Bad input ---
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"topics": (("t", 10**9),)},
+        {"topics": (("t", -1),)},
+        {"topics": (("t", 1), ("t", 2))},
+        {"capacity": math.nan},
+        {"capacity": math.inf},
+        {"capacity": -1.0},
+        {"max_partitions": -1},
+        {"drain_ms": -1},
+        {"held": (("t", -1, 5),)},
+        {"incarnation": ""},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_bad_attaches_are_refused_before_anything_is_kept(fields):
+    world = World()
+    bad = world.member("w-x", {"t": 3})
+    bad.incarnation = fields.pop("incarnation", "i")
+    bad.attach(**fields)
+    assert bad.reply.error is ErrorCode.INVALID_REQUEST
+    assert not world.records
+    assert not world.shard.machine.groups
+
+
+def test_a_group_has_so_many_partitions_and_no_more_over_all_its_members():
+    world = World()
+    world.member("w-a", {"t": MAX_PARTITIONS - 1}).attach(ready=False)
+    many = world.member("w-b", {"u": 2}).attach()
+    assert many.reply.error is ErrorCode.INVALID_REQUEST
+    few = world.member("w-b", {"u": 1}).attach()
+    assert few.reply.error is ErrorCode.NONE
+    few.topics = {"u": 1, "v": 1}
+    few.attach()
+    assert few.reply.error is ErrorCode.INVALID_REQUEST
+
+
+def test_rows_of_topics_that_nobody_declares_any_more_are_given_back():
+    world, a, _ = g2()
+    for number in range(20):
+        other = world.member(f"x-{number}", {f"topic-{number}": 100, "t": 50}).attach(ready=False)
+        other.leave("now")
+    assert list(world.group.topics) == ["t"]
+    assert len(world.group.topics["t"].holders) == 3
+    assert not world.group.touched
+    assert len(a.active) == 2
+
+
+def test_what_makes_no_sense_is_ignored():
+    world, a, b = g2()
+    world.to(1_000)
+    records = len(world.records)
+    a.ack(("t", 10**9), "released", token=5)
+    a.ack(("nothing", 0), "ready", handoff_id=12)
+    a.ack(("t", -1), "refused", handoff_id=12)
+    a.beat(held=(("t", -5, 1), ("x", 10**9, 4), *a.held), applied=99)
+    assert len(world.records) == records
+    number = a.number
+    a.number = -10
+    a.beat()
+    a.number = number
+    assert [ack.number for _, ack in a.acks][-1] == number
+    assert len(a.active) + len(b.active) == 3
+
+
+def test_who_attaches_ten_times_a_second_is_asked_to_wait_longer_each_time():
+    world, a, _b = g2()
+    c = world.member("w-c", {"t": 3})
+    accepted, waits = [], []
+    for at in range(200, 40_200, 100):
+        world.to(at)
+        records = len(world.records)
+        c.incarnation = f"i-{at}"
+        c.attach()
+        if c.reply.error is ErrorCode.NONE:
+            accepted.append(at)
+            c.leave("now")
+        else:
+            assert c.reply.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert len(world.records) == records
+            waits.append(c.reply.retry_after_ms)
+    assert len(accepted) < flaps.FREE_FLAPS + 12
+    assert max(waits) <= flaps.MAX_BACK_OFF_MS
+    assert max(waits) > flaps.MAX_BACK_OFF_MS // 2
+    last = accepted[-1]
+    world.to(last + 40_000)
+    c.attach()
+    assert c.reply.error is ErrorCode.NONE
+    assert not world.group.flaps
+    assert [at for at, _ in a.acks][-1] > 70_000, "nobody else is disturbed"
+
+
+def test_streams_that_flap_are_asked_to_wait_and_the_session_lives():
+    world, a, _ = g2()
+    refused = 0
+    for _ in range(20):
+        a.attach()
+        refused += a.reply.error is not ErrorCode.NONE
+        world.to(world.now + 10)
+    assert refused
+    assert len(world.group.members) == 2
+    world.to(world.now + 1_000)
+    a.attach()
+    assert a.reply.error is ErrorCode.NONE
+
+
+def test_a_name_that_flaps_is_told_of_once_a_minute():
+    world, a, _ = g2()
+    begun = world.now
+    while world.now < begun + 80_000:
+        a.attach().cut()
+        world.to(world.now + 200)
+    told = [event for event in world.events if isinstance(event, SessionMemberFlaps)]
+    assert [event.name for event in told] == [a.name] * 2
+    assert told[0].times == flaps.FREE_FLAPS + 1
+    assert told[1].times > told[0].times
+
+
+def test_a_few_flaps_are_not_told_of():
+    world, a, _ = g2()
+    for _ in range(flaps.FREE_FLAPS):
+        a.attach()
+    assert not [event for event in world.events if isinstance(event, SessionMemberFlaps)]
+
+
+def test_many_names_that_flap_cost_bounded_memory():
+    world, _a, _ = g2()
+    for number in range(flaps.KEYS + 20):
+        each = world.member(f"x-{number}", {"t": 1}).attach(ready=False)
+        each.leave("now")
+    assert len(world.group.flaps) <= flaps.KEYS
+
+
+# --- Work without the coordinator ---
+
+
+def test_every_attach_is_told_how_long_it_may_work_on_without_the_coordinator():
+    world, a, b = g2(with_policy(degraded_hold_ms=60_000))
+    assert a.reply.degraded_hold_ms == b.reply.degraded_hold_ms == 60_000
+    heir = world.member("w-a", {"t": 3}, "another").attach(started_at_ms=1)
+    assert heir.reply.standing is Standing.WAITING
+    assert heir.reply.degraded_hold_ms == 60_000
+
+
+def test_a_changed_hold_is_told_with_the_next_attach():
+    world, a, _b = g2()
+    assert a.reply.degraded_hold_ms == 0
+    before = len(a.told)
+    world.store(PolicyStored(GROUP, with_policy(degraded_hold_ms=60_000)))
+    world.to(10_000)
+    assert len(a.told) == before
+    a.attach()
+    assert a.reply.degraded_hold_ms == 60_000
+
+
+def test_a_new_owner_goes_on_from_the_newest_record_of_a_member():
+    world, a = g1()
+    a.attach(capacity=2.0)
+    world.to(200)
+    assert world.group.members[a.member_id].record.capacity == 2.0
+    world.restart()
+    member = world.group.members[a.member_id]
+    assert member.decided == member.record
+    a.attach()
+    assert world.group.members[a.member_id].record.capacity == 1.0

@@ -1,0 +1,20 @@
+"""The token counter of a shard is durable once a token was given out, and not before."""
+
+from __future__ import annotations
+
+from coordinator.core.session_values.records import TokenFloor
+from tests.core.sessions.kit import World, g1
+
+
+def test_a_shard_that_has_granted_nothing_has_no_record_of_tokens():
+    world = World()
+    world.restart()
+    assert world.shard.records() == []
+
+
+def test_the_last_token_is_in_the_snapshot_also_when_its_group_has_gone():
+    world, a = g1()
+    assert TokenFloor(4) in world.shard.records()
+    a.leave("now")
+    world.to(200)
+    assert TokenFloor(4) in world.shard.records()

@@ -1,0 +1,380 @@
+"""Requests of operators about session groups: descriptions, policies, evictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId
+from coordinator.core.outcome import Outcome
+from coordinator.core.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    DescribePhase,
+    ListGroups,
+    ListRebalances,
+)
+from coordinator.core.session_values import operators as o
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.policy import Mode, Policy
+from coordinator.core.session_values.records import Phase
+from coordinator.core.session_values.requests import Standing, StreamRefused
+from coordinator.core.sessions import description
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.shard.outbox import AppendFailure
+from tests.core.sessions.kit import GROUP, POLICY, World, g2, handing_over, with_policy
+from tests.observe.test_session_metrics import PLAN, SWITCH
+
+
+def ask(world: World, kind: type, **fields):
+    """Send a request; its reply, or None if there is none yet."""
+    call = world.new_call()
+    fields = fields if kind is ListGroups else {"group_id": GROUP, **fields}
+    world.send(kind(call_id=call, **fields))
+    return world.replies.get(call)
+
+
+def describe(world: World) -> o.SessionGroupReply:
+    reply = ask(world, o.DescribeSessionGroup)
+    assert isinstance(reply, o.SessionGroupReply)
+    return reply
+
+
+def row_of(world: World, name: str, standing: Standing = Standing.MEMBER) -> o.MemberRow:
+    rows = describe(world).members
+    return next(r for r in rows if r.record.name == name and r.standing is standing)
+
+
+# --- Description ---
+
+
+def test_a_group_is_described_with_its_holders_and_tokens():
+    world, a, b = g2()
+    told = describe(world)
+    assert (told.state, told.policy, told.is_policy_stored) == ("Stable", POLICY, True)
+    [topic] = told.topics
+    assert topic.declared == 3
+    assert {holder: topic.holders.count(holder) for holder in topic.holders} == {
+        a.member_id: 2,
+        b.member_id: 1,
+    }
+    assert sorted(topic.tokens) == [1, 2, 3]
+    assert {row.record.name: row.partitions for row in told.members} == {a.name: 2, b.name: 1}
+    assert not told.handoffs
+    assert not told.free
+
+
+def test_a_description_says_what_a_handoff_waits_for():
+    world, a, b, place = handing_over()
+    world.to(6_000)
+    [row] = describe(world).handoffs
+    assert (row.place, row.phase) == (place, Phase.DRAIN)
+    assert (row.source, row.successor, row.waits_for) == (a.member_id, b.member_id, a.member_id)
+    assert row.deadline_ms == 35_100
+    world.hold()
+    a.ack(place)
+    assert describe(world).handoffs[0].waits_for == ""
+
+
+def test_a_description_names_suspects_and_waiting_processes():
+    world, a, _ = g2()
+    world.to(3_000)
+    assert not row_of(world, a.name).is_suspect
+    a.cut()
+    row = row_of(world, a.name)
+    assert row.is_suspect
+    assert row.lease_ends_ms == 12_500
+    world.member(a.name, {"t": 3}, "another").attach()
+    waiting = row_of(world, a.name, Standing.WAITING)
+    assert waiting.waits_for == a.member_id
+    assert waiting.lease_ends_ms == 12_500
+    assert not waiting.partitions
+
+
+def test_free_partitions_are_listed_with_the_reason():
+    world = World()
+    world.member("w-a", {"t": 4}).attach()
+    assert [(row.why, row.ranges) for row in describe(world).free] == [("plan_due", ((0, 3),))]
+    alone = World()
+    alone.member("w-a", {"t": 4}).attach(max_partitions=1)
+    alone.to(100)
+    [row] = describe(alone).free
+    assert row.why == "capacity"
+    assert sum(last - first + 1 for first, last in row.ranges) == 3
+    assert describe(alone).state == "Stable"
+
+
+def test_kept_partitions_are_listed_with_their_name():
+    world, a, _ = g2()
+    held = tuple(a.active)
+    world.to(5_000)
+    a.leave("return", 60_000)
+    told = describe(world)
+    assert [(row.name, row.places, row.until_ms) for row in told.kept] == [(a.name, held, 65_000)]
+    assert not told.free
+
+
+def test_describing_asks_for_a_session_group():
+    world = World()
+    assert ask(world, o.DescribeSessionGroup).error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert ask(world, o.EvictMember, member_id="m").error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_session_groups_are_in_the_list_and_in_describe_groups():
+    world, a, b = g2()
+    [row] = ask(world, ListGroups, types=("Session",)).groups
+    assert (row.group_id, row.group_type, row.state, row.member_count) == (
+        GROUP,
+        "session",
+        "Stable",
+        2,
+    )
+    assert row.protocol_type == "consumer"
+    described = ask(world, DescribeGroup)
+    assert (described.state, described.group_type) == ("Stable", "session")
+    assert {m.instance_id: len(m.holds) for m in described.members} == {a.name: 2, b.name: 1}
+
+
+def test_a_group_that_was_read_from_the_log_is_not_empty():
+    world, _, _ = g2()
+    world.restart()
+    assert describe(world).state == "Assigning"
+    assert ask(world, DeleteGroup).error is ErrorCode.NON_EMPTY_GROUP
+    assert ask(world, ListGroups).groups[0].state == "Assigning"
+
+
+# --- Policy ---
+
+
+def test_a_changed_lease_holds_from_the_next_attach():
+    world, a, _ = g2(with_policy(lease_ms=45_000))
+    world.to(10_000)
+    reply = ask(world, o.SetGroupPolicy, changes=(("lease_ms", 3_000),))
+    assert (reply.error, reply.policy.lease_ms) == (ErrorCode.NONE, 3_000)
+    assert reply.policy.join_quiet_ms == 0
+    assert row_of(world, a.name).lease_ms == 45_000
+    world.to(20_000)
+    a.beats = False
+    a.attach()
+    assert a.reply.lease_ms == 3_000
+    assert row_of(world, a.name).lease_ms == 45_000  # It may not have heard of the new one.
+    world.to(20_500)
+    a.beat()
+    assert row_of(world, a.name).lease_ms == 3_000
+    assert row_of(world, a.name).lease_ends_ms == 23_500
+
+
+def test_a_policy_is_answered_when_it_is_durable():
+    world, _, _ = g2()
+    world.hold()
+    call = world.new_call()
+    world.send(o.SetGroupPolicy(call_id=call, group_id=GROUP, changes=(("mode", Mode.WARM),)))
+    assert call not in world.replies
+    assert describe(world).policy.mode is Mode.SIMPLE
+    world.release()
+    assert world.replies[call].policy.mode is Mode.WARM
+    assert describe(world).policy.mode is Mode.WARM
+
+
+def test_two_changes_at_a_time_both_count():
+    world, _, _ = g2()
+    world.hold()
+    calls = [world.new_call(), world.new_call()]
+    changes = ("lease_ms", 5_000), ("max_idle_ms", 7_000)
+    for call, change in zip(calls, changes, strict=True):
+        world.send(o.SetGroupPolicy(call_id=call, group_id=GROUP, changes=(change,)))
+    world.release()
+    assert all(world.replies[call].error is ErrorCode.NONE for call in calls)
+    policy = describe(world).policy
+    assert (policy.lease_ms, policy.max_idle_ms) == (5_000, 7_000)
+
+
+def test_a_policy_that_is_not_stored_changes_nothing():
+    world, _, _ = g2()
+    world.hold()
+    call = world.new_call()
+    world.send(o.SetGroupPolicy(call_id=call, group_id=GROUP, changes=(("lease_ms", 5_000),)))
+    world.release(failing=AppendFailure.TOO_LARGE)
+    assert world.replies[call].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert describe(world).policy == POLICY
+    assert ask(world, o.SetGroupPolicy, changes=(("lease_ms", 5_000),)).policy.lease_ms == 5_000
+
+
+def test_a_policy_out_of_bounds_is_refused():
+    world = World()
+    reply = ask(world, o.SetGroupPolicy, changes=(("lease_ms", 1_000),))
+    assert reply.error is ErrorCode.INVALID_REQUEST
+    assert "lease_ms" in reply.message
+    assert ask(world, o.SetGroupPolicy, defaults=("lease",)).error is ErrorCode.INVALID_REQUEST
+    assert not world.shard.machine.groups
+
+
+def test_a_policy_may_come_before_the_first_member_and_outlives_a_restart():
+    world = World()
+    assert ask(world, o.SetGroupPolicy, changes=(("lease_ms", 4_000),)).error is ErrorCode.NONE
+    world.restart()
+    a = world.member("w-a", {"t": 2}).attach()
+    assert a.reply.lease_ms == 4_000  # Not what the member wishes.
+    assert describe(world).policy == Policy(lease_ms=4_000)
+    reply = ask(world, o.SetGroupPolicy, defaults=("lease_ms",))
+    assert reply.policy.lease_ms == 10_000
+
+
+def test_checked_tokens_free_what_is_forced_at_once():
+    world, a, b, place = handing_over()
+    world.to(36_000)
+    assert describe(world).handoffs[0].phase is Phase.FORCED
+    ask(world, o.SetGroupPolicy, changes=(("sinks_check_tokens", True),))
+    assert place in b.active
+    assert place not in a.active
+
+
+# --- Eviction ---
+
+
+def test_an_evicted_member_is_told_to_stop_and_ends_at_its_acks():
+    world, a, b = g2()
+    world.to(5_000)
+    places = list(a.active)
+    reply = ask(world, o.EvictMember, member_name=a.name)
+    assert (reply.member_id, reply.partitions) == (a.member_id, 2)
+    assert [a.orders[place].order for place in places] == [Order.LOST] * 2
+    assert row_of(world, a.name).record.evicted
+    world.to(7_500)
+    assert world.group.members  # It heartbeats, and is renewed but for its partitions.
+    assert set(a.acks[-1][1].not_renewed) == set(places)
+    for place in places:
+        a.ack(place)
+    assert isinstance(a.end, StreamRefused)
+    assert a.end.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert [row.record.name for row in describe(world).members] == [b.name]
+    world.to(7_700)
+    assert len(b.active) == 3
+
+
+def test_an_evicted_member_that_says_nothing_is_freed_a_lease_after_its_last_heartbeat():
+    world, a, b = g2()
+    world.to(5_000)
+    ask(world, o.EvictMember, member_id=a.member_id)
+    world.to(14_999)
+    assert len(b.active) == 1
+    world.to(15_100)
+    assert len(b.active) == 3
+    assert a.name not in world.group.names
+
+
+def test_nobody_is_waited_for_to_prepare_who_is_evicted():
+    world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
+    assert b.orders[place].order is Order.WARM
+    ask(world, o.EvictMember, member_id=b.member_id)
+    assert world.group.handoff(place) is None
+    assert place not in b.orders
+    assert place in a.active
+
+
+def test_an_eviction_goes_on_after_a_restart():
+    world, a, _ = g2()
+    world.to(5_000)
+    world.hold()
+    call = world.new_call()
+    world.send(o.EvictMember(call_id=call, group_id=GROUP, member_name=a.name))
+    assert call not in world.replies
+    # The order is durable, and the coordinator dies before a partition is forced.
+    held, world.held = world.held, []
+    world._append(held[0])
+    assert world.replies[call].error is ErrorCode.NONE
+    world.restart()
+    a.attach()
+    assert {order.order for order in a.orders.values()} == {Order.LOST}
+
+
+def test_a_member_that_is_gone_frees_all_at_once():
+    world, a, b = g2(with_policy(handover_delay_ms=5_000))
+    world.to(5_000)
+    a.clock.stops_all()  # The operator vouches that its process has ended.
+    reply = ask(world, o.EvictMember, member_name=a.name, is_gone=True)
+    assert reply.partitions == 2
+    assert isinstance(a.end, StreamRefused)
+    assert a.commit(7, ("t", 0)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    world.to(5_100)
+    assert len(b.active) == 3
+
+
+def test_a_waiting_process_inherits_from_a_member_that_is_gone():
+    world, a, b = g2()
+    world.to(5_000)
+    places, tokens = list(a.active), {a.orders[place].token for place in a.active}
+    heir = world.member(a.name, {"t": 3}, "another").attach()
+    assert heir.reply.standing is Standing.WAITING
+    a.clock.stops_all()  # The operator vouches that its process has ended.
+    ask(world, o.EvictMember, member_name=a.name, is_gone=True)
+    assert heir.active == places
+    assert not tokens & {heir.orders[place].token for place in places}
+    assert len(b.active) == 1
+
+
+def test_a_kept_name_can_be_evicted():
+    world, a, b = g2()
+    world.to(5_000)
+    a.leave("return", 60_000)
+    assert ask(world, o.EvictMember, member_name=a.name).partitions == 2
+    world.to(5_200)
+    assert len(b.active) == 3
+
+
+def test_a_dry_run_changes_nothing():
+    world, a, _ = g2()
+    records = len(world.records)
+    reply = ask(world, o.EvictMember, member_name=a.name, is_dry_run=True, is_gone=True)
+    assert (reply.member_id, reply.partitions) == (a.member_id, 2)
+    assert len(world.records) == records
+    a.leave("return", 60_000)
+    records = len(world.records)
+    assert ask(world, o.EvictMember, member_name=a.name, is_dry_run=True).partitions == 2
+    assert len(world.records) == records
+
+
+def test_nobody_is_evicted_twice_or_by_a_wrong_name():
+    world, _, _ = g2()
+    reply = ask(world, o.EvictMember, member_name="w-z")
+    assert reply.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert "w-z" in reply.message
+    assert ask(world, o.EvictMember, member_id="x").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- Journal and phase ---
+
+
+def test_the_journal_is_listed_newest_first():
+    group = SessionGroup(GROUP, 0)
+    later = replace(PLAN, made_at_ms=2_000)
+    for record in (PLAN, later, SWITCH):
+        group.apply(record)
+    out = Outcome()
+    request = ListRebalances(call_id=CallId(1), group_id=GROUP)
+    description.ANSWERS[ListRebalances](group, request, out, GroupConfig())
+    [(_, reply)] = out.replies
+    assert reply.plans == (later, PLAN)
+    assert reply.handoffs == (SWITCH,)
+    assert not reply.rebalances
+
+
+def test_the_phase_names_the_members_whose_word_is_awaited():
+    world, a, _, _ = handing_over()
+    world.to(6_000)
+    reply = ask(world, DescribePhase)
+    assert (reply.state, reply.deadline_ms) == ("Reconciling", 35_100)
+    [awaited] = reply.awaited
+    assert (awaited.member_id, awaited.client_id) == (a.member_id, a.name)
+    assert awaited.last_heard_ms == 5_000
+
+
+def test_the_phase_of_a_group_that_plans_is_the_time_of_the_plan():
+    world = World()
+    world.member("w-a", {"t": 2}).attach()
+    reply = ask(world, DescribePhase)
+    assert (reply.state, reply.since_ms, reply.deadline_ms) == ("Assigning", 0, 100)
+    assert not reply.awaited
+    world.to(100)
+    assert ask(world, DescribePhase).deadline_ms == -1

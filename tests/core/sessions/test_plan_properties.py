@@ -1,0 +1,161 @@
+"""Laws of plans over 10,000 random groups, and plans beside flows of least cost.
+
+The flows are OR-tools'. It solves the same question by another way: each partition is a unit that
+goes from its present holder over a member that may have it; a member's units cost more one by one,
+as the sum of squares rises, and a unit that leaves its holder costs a little on top.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from math import ceil, floor
+from multiprocessing import get_context
+from random import Random
+
+import pytest
+
+from coordinator.core.session_values.plans import (
+    FREE,
+    KEPT,
+    NOBODY,
+    Move,
+    MoveReason,
+    Plan,
+    PlanInput,
+    PlanMember,
+    PlanTopic,
+)
+from coordinator.core.sessions.planner import plan
+from tests.core.sessions.plan_states import (
+    after,
+    following,
+    loads,
+    may_have,
+    must_go,
+    random_state,
+)
+
+STATES = 10_000
+BATCHES = 10
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_plan_is_allowed_complete_and_final(batch: int) -> None:
+    random = Random(batch)
+    for _ in range(STATES // BATCHES):
+        state = random_state(random, members=6, partitions=16)
+        made = plan(state)
+        at = after(state, made)
+        _check_gains(state, at)
+        _check_free(state, at)
+        _check_moves(state, made)
+        second = plan(following(state, at))
+        assert not second.grants, state
+        assert not second.moves, state
+
+
+def _check_gains(state: PlanInput, at: list[list[int]]) -> None:
+    """Only those that may have a partition get it, none above its maximum."""
+    counts, gained = loads(state, at), set()
+    for topic, holders in enumerate(at):
+        for partition, member in enumerate(holders):
+            before = state.topics[topic].at[partition]
+            if member != before and member >= 0:
+                assert may_have(state, member, topic, partition)
+                gained.add(member)
+            if member != before:
+                assert before != KEPT
+    for member in gained:
+        most = state.members[member].max_partitions
+        assert most is None or counts[member] <= most
+
+
+def _check_free(state: PlanInput, at: list[list[int]]) -> None:
+    """Free stays what nobody with room may have."""
+    counts = loads(state, at)
+    for topic, holders in enumerate(at):
+        for partition, holder in enumerate(holders[: state.topics[topic].count]):
+            if holder != FREE or (topic, partition) in state.pins:
+                continue
+            for number, member in enumerate(state.members):
+                most = member.max_partitions
+                has_room = most is None or counts[number] < most
+                assert not (has_room and may_have(state, number, topic, partition))
+
+
+def _check_moves(state: PlanInput, made: Plan) -> None:
+    """Each move was necessary, or makes loads more even; open hand-offs are left alone.
+
+    If members may have different partitions, only all moves together do: see the flows.
+    """
+    counts = loads(state, [list(topic.at) for topic in state.topics])
+    for member, by_topic in made.grants.items():
+        counts[member] += sum(last - first + 1 for r in by_topic.values() for first, last in r)
+    members = state.members
+    is_equal = len({(member.capacity, member.declares) for member in members}) == 1
+    paths: list[Move] = []
+    for move in made.moves:
+        place = move.topic, move.partition
+        if move.reason in (MoveReason.BALANCE, MoveReason.ABOVE_MAXIMUM):
+            assert place not in state.pins
+            assert move.partition not in state.topics[move.topic].moving
+            assert not must_go(state, *place, move.source)
+        if move.reason is MoveReason.BALANCE:
+            paths.append(move)
+        else:
+            counts[move.source] -= move.partition < state.topics[move.topic].count
+            counts[move.target] += move.target != NOBODY
+    if not is_equal or state.barred:
+        return
+    before = sum(count * count for count in counts)
+    for move in paths:
+        counts[move.source] -= 1
+        counts[move.target] += 1
+    now = sum(count * count for count in counts)
+    assert before - now >= 2 * len(paths), "each move lowers the sum"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_equal_members_hold_the_floor_or_the_ceiling_of_their_share(seed: int) -> None:
+    random = Random(seed)
+    count = random.randint(1, 12)
+    capacities = [random.choice([0.5, 1, 1, 2, 3]) for _ in range(count)]
+    size = random.randint(0, 60)
+    members = tuple(
+        PlanMember(f"w-{n}", (size,), capacity=capacity) for n, capacity in enumerate(capacities)
+    )
+    at = [random.randint(-1, count - 1) for _ in range(size)]
+    state = PlanInput(members, (PlanTopic("t", size, at),))
+    found = loads(state, after(state, plan(state)))
+    for capacity, load in zip(capacities, found, strict=True):
+        share = size * capacity / sum(capacities)
+        assert floor(share + 1e-9) <= load <= ceil(share - 1e-9)
+
+
+def test_plans_are_as_good_as_the_flow_of_least_cost() -> None:
+    states = [random_state(Random(n), members=12, partitions=60, plain=True) for n in range(60)]
+    with ProcessPoolExecutor(1, get_context("spawn")) as oracle:
+        for state, best in zip(states, oracle.map(optimum, states), strict=True):
+            at = after(state, plan(state))
+            counts = loads(state, at)
+            found = sum(count * count for count in counts), _moves(state, at), _unplaced(at)
+            assert found == best, state
+
+
+def optimum(state: PlanInput) -> tuple[int, int, int]:
+    """The flow of least cost, in a process that may load OR-tools."""
+    from tests.core.sessions import flow_oracle
+
+    return flow_oracle.optimum(state)
+
+
+def _moves(state: PlanInput, at: list[list[int]]) -> int:
+    return sum(
+        before >= 0 and before != now
+        for topic, holders in zip(state.topics, at, strict=True)
+        for before, now in zip(topic.at, holders, strict=True)
+    )
+
+
+def _unplaced(at: list[list[int]]) -> int:
+    return sum(holder < 0 for holders in at for holder in holders)

@@ -1,0 +1,284 @@
+"""Leases while the log is unavailable: renewed from memory, and nobody is declared dead."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.records import SessionMemberEnded
+from coordinator.core.session_values.requests import StreamRefused
+from coordinator.shard.followers import AckPolicy
+from coordinator.shard.outbox import AppendFailure
+from tests.core.sessions.kit import g2, handing_over, with_policy
+
+ALONE = AckPolicy(all_in_sync=True, min_in_sync=2)
+
+
+def away(world):
+    world.is_away = True
+
+
+def full(world):
+    world.is_full = True
+
+
+def without_followers(world):
+    world.shard.followers.policy = ALONE
+
+
+def end_outage(world):
+    world.is_away = world.is_full = False
+    world.shard.followers.policy = AckPolicy()
+
+
+outages = pytest.mark.parametrize("begin_outage", [away, full, without_followers])
+
+
+@outages
+def test_a_member_that_is_heard_again_while_the_log_is_unavailable_lives_on(begin_outage):
+    world, a, _b = g2()
+    held = {place: a.orders[place].token for place in a.active}
+    world.to(5_000)
+    a.beats = False
+    begin_outage(world)
+    world.to(40_000)
+    assert not world.group.members[a.member_id].is_ended
+    a.beats = True
+    world.to(41_000)
+    a.beat(whole=True)
+    assert a.acks[-1][0] == 41_000
+    assert {place: a.orders[place].token for place in a.active} == held
+    end_outage(world)
+    world.to(60_000)
+    assert {place: a.orders[place].token for place in a.active} == held
+    assert ends(world) == []
+
+
+@outages
+@pytest.mark.parametrize("back_ms", [15_500, 17_900, 40_000])
+def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back_ms):
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    begin_outage(world)
+    world.to(back_ms)
+    assert len(b.active) == 1, "nothing is granted"
+    end_outage(world)
+    world.to(back_ms + 1_100)  # Asked once a second.
+    assert ends(world) == [a.member_id]
+    world.to(back_ms + 1_200)
+    assert len(b.active) == 3
+
+
+@outages
+def test_members_that_heartbeat_through_an_outage_notice_nothing(begin_outage):
+    world, a, b = g2()
+    begin_outage(world)
+    told = len(a.told), len(b.told)
+    world.to(120_000)
+    assert (a.acks[-1][0], b.acks[-1][0]) == (120_000, 120_000)
+    end_outage(world)
+    world.to(180_000)
+    assert (len(a.told), len(b.told)) == told
+    assert world.state == "Stable"
+
+
+@pytest.mark.parametrize("begin_outage", [away, full])
+def test_a_member_that_was_refused_before_the_log_was_known_to_be_unavailable_resumes(begin_outage):
+    """It has lost what it held, and attaches again when the end is not in the log after all."""
+    world, a, _b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.hold()
+    world.to(15_001)
+    begin_outage(world)
+    a.beat()
+    assert isinstance(a.end, StreamRefused)
+    world.release()
+    assert not world.group.members[a.member_id].is_ended
+    tokens = sorted(order.token for order in a.orders.values())
+    world.to(16_000)
+    end_outage(world)
+    a.orders.clear()
+    a.attach()
+    a.beats = True
+    world.to(30_000)
+    assert ends(world) == []
+    assert len(a.active) == 2
+    assert sorted(order.token for order in a.orders.values()) > tokens, "granted anew"
+
+
+def test_a_slow_append_is_no_unavailable_log():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.to(14_900)
+    world.hold()
+    world.to(19_000)
+    a.beat()
+    assert a.end == StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, a.end.message)
+    world.release()
+    world.to(19_100)
+    assert len(b.active) == 3
+
+
+def test_the_end_of_a_lease_is_not_tried_again_while_the_log_is_away():
+    world, a, _b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.hold()
+    world.to(15_000)
+    (append,) = world.held
+    assert ended_by(append) == [a.member_id]
+    fail(world, AppendFailure.UNAVAILABLE)
+    world.to(18_000)
+    assert [ended_by(append) for append in world.held] == [[]], "a question, and no end"
+    a.beat()
+    assert a.acks[-1][0] == 18_000
+
+
+def test_an_end_whose_write_has_no_known_result_stands():
+    world, a, _b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.hold()
+    world.to(15_000)
+    fail(world, AppendFailure.AMBIGUOUS)
+    assert world.group.members[a.member_id].is_ended
+    a.beat()
+    assert isinstance(a.end, StreamRefused)
+    world.release()
+    assert ends(world) == [a.member_id]
+
+
+def test_a_lease_that_runs_out_behind_a_write_without_a_known_result_is_put_off():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.hold()
+    world.to(14_900)
+    b.commit(7, b.active[0])
+    fail(world, AppendFailure.AMBIGUOUS)
+    world.to(15_500)
+    assert not world.group.members[a.member_id].is_ended
+    a.beat()
+    world.release()
+    world.to(16_000)
+    assert ends(world) == []
+
+
+def test_an_end_that_waits_behind_a_failing_write_is_taken_back_with_it():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.to(14_900)
+    world.hold()
+    b.commit(7, b.active[0])
+    world.to(15_000)
+    assert world.group.members[a.member_id].is_ended, "it is queued"
+    fail(world, AppendFailure.AMBIGUOUS)
+    assert not world.group.members[a.member_id].is_ended
+    world.release()
+    assert ends(world) == [a.member_id], "the log is back: it was not heard"
+
+
+def test_a_member_that_leaves_while_its_end_is_put_off_has_left():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.is_away = True
+    world.to(20_000)
+    a.leave("now")
+    assert world.group.members[a.member_id].is_ended
+    world.is_away = False
+    world.to(22_000)
+    assert ends(world) == [a.member_id]
+    assert len(b.active) == 3
+
+
+def test_a_process_that_waits_for_the_name_inherits_when_the_log_is_back():
+    world, a, _b = g2()
+    world.to(5_000)
+    a.beats = False
+    places = a.active
+    heir = world.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
+    world.is_away = True
+    world.to(30_000)
+    assert heir.active == []
+    assert not world.group.members[a.member_id].is_ended
+    world.is_away = False
+    world.to(31_200)
+    assert heir.active == places
+
+
+def test_a_process_that_has_stopped_to_wait_for_the_name_is_forgotten():
+    world, a, _b = g2()
+    world.to(5_000)
+    a.beats = False
+    heir = world.member(a.name, a.topics, "i-new").attach(started_at_ms=9_000)
+    world.to(14_900)
+    world.hold()
+    world.to(15_000)
+    heir.cut()
+    assert a.name in world.group.waiting, "it is a member by the write of that end"
+    world.release(failing=AppendFailure.UNAVAILABLE)
+    assert a.name not in world.group.waiting
+
+
+def test_a_delay_is_counted_from_the_end_that_stands():
+    world, a, b = g2(with_policy(handover_delay_ms=2_000))
+    world.to(5_000)
+    a.beats = False
+    world.is_away = True
+    world.to(15_100)
+    assert world.group.not_before == {}
+    assert world.group.rests == {}
+    world.to(20_000)
+    world.is_away = False
+    while not ends(world):
+        world.to(world.now + 10)
+    world.to(world.now + 1_980)
+    assert len(b.active) == 1
+    world.to(world.now + 200)
+    assert len(b.active) == 3
+
+
+def test_a_hand_off_of_a_silent_holder_goes_on_when_the_log_is_back():
+    world, a, b, place = handing_over()
+    a.beats = False
+    world.is_away = True
+    world.to(60_000)
+    assert a.orders[place].order is Order.DRAIN
+    assert world.group.holder(place) == a.member_id
+    world.is_away = False
+    world.to(62_000)
+    assert place in b.active
+
+
+def test_a_new_owner_asks_nothing_of_the_last_one():
+    world, a, b = g2()
+    a.beats = False
+    world.is_away = True
+    world.to(30_000)
+    world.is_away = False
+    world.restart()
+    a.attach()
+    b.attach()
+    a.beats = True
+    world.to(60_000)
+    assert ends(world) == []
+
+
+def fail(world, failure):
+    """Have the append that is held fail, and hold what follows."""
+    (append,), world.held = world.held, []
+    world._append(append, failure)
+
+
+def ends(world):
+    return [each.member_id for each in world.records if isinstance(each, SessionMemberEnded)]
+
+
+def ended_by(append):
+    return [each.member_id for each in append.records if isinstance(each, SessionMemberEnded)]

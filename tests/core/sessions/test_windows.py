@@ -1,0 +1,606 @@
+"""Timing of plans, bounds on hand-offs of balancing, plans made outside of the shard."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.events import PlanFailed
+from coordinator.core.ids import NO_TIME
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
+from coordinator.core.session_values.policy import Mode
+from coordinator.core.session_values.records import Phase
+from coordinator.core.sessions import planner, windows
+from tests.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
+
+
+def draining(member: Member) -> list[tuple[str, int]]:
+    return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
+
+
+def warming(member: Member) -> list[tuple[str, int]]:
+    return [place for place, order in member.orders.items() if order.order is Order.WARM]
+
+
+def settle(world: World, *members: Member) -> None:
+    """Answer every DRAIN until there are none."""
+    while any(member.stream and draining(member) for member in members):
+        for member in members:
+            for place in draining(member):
+                member.ack(place)
+
+
+def planned_at(world: World, until_ms: int, from_ms: int) -> list[int]:
+    """Let time pass; returns the times of plans."""
+    times = []
+    for at in range(from_ms, until_ms + 1, 50):
+        world.to(at)
+        made_ms = world.group.planned_at_ms
+        if made_ms >= from_ms and made_ms not in times:
+            times.append(made_ms)
+    return times
+
+
+# --- Windows ---
+
+
+def test_a_free_partition_does_not_wait_for_the_interval_and_takes_arrivals_along():
+    world = World(with_policy())
+    a = world.member("w-a", {"t": 12}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 12}).attach()
+    world.to(5_100)
+    assert world.group.planned_at_ms == 5_100
+    settle(world, a)
+    world.to(5_200)
+    c = world.member("w-c", {"t": 12}).attach()
+    world.to(5_250)
+    b.leave("now")
+    world.to(5_349)
+    assert not c.active
+    world.to(5_350)
+    assert len(c.active) == 6, "its share, of what is free, without waiting for 6,100"
+    assert len(a.active) == 6
+
+
+def test_the_interval_holds_back_what_is_not_urgent():
+    world = World()
+    world.member("w-a", {"t": 12}).attach()
+    world.to(5_000)
+    world.member("w-b", {"t": 12}).attach()
+    world.to(5_200)
+    world.member("w-c", {"t": 12}).attach()
+    assert planned_at(world, 7_000, 5_100) == [5_100, 6_100]
+
+
+def test_the_window_is_fixed_and_takes_everything_in():
+    world = World()
+    for number in range(4):
+        world.to(30 * number)
+        world.member(f"w-{number}", {"t": 4}).attach()
+    world.to(99)
+    assert not any(member.active for member in world.members)
+    world.to(100)
+    assert [len(member.active) for member in world.members] == [1, 1, 1, 1]
+
+
+def test_arrivals_are_waited_for_until_it_is_quiet():
+    world = World(with_policy(join_quiet_ms=1_000))
+    world.member("w-a", {"t": 40}).attach()
+    world.to(10_000)
+    world.member("w-b", {"t": 40}).attach()
+    assert planned_at(world, 12_000, 5_000) == [11_000]
+
+
+def test_arrivals_are_waited_for_ten_seconds_at_most():
+    world = World(with_policy(join_quiet_ms=1_000))
+    world.member("w-a", {"t": 40}).attach()
+    for number in range(15):
+        world.to(10_000 + 900 * number)
+        world.member(f"w-b{number}", {"t": 40}).attach()
+        if world.now < 20_000:
+            assert world.group.planned_at_ms < 10_000
+    world.to(23_000)
+    assert world.group.planned_at_ms == 20_000
+
+
+def test_a_free_partition_takes_all_arrivals_along():
+    world = World(with_policy(join_quiet_ms=1_000))
+    a = world.member("w-a", {"t": 4}).attach()
+    b = world.member("w-b", {"t": 4}).attach()
+    world.to(11_500)
+    c = world.member("w-c", {"t": 4}).attach()
+    world.to(12_000)
+    b.leave("now")
+    world.to(12_100)
+    assert (len(a.active), len(c.active)) == (2, 2)
+
+
+def test_an_arrival_that_may_have_what_nobody_could_is_not_waited_for():
+    world = World(with_policy(join_quiet_ms=1_000))
+    world.member("w-a", {"t": 4}).attach(max_partitions=3)
+    world.to(5_000)
+    assert world.group.unplaced == {("t", 3): Unplaced.CAPACITY}
+    assert world.state == "Stable"
+    b = world.member("w-b", {"t": 4}).attach()
+    world.to(5_100)
+    assert b.active == [("t", 3)]
+
+
+def test_an_arrival_with_a_new_topic_is_not_waited_for():
+    world = World(with_policy(join_quiet_ms=1_000))
+    world.member("w-a", {"t": 4}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 4, "u": 2}).attach()
+    world.to(5_100)
+    assert [place for place in b.active if place[0] == "u"] == [("u", 0), ("u", 1)]
+
+
+def test_a_topic_that_grows_is_given_out_a_window_later():
+    world, a = g1()
+    world.to(5_000)
+    world.member("w-b", {"t": 4}).attach()
+    world.to(5_100)  # Planned: the interval would end at 6,100.
+    a.attach(topics=(("t", 6),))
+    world.to(5_200)
+    assert {("t", 4), ("t", 5)} <= set(a.active)
+
+
+def test_a_topic_that_shrinks_lets_its_surplus_go_to_nobody():
+    world = World(with_policy())
+    a = world.member("w-a", {"t": 4}).attach()
+    world.to(2_000)
+    a.attach(topics=(("t", 2),))
+    world.to(3_100)
+    assert draining(a) == [("t", 2), ("t", 3)]
+    settle(world, a)
+    assert a.active == [("t", 0), ("t", 1)]
+    world.to(5_000)
+    assert a.active == [("t", 0), ("t", 1)]
+    assert world.state == "Stable"
+
+
+def test_from_empty_the_first_plan_waits_for_the_initial_delay():
+    world = World(with_policy(initial_delay_ms=3_000))
+    a = world.member("w-a", {"t": 4}).attach()
+    world.to(2_900)
+    b = world.member("w-b", {"t": 4}).attach()
+    world.to(2_999)
+    assert not a.active
+    world.to(3_000)
+    assert (len(a.active), len(b.active)) == (2, 2)
+    a.leave("now")
+    b.leave("now")
+    world.to(60_000)
+    c = world.member("w-c", {"t": 4}).attach()
+    world.to(62_999)
+    assert not c.active, "the group was empty: the first member again"
+    world.to(63_000)
+    assert len(c.active) == 4
+
+
+def test_from_empty_the_first_plan_is_made_when_all_that_are_expected_are_ready():
+    world = World(with_policy(initial_delay_ms=3_000, expected_members=3))
+    for number in range(2):
+        world.member(f"w-{number}", {"t": 6}).attach()
+    world.to(1_000)
+    c = world.member("w-2", {"t": 6}).attach(ready=False)
+    world.to(1_500)
+    assert not any(member.active for member in world.members)
+    c.beat(ready=True)
+    world.to(1_600)
+    assert [len(member.active) for member in world.members] == [2, 2, 2]
+
+
+def test_fewer_than_expected_are_waited_for_no_longer_than_the_delay():
+    world = World(with_policy(initial_delay_ms=3_000, expected_members=3))
+    a = world.member("w-a", {"t": 4}).attach()
+    world.to(2_999)
+    assert not a.active
+    world.to(3_000)
+    assert len(a.active) == 4
+
+
+def test_a_new_owner_plans_when_all_have_attached():
+    world = World()
+    members = [world.member(f"w-{n}", {"t": 10}).attach() for n in range(10)]
+    world.to(5_000)
+    members[0].leave("now")
+    world.hold()
+    world.to(5_500)  # Its partition is free in the log, and was given to nobody.
+    world.restart()
+    began = world.now
+    world.to(began + 10)
+    left = members[1:]
+    left[0].attach()
+    world.to(began + 900)
+    assert len(left[0].active) == 1, "nobody gets everything for being first"
+    for member in left[1:]:
+        member.attach()
+    world.to(began + 1_000)
+    assert sum(len(member.active) for member in left) == 10
+
+
+def test_a_new_owner_plans_after_a_lease_at_the_latest():
+    world, a, b = g2()
+    world.to(5_000)
+    c = world.member("w-c", {"t": 3}).attach(ready=False)
+    world.to(5_500)
+    a.leave("now")
+    world.hold()
+    world.to(6_000)
+    world.restart()
+    began = world.now
+    b.attach()
+    c.attach(ready=False)
+    world.to(began + 100)
+    assert len(b.active) == 3, "all of the log are there"
+
+    world, a, b = g2()
+    world.member("w-c", {"t": 4}).attach()
+    world.to(2_000)
+    world.restart()
+    began = world.now
+    a.attach()
+    b.attach()
+    world.to(began + 9_999)
+    assert len(a.active) + len(b.active) == 3
+    world.to(began + 10_000)
+    assert world.group.planned_at_ms == began + 10_000
+
+
+def test_a_member_without_a_stream_is_asked_for_nothing():
+    world, a = g1()
+    world.to(5_000)
+    a.cut()
+    world.member("w-b", {"t": 4}).attach()
+    world.to(9_000)
+    assert not world.group.targets
+    assert not list(world.group.open_handoffs())
+    a.beats = True
+    a.attach()
+    world.to(10_100)
+    assert len(draining(a)) == 1
+
+
+def test_a_move_whose_receiver_has_lost_its_stream_is_not_begun():
+    world, a = g1()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 4}).attach()
+    world.to(5_100)
+    assert len(draining(a)) == len(world.group.targets) == 1
+    b.cut()
+    a.ack(draining(a)[0])
+    assert not draining(a)
+    assert not list(world.group.open_handoffs())
+
+
+def test_a_leave_whose_record_is_late_is_planned_all_the_same():
+    world, a, b = g2()
+    world.to(5_000)
+    world.hold()
+    a.leave("drain", 20_000)
+    world.to(6_000)
+    assert not draining(a)
+    world.release()
+    world.to(6_100)
+    assert len(draining(a)) == 2
+    settle(world, a)
+    assert len(b.active) == 3
+
+
+def test_a_grant_that_was_not_written_is_planned_again():
+    world = World()
+    a = world.member("w-a", {"t": 4}).attach()
+    world.hold()
+    world.to(100)
+    world.refuse()
+    world.release()
+    assert not a.active
+    world.to(1_100)
+    assert len(a.active) == 4
+    assert min(order.token for order in a.orders.values()) > 4, "no token is given twice"
+
+
+def test_a_partition_that_is_drained_for_nobody_gets_a_successor_by_record():
+    world, a, b, place = handing_over()
+    b.leave("now")
+    c = world.member("w-c", {"t": 3}).attach()
+    world.to(6_500)
+    open_now = world.group.handoff(place)
+    assert (open_now.phase, open_now.successor) == (Phase.DRAIN, c.member_id)
+    assert any(getattr(record, "successor", "") == c.member_id for record in world.records)
+    assert a.orders[place].remaining_ms == 29_900
+    world.to(35_099)
+    assert a.orders[place].order is Order.DRAIN
+    world.to(35_100)
+    assert a.orders[place].order is Order.LOST, "no plan gives it more time"
+
+
+def test_a_back_off_that_is_over_is_over():
+    world, _, b, place = handing_over(with_policy(mode=Mode.WARM))
+    b.ack(place, "refused")
+    assert not warming(b)
+    world.to(world.group.back_offs[place, b.name][0] + 1_100)
+    world.move(place, b)
+    assert warming(b) == [place]
+
+
+# --- Budgets ---
+
+
+def test_of_six_partitions_one_moves_at_a_time():
+    world = World()
+    a = world.member("w-a", {"t": 6}).attach()
+    world.to(2_000)
+    b = world.member("w-b", {"t": 6}).attach()
+    world.to(2_100)
+    for left in (3, 2, 1):
+        assert len(draining(a)) == 1
+        assert len(b.active) == 3 - left
+        a.ack(draining(a)[0])
+    assert not draining(a)
+
+
+def test_fifty_drain_for_balancing_and_a_leavers_besides():
+    world = World()
+    a = world.member("w-a", {"t": 600}).attach()
+    c = world.member("w-c", {"t": 600}).attach(max_partitions=30)
+    world.to(5_000)
+    assert len(c.active) == 30
+    b = world.member("w-b", {"t": 600}).attach()
+    world.to(5_100)
+    assert len(draining(a)) == 50
+    c.leave("drain", 20_000)
+    world.to(5_200)
+    assert len(draining(c)) == 30
+    assert len(draining(a)) == 50
+    a.ack(draining(a)[0])
+    assert len(draining(a)) == 50, "the next one, in the same step"
+    world.to(35_100)
+    forced = [place for place, order in a.orders.items() if order.order is Order.LOST]
+    assert len(forced) >= 49
+    assert len(draining(a)) == 50, "what is forced counts no more"
+    assert b.active
+
+
+def test_a_leavers_partitions_do_not_take_the_room_of_balancing():
+    world = World()
+    a = world.member("w-a", {"t": 40}).attach()
+    c = world.member("w-c", {"t": 40}).attach(max_partitions=10)
+    world.to(5_000)
+    c.leave("drain", 20_000)
+    world.member("w-b", {"t": 40}).attach()
+    world.to(5_100)
+    assert len(draining(c)) == 10
+    assert len(draining(a)) == 4
+
+
+def test_a_member_prepares_two_at_a_time_and_what_is_ready_counts_no_more():
+    world = World(with_policy(mode=Mode.WARM))
+    world.member("w-a", {"t": 40}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 40}).attach()
+    c = world.member("w-c", {"t": 40}).attach()
+    world.to(6_100)
+    assert (len(warming(b)), len(warming(c))) == (2, 2)
+    b.ack(warming(b)[0], "ready")
+    preparing = [world.group.handoff(place) for place in warming(b)]
+    assert [each.phase for each in preparing].count(Phase.PREPARE) == 2
+    assert not any(each.is_ready for each in preparing if each.phase is Phase.PREPARE)
+
+
+def test_not_more_are_drained_than_the_budget_allows_however_many_are_ready():
+    world = World(with_policy(mode=Mode.WARM))
+    a = world.member("w-a", {"t": 20}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 20}).attach()
+    world.to(6_100)
+    for _ in range(5):
+        for place in warming(b):
+            b.ack(place, "ready")
+    assert len(draining(a)) == 2, "a tenth of twenty"
+    ready = [p for p, each in world.group.open_handoffs() if each.phase is Phase.PREPARE]
+    assert len(ready) > 2
+    a.ack(draining(a)[0])
+    assert len(draining(a)) == 2
+
+
+def test_a_new_owner_counts_what_was_open():
+    world = World()
+    a = world.member("w-a", {"t": 40}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 40}).attach()
+    world.to(5_100)
+    assert len(draining(a)) == 4
+    world.restart()
+    a.attach()
+    b.attach()
+    world.to(world.now + 200)
+    assert len(draining(a)) == 4
+
+
+# --- Plans made outside of the shard ---
+
+MANY = 60
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have groups of more than 50 partitions planned outside of the shard."""
+    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", 50)
+
+
+def large(members: int, compute_ms: int = 400) -> World:
+    world = World()
+    for number in range(members):
+        world.member(f"w-{number}", {"t": MANY}).attach()
+    world.to(100)
+    assert sum(len(member.active) for member in world.members) == MANY
+    world.compute_ms = compute_ms
+    return world
+
+
+@pytest.mark.usefixtures("few")
+def test_a_large_plan_is_computed_outside_and_nothing_waits_for_it():
+    world = large(2)
+    world.to(5_000)
+    world.members[0].leave("now")
+    world.to(5_100)
+    assert len(world.computing) == 1
+    assert world.state == "Assigning"
+    b = world.members[1]
+    assert b.commit(5, b.active[0]) == [ErrorCode.NONE]
+    world.to(5_499)
+    assert len(b.active) == MANY // 2
+    world.to(5_500)
+    assert len(b.active) == MANY
+    assert world.state == "Stable"
+
+
+@pytest.mark.usefixtures("few")
+def test_one_plan_is_computed_at_a_time_and_what_comes_meanwhile_is_planned_next():
+    world = large(3)
+    world.to(5_000)
+    world.members[0].leave("now")
+    world.to(5_200)
+    world.members[1].leave("now")
+    world.to(5_400)
+    assert len(world.computing) == 1
+    world.to(5_500)
+    c = world.members[2]
+    assert len(world.computing) == 1, "the next one, at once"
+    world.to(5_900)
+    assert len(c.active) == MANY
+
+
+@pytest.mark.usefixtures("few")
+def test_of_a_late_result_counts_what_is_still_true():
+    world = large(3)
+    world.to(5_000)
+    a, b, c = world.members
+    a.leave("now")
+    world.to(5_100)
+    b.leave("now")
+    world.to(5_500)
+    assert b.end is not None
+    assert len(c.active) == MANY // 2, "its share at once"
+    world.to(6_000)
+    assert len(c.active) == MANY, "and what was meant for one that has gone, by the next plan"
+
+
+@pytest.mark.usefixtures("few")
+def test_free_partitions_are_placed_within_a_second_although_a_member_flaps():
+    world = large(3)
+    world.to(10_000)
+    flapper = None
+    a = world.members[0]
+    since = {}
+    for step in range(40):
+        world.to(10_000 + 300 * step)
+        if step == 7:
+            a.leave("now")
+        if flapper is None:
+            flapper = world.member(f"f-{step}", {"t": MANY}).attach()
+        else:
+            flapper.leave("now")
+            flapper = None
+        for at in range(world.now, world.now + 300, 50):
+            world.to(at)
+            for partition, holder in enumerate(world.group.topics["t"].holders):
+                if holder:
+                    since.pop(partition, None)
+                else:
+                    assert at - since.setdefault(partition, at) <= 1_000
+
+
+@pytest.mark.usefixtures("few")
+def test_a_result_for_a_group_that_became_empty_is_ignored():
+    world = large(1)
+    world.to(5_000)
+    b = world.member("w-b", {"t": MANY}).attach()
+    world.to(6_000)
+    assert world.computing or world.group.targets
+    world.members[0].leave("now")
+    b.leave("now")
+    assert world.state == "Empty"
+    c = world.member("w-c", {"t": MANY}).attach()
+    world.to(8_000)
+    assert len(c.active) == MANY
+
+
+@pytest.mark.usefixtures("few")
+def test_a_result_for_the_group_before_it_was_empty_is_not_taken_for_its_next_plan():
+    world = large(2)
+    world.to(5_000)
+    a, b = world.members
+    a.leave("now")
+    world.to(5_150)
+    b.leave("now")
+    c = world.member("w-c", {"t": MANY}).attach()
+    world.to(5_499)
+    assert len(world.computing) == 2
+    world.to(5_500)
+    assert len(world.computing) == 1
+    assert not c.active
+    world.to(5_650)
+    assert len(c.active) == MANY
+
+
+@pytest.mark.usefixtures("few")
+def test_a_late_plan_gives_nothing_to_a_member_that_has_lost_its_stream():
+    world = large(3)
+    world.to(5_000)
+    a, b, c = world.members
+    a.leave("now")
+    world.to(5_200)
+    b.cut()
+    held = len(world.group.held[b.member_id]["t"])
+    world.to(6_000)
+    assert len(world.group.held[b.member_id]["t"]) == held
+    assert len(c.active) == MANY - held
+
+
+@pytest.mark.usefixtures("few")
+def test_a_result_after_a_restart_is_ignored():
+    world = large(2)
+    world.to(5_000)
+    world.members[0].leave("now")
+    world.to(5_100)
+    late = list(world.computing)
+    world.computing.clear()
+    world.restart()
+    world.computing = late
+    b = world.members[1].attach()
+    world.to(world.now + 1_000)
+    assert len(b.active) == MANY
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("count", [4, MANY])
+def test_a_planner_that_fails_takes_nothing_and_is_tried_again(
+    count: int, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_: PlanInput) -> Plan:
+        raise ValueError("no plan today")
+
+    world = World()
+    a = world.member("w-a", {"t": count}).attach()
+    world.to(5_000)
+    for module in (planner, windows):
+        monkeypatch.setattr(module, "plan", broken)
+    b = world.member("w-b", {"t": count}).attach()
+    world.to(8_200)
+    failed = [event for event in world.events if isinstance(event, PlanFailed)]
+    assert [event.in_a_row for event in failed] == [1, 2, 3]
+    assert "no plan today" in failed[0].error
+    assert len(a.active) == count
+    assert a.commit(5, a.active[0]) == [ErrorCode.NONE]
+    assert world.state == "Assigning"
+    monkeypatch.undo()
+    world.to(12_200)
+    assert draining(a)
+    assert world.group.planning.failures == 0
+    assert world.group.planning.retry_at_ms == NO_TIME
+    assert b.reply is not None
