@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Callable
@@ -40,3 +41,6 @@ class RandomIds:
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.uuid4()}"
+
+    def new_session_id(self) -> str:
+        return secrets.token_hex(16)

@@ -26,6 +26,7 @@ from coordinator.core.records import (
     RemovedMember,
 )
 from coordinator.durable.v1 import records_pb2 as pb
+from coordinator.runtime.session_codec import SESSION_DECODERS, SESSION_ENCODERS
 from coordinator.storage.log import Damaged, Loaded
 
 
@@ -76,6 +77,7 @@ def _group_metadata(record: GroupMetadata) -> pb.Record:
                     session_timeout_ms=m.session_timeout_ms,
                     metadata=m.metadata,
                     assignment=m.assignment,
+                    client_software=m.client_software,
                 )
                 for m in record.members
             ],
@@ -109,6 +111,7 @@ def _rebalance(record: RebalanceRecord) -> pb.Record:
                 session_timeout_ms=m.session_timeout_ms,
                 joined_at_ms=m.joined_at_ms,
                 synced_at_ms=m.synced_at_ms,
+                client_software=m.client_software,
             )
             for m in record.members
         ],
@@ -162,6 +165,7 @@ _ENCODERS: dict[type[Record], Callable[[Any], pb.Record]] = {
     ),
     GroupDeleted: lambda r: pb.Record(group_id=r.group_id, group_deleted=pb.GroupDeleted()),
     RebalanceRecord: _rebalance,
+    **SESSION_ENCODERS,
 }
 
 
@@ -195,6 +199,7 @@ def _read_member(m: pb.GroupMetadata.Member, same: dict[bytes, bytes]) -> Member
         m.session_timeout_ms,
         same.setdefault(metadata, metadata),
         m.assignment,
+        intern(m.client_software),
     )
 
 
@@ -223,6 +228,7 @@ def _read_rebalance(group_id: str, m: pb.Rebalance) -> Record:
                 member.session_timeout_ms,
                 member.joined_at_ms,
                 member.synced_at_ms,
+                intern(member.client_software),
             )
             for member in m.members
         ),
@@ -258,6 +264,7 @@ _DECODERS: dict[str, Callable[[str, Any], Record]] = {
     "offset_deleted": lambda group_id, m: OffsetDeleted(group_id, intern(m.topic), m.partition),
     "group_deleted": lambda group_id, _: GroupDeleted(group_id),
     "rebalance": _read_rebalance,
+    **SESSION_DECODERS,
 }
 
 

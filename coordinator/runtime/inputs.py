@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -11,9 +11,55 @@ from coordinator.core import commands as c
 from coordinator.core import requests as q
 from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
+from coordinator.core.session_values import requests as s
+from coordinator.core.session_values.commands import PlanComputed
+from coordinator.core.session_values.plans import Move, MoveReason, Plan, Range, Unplaced
+from coordinator.core.session_values.policy import Mode, OnStall, Policy
 from coordinator.shard import outbox as o
 from coordinator.shard.followers import FetchEntries, FollowersChanged
 from coordinator.typed_json import parse_dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPlan:
+    """A `Plan` as JSON has it: without mappings from numbers, and without enums in tuples.
+
+    grants: member, topic, ranges. moves: topic, partition, source, target, reason. unplaced: topic,
+    partition, why.
+    """
+
+    grants: tuple[tuple[int, int, tuple[Range, ...]], ...]
+    moves: tuple[tuple[int, int, int, int, str], ...]
+    unplaced: tuple[tuple[int, int, str], ...]
+
+    @classmethod
+    def of(cls, plan: Plan) -> RecordedPlan:
+        """A plan to be recorded."""
+        return cls(
+            tuple(
+                (member, topic, ranges)
+                for member, by_topic in plan.grants.items()
+                for topic, ranges in by_topic.items()
+            ),
+            tuple((*move[:-1], move.reason.value) for move in plan.moves),
+            tuple((*place, why.value) for place, why in plan.unplaced.items()),
+        )
+
+    def plan(self) -> Plan:
+        """The plan that was recorded.
+
+        Raises:
+            ValueError: a reason is unknown.
+        """
+        grants: dict[int, dict[int, tuple[Range, ...]]] = {}
+        for member, topic, ranges in self.grants:
+            grants.setdefault(member, {})[topic] = ranges
+        return Plan(
+            grants,
+            tuple(Move(*move[:-1], MoveReason(move[-1])) for move in self.moves),
+            {(topic, partition): Unplaced(why) for topic, partition, why in self.unplaced},
+        )
+
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -29,12 +75,18 @@ _KINDS: dict[str, Any] = {
         FetchEntries,
         Pause,
         FollowersChanged,
+        *s.SessionInput.__args__,
+        s.PartitionAck,
+        Policy,
+        PlanComputed,
+        RecordedPlan,
     )
 }
 _KINDS["Revive"] = o.Activate  # Its name in recordings.
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _ENUMS: dict[str, type[Enum]] = {
-    kind.__name__: kind for kind in (ErrorCode, o.AppendFailure, q.ListOrder)
+    kind.__name__: kind
+    for kind in (ErrorCode, o.AppendFailure, q.ListOrder, s.AckKind, s.LeaveKind, Mode, OnStall)
 }
 
 
@@ -42,6 +94,8 @@ def to_json(value: Any) -> Any:
     """Convert to JSON values: `{"Name": {field: value}}`, `{"bytes": base64}`, `{"enum": [..]}`."""
     if isinstance(value, Enum):
         return {"enum": [type(value).__name__, value.name]}
+    if isinstance(value, Plan):
+        value = RecordedPlan.of(value)
     if is_dataclass(value):
         name = _NAMES[type(value)]
         return {name: {f.name: to_json(getattr(value, f.name)) for f in fields(value)}}
@@ -73,6 +127,7 @@ def from_json(value: Any) -> Any:
             raise ValueError(f"there is no {kind!r:.80} {member!r:.80}") from None
     if name not in _KINDS or not isinstance(content, dict):
         raise ValueError(f"there is no input {name!r:.80}")
-    return parse_dataclass(
+    found = parse_dataclass(
         _KINDS[name], {field: from_json(each) for field, each in content.items()}
     )
+    return found.plan() if isinstance(found, RecordedPlan) else found

@@ -20,7 +20,7 @@ from coordinator.core.replies import Reply
 from coordinator.core.requests import Heartbeat, ListGroups, Request
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.loop_probe import LoopProbe
-from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_runner import Planner, ShardRunner, plan_in_place
 from coordinator.runtime.shard_table import ShardTable
 from coordinator.runtime.slices import Slices
 from coordinator.runtime.standby import Fetch
@@ -42,6 +42,9 @@ from coordinator.storage.log import GroupLog
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
+LEASE_PARTS = 20
+"""A loop that is later than this part of a lease takes a fifth of the time between heartbeats."""
+
 
 class Node:
     """The shards of one process.
@@ -52,6 +55,7 @@ class Node:
         fetch: fetches the end of a shard's log from its leader; None: shards are not followed.
         shard_type: makes an empty shard; simulated worlds have a type of their own.
         incarnation: differs between this node's starts; empty: chosen at random.
+        planner: makes the plans of large session groups; on the loop by default.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Node:
         ids: IdSource | None = None,
         shard_type: Callable[..., Shard] = Shard,
         incarnation: str = "",
+        planner: Planner = plan_in_place,
     ) -> None:
         self.settings = settings
         self._shard_count = settings.storage.shards
@@ -77,6 +82,7 @@ class Node:
         self._clock = clock = clock or AnchoredClock()
         self.probe = LoopProbe(clock)
         """Measurements of the event loop, and the pauses found by them."""
+        self.probe.each_minute = self._compare_lag
         self._call_ids = itertools.count(1)
         self.cluster: ClusterRunner | None = None
         """Membership in the cluster; None: this node is the only one."""
@@ -90,6 +96,7 @@ class Node:
             shard_type=shard_type,
             pauses=self.probe.pauses,
             on_in_sync=self._keep_up,
+            planner=planner,
         )
         self._runners = self._table.runners
         self._fixed_view = ClusterView()
@@ -97,18 +104,19 @@ class Node:
             for shard in self._fixed_share():
                 self._table.add(shard)
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, kafka: str = "") -> None:
         """Load the shards and serve; loaded shards serve while others load.
 
         Args:
             host, port: address at which clients and other nodes reach this one.
+            kafka: HOST:PORT at which Kafka's clients do; empty: they are not served.
         Raises:
             Damaged: the log is not what was written.
             Unavailable, Ambiguous: the shared store does not answer.
         """
         self.probe.start()
         if self._coordination is None:
-            self._fixed_view = self._view_of_shares(host, port)
+            self._fixed_view = self._view_of_shares(host, port, kafka)
             await self._table.load_all()
             return
         callbacks = LeadershipCallbacks(
@@ -121,7 +129,7 @@ class Node:
         )
         self.cluster = ClusterRunner(
             self._coordination,
-            NodeInfo(self.settings.cluster.node_id, host, port, self._incarnation),
+            NodeInfo(self.settings.cluster.node_id, host, port, self._incarnation, kafka=kafka),
             self._all_shards(),
             callbacks,
             replicas=self.settings.cluster.replicas if self._table.has_followers else 1,
@@ -167,7 +175,7 @@ class Node:
     def answer_beat(self, heartbeat: Heartbeat) -> Reply:
         """Answer a heartbeat, in the same turn of the loop."""
         runner = self._runners.get(self._shard_of(heartbeat.group_id))
-        if runner is None or not self._may_answer():
+        if runner is None or not self.may_answer():
             return self._elsewhere(heartbeat)
         answer = runner.submit(heartbeat)
         assert not isinstance(answer, asyncio.Future), "a heartbeat is never parked"
@@ -213,10 +221,22 @@ class Node:
             for runner, call_id in calls:
                 runner.cancel(call_id)
             raise
-        if not self._may_answer():
+        if not self.may_answer():
             # Another node may lead the groups by now.
             return [self._elsewhere(request) for request in requests]
         return replies
+
+    def runner_of(self, group_id: str) -> ShardRunner | None:
+        """The runner of a group's shard; None: this node does not lead it, or may not answer."""
+        return self._runners.get(self._shard_of(group_id)) if self.may_answer() else None
+
+    def may_answer(self) -> bool:
+        """False once another node may lead the shards of this one: it answers nothing then."""
+        return self.cluster is None or self.cluster.may_answer()
+
+    def leader_elsewhere(self, group_id: str) -> NodeInfo | None:
+        """Leader of a group's shard, if this node does not lead it and knows who does."""
+        return None if self._shard_of(group_id) in self._runners else self.coordinator_of(group_id)
 
     async def fetch(self, shard: ShardId, leader_epoch: int, fetch: FetchEntries) -> FetchedEntries:
         """Fetch the end of a shard's log for a follower.
@@ -262,12 +282,40 @@ class Node:
         """Members of all groups of this node that come from a host."""
         return sum(shard.members_of(client_host) for shard in self._shards())
 
+    def has_session(self, group_id: str, incarnation: str) -> bool | None:
+        """True if that incarnation of a process has a session; None if there is no such group."""
+        runner = self._runners.get(self._shard_of(group_id))
+        if runner is None or runner.shard is None:
+            return None
+        return runner.shard.has_session(group_id, incarnation)
+
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group here."""
         runner = self._runners.get(self._shard_of(group_id))
         if runner is None or runner.shard is None:
             return None
         return runner.shard.has_static_member(group_id, instance_id)
+
+    def loaded_shards(self) -> dict[ShardId, Shard]:
+        """The shards that this node leads and has loaded."""
+        found = ((shard, runner.shard) for shard, runner in list(self._runners.items()))
+        return {number: shard for number, shard in found if shard is not None}
+
+    @property
+    def node_id(self) -> int:
+        """Id of this node in `cluster_view`."""
+        if self._coordination is None:
+            return self.settings.storage.fixed_share[0]
+        return self.settings.cluster.node_id
+
+    def peers(self) -> list[NodeInfo]:
+        """The other nodes, as this node last read them."""
+        own = self.node_id
+        return [info for number, info in self.cluster_view().nodes.items() if number != own]
+
+    def report(self, what: str) -> None:
+        """Log a problem, in words."""
+        self._watchers.failure(what, None)
 
     def stats(self) -> list[ShardStats]:
         """Numbers of each shard of this node."""
@@ -309,10 +357,23 @@ class Node:
                 None,
             )
 
+    def _compare_lag(self) -> None:
+        """Report a loop that is late for the shortest lease told to a member of its groups."""
+        leases_ms = [
+            lease_ms for shard in self._shards() if (lease_ms := shard.shortest_lease_ms())
+        ]
+        lag_ms = 1_000 * self.probe.lag_p99_s
+        if leases_ms and lag_ms > min(leases_ms) / LEASE_PARTS:
+            self._watchers.failure(
+                f"the event loop was {lag_ms:.0f} ms late (99th percentile of the last minute), "
+                f"which is more than a twentieth of a lease of {min(leases_ms):,} ms: session "
+                "members may be suspended for nothing. Give the node more CPU or fewer groups, or "
+                "these groups longer leases",
+                None,
+            )
+
     def _shards(self) -> list[Shard]:
-        """Shards of this node that are loaded."""
-        shards = [runner.shard for runner in list(self._runners.values())]
-        return [shard for shard in shards if shard is not None]
+        return list(self.loaded_shards().values())
 
     def _tell(self, events: Sequence[Event], now_ms: int) -> None:
         for listener in self._listeners:
@@ -325,12 +386,15 @@ class Node:
         number, shares = self.settings.storage.fixed_share
         return [shard for shard in self._all_shards() if shard % shares == number - 1]
 
-    def _view_of_shares(self, host: str, port: int) -> ClusterView:
+    def _view_of_shares(self, host: str, port: int, kafka: str) -> ClusterView:
         """The fixed view of nodes with shares: all on one machine, `NODE_PORTS` apart."""
         number, shares = self.settings.storage.fixed_share
-        nodes = {
-            n: NodeInfo(n, host, port + (n - number) * NODE_PORTS, "") for n in range(1, shares + 1)
-        }
+        kafka_host, _, kafka_port = kafka.rpartition(":")
+        nodes = {}
+        for n in range(1, shares + 1):
+            shift = (n - number) * NODE_PORTS
+            told = f"{kafka_host}:{int(kafka_port) + shift}" if kafka else ""
+            nodes[n] = NodeInfo(n, host, port + shift, "", kafka=told)
         shards = {}
         for shard in self._all_shards():
             leader = shard % shares + 1
@@ -344,13 +408,10 @@ class Node:
         if self.cluster is not None:
             self.cluster.keep_up(shard, nodes)
 
-    def _may_answer(self) -> bool:
-        return self.cluster is None or self.cluster.may_answer()
-
     def _elsewhere(self, request: Request) -> Reply:
         group_id = getattr(request, "group_id", "")
-        found = self.coordinator_of(group_id)
+        found = self.leader_elsewhere(group_id)
         words = advice(ErrorCode.NOT_COORDINATOR)
-        if found is not None and self._shard_of(group_id) not in self._runners:
+        if found is not None:
             words = f"{words} ({found.host}:{found.port})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))

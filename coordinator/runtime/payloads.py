@@ -1,17 +1,21 @@
-"""Reader of consumers' payloads for the core: topics and partitions."""
+"""Consumers' payloads: topics and partitions are read for the core, assignments are written."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import (
+    Assignment,
     ConsumerProtocolError,
     decode_assignment,
+    encode_assignment,
     owned_partitions,
     subscribed_topics,
 )
 from coordinator.core.classic.last_work import OWNED_MAX
 from coordinator.core.classic.subscriptions import PayloadReader
+from coordinator.core.replies import DescribedMember
 
 TOPICS_MAX = 10_000
 """Greatest number of topics read from one subscription, in 10 ms. A subscription that names more
@@ -48,6 +52,14 @@ def read_owned(metadata: bytes) -> tuple[tuple[str, int], ...] | None:
     except ConsumerProtocolError:
         return None
     return tuple((p.topic, p.partition) for p in found)
+
+
+def assignment_of(member: DescribedMember) -> bytes:
+    """A member's assignment; of a session group, what it holds in the format of consumers."""
+    if not member.holds:
+        return member.assignment
+    held = tuple(TopicPartition(topic, partition) for topic, partition in member.holds)
+    return encode_assignment(Assignment(held))
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

@@ -7,6 +7,7 @@
     {"id": "<member id>"}                                         drawn at random, in order
     {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
     {"beat": [group, member, instance, generation], "now_ms": ...}  a heartbeat without a step
+    {"take": stream id, "now_ms": ...}                            a session member was told news
     {"hash": "<of the state>", "inputs": n}                       at intervals, and at the end
 
 `inputs` counts steps and heartbeats.
@@ -26,10 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from coordinator import __version__
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
-from coordinator.core.ids import IdSource, ShardId
+from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.records import FROM_LAST_WORK, RebalanceRecord, Record, RemovedMember
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.sessions.group import SessionGroup
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
 from coordinator.shard.followers import TAIL_BYTES, AckPolicy
@@ -51,6 +55,11 @@ class RecordedIds:
         member_id = self.ids.new_member_id(prefix)
         self.write({"id": member_id})
         return member_id
+
+    def new_session_id(self) -> str:
+        session_id = self.ids.new_session_id()
+        self.write({"id": session_id})
+        return session_id
 
 
 class RecordingShard(Shard):
@@ -116,6 +125,18 @@ class RecordingShard(Shard):
             self._count_input()
         return is_taken
 
+    def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
+        """See `Shard`. What a member has been told decides about what it claims later."""
+        news = None
+        try:
+            news = super().take(stream_id, now_ms)
+        except Exception:
+            self._write({"take": stream_id, "now_ms": now_ms})  # A replay has to meet the bug.
+            raise
+        if news is not None:
+            self._write({"take": stream_id, "now_ms": now_ms})
+        return news
+
     def _count_input(self) -> None:
         self._inputs += 1
         if self._inputs % HASH_EVERY == 0:
@@ -140,17 +161,33 @@ def state_hash(shard: Shard) -> str:
         hashed = _as_first_written(record) if isinstance(record, RebalanceRecord) else record
         digest.update(codec.encode(hashed))
     for group_id, group in sorted(shard.machine.groups.items()):
-        soft = (
-            group_id,
-            group.state.value,
-            group.generation,
-            group.leader_id,
-            sorted(group.members),
-            sorted(group.pending_member_ids),
-            sorted(group.awaited_syncs),
-        )
-        digest.update(repr(soft).encode())
+        soft = _soft_sessions(group) if isinstance(group, SessionGroup) else _soft_classic(group)
+        digest.update(repr((group_id, group.state.value, *soft)).encode())
     return digest.hexdigest()
+
+
+def _soft_classic(group: ClassicGroup) -> tuple[Any, ...]:
+    return (
+        group.generation,
+        group.leader_id,
+        sorted(group.members),
+        sorted(group.pending_member_ids),
+        sorted(group.awaited_syncs),
+    )
+
+
+def _soft_sessions(group: SessionGroup) -> tuple[Any, ...]:
+    members = [
+        (member_id, each.stream_number, each.number, each.is_suspect, each.mailbox.version)
+        for member_id, each in sorted(group.members.items())
+    ]
+    return (
+        members,
+        sorted(group.waiting),
+        sorted((place, target) for place, (target, _) in group.targets.items()),
+        sorted(group.released.items()),
+        sorted(group.in_flight.items()),
+    )
 
 
 def _as_first_written(record: RebalanceRecord) -> RebalanceRecord:

@@ -12,6 +12,7 @@ from typing import Any
 from coordinator import __version__
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceJournaled
+from coordinator.core.ids import CallId
 from coordinator.core.records import FROM_LAST_WORK, RebalanceRecord, Record
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import from_json
@@ -61,6 +62,9 @@ class _NoIds:
             raise _MissingId("an input asks for a member id that was not recorded")
         return self.ids.pop(0)
 
+    def new_session_id(self) -> str:
+        return self.new_member_id("")
+
 
 def replay(lines: Iterable[str]) -> Replayed:
     """Run a recording; one that ends in the middle is run up to there.
@@ -103,11 +107,12 @@ def replay(lines: Iterable[str]) -> Replayed:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 heartbeat = _beat(line["beat"])
-            found.inputs += 1
-            if not shard.beat(*heartbeat, now_ms):
-                found.differences.append(
-                    f"input {found.inputs} is no heartbeat of a member at rest"
-                )
+            _beat_again(shard, heartbeat, now_ms, found)
+        elif "take" in line:
+            with _reading(made_by):
+                now_ms = _now_ms(line, now_ms)
+                stream_id = CallId(_number(line["take"]))
+            _take_again(shard, stream_id, now_ms, found)
         elif "hash" in line:
             _compare(shard, line["hash"], found, counts_alike=counts_alike)
         else:
@@ -115,6 +120,19 @@ def replay(lines: Iterable[str]) -> Replayed:
     if shard is None:
         raise NoRecording("it is empty, or its first line is cut short")
     return found
+
+
+def _beat_again(
+    shard: Shard, heartbeat: tuple[str, str, str | None, int], now_ms: int, found: Replayed
+) -> None:
+    found.inputs += 1
+    if not shard.beat(*heartbeat, now_ms):
+        found.differences.append(f"input {found.inputs} is no heartbeat of a member at rest")
+
+
+def _take_again(shard: Shard, stream_id: CallId, now_ms: int, found: Replayed) -> None:
+    if shard.take(stream_id, now_ms) is None:
+        found.differences.append(f"there is nothing to tell after {found.inputs} inputs")
 
 
 def _compare(shard: Shard, recorded: object, found: Replayed, *, counts_alike: bool) -> None:

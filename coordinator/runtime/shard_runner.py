@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.core.commands import CallCancelled
 from coordinator.core.errors import ErrorCode
@@ -26,6 +26,10 @@ from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.session_values.plans import Plan, PlanInput
+from coordinator.core.session_values.requests import SessionInput, StreamEnd, StreamEnded
+from coordinator.core.sessions.planner import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import add_entry, build, job_failed
 from coordinator.runtime.slices import PART, Work, in_slices
@@ -34,6 +38,7 @@ from coordinator.shard.driver import ShardDriver
 from coordinator.shard.effects import (
     Broken,
     Build,
+    Compute,
     Done,
     DriverInput,
     Effects,
@@ -66,6 +71,27 @@ SETTLE_AFTER_S = 1.0
 that gets a request is activated at once."""
 
 
+Planner = Callable[[PlanInput], Awaitable[Plan]]
+"""Makes a plan, away from the loop or on it."""
+
+
+async def plan_in_place(state: PlanInput) -> Plan:
+    """A `Planner` for hosts on virtual time: it holds the loop up for as long as it takes."""
+    return plan(state)
+
+
+class StreamListener(Protocol):
+    """Writer of the stream of a session member."""
+
+    def wake(self) -> None:
+        """There is something to be told: `ShardRunner.take`."""
+        ...
+
+    def end(self, last: StreamEnd) -> None:
+        """The stream ends, with this as its last message."""
+        ...
+
+
 class ShardRunner:
     """Runs one shard on the current loop.
 
@@ -73,6 +99,7 @@ class ShardRunner:
         new_shard: makes an empty shard.
         on_in_sync: called with the in-sync nodes when they change.
         pauses: returns the pauses of the node, given epoch milliseconds.
+        compute: makes the plans of large session groups; in place, unless it is told otherwise.
     """
 
     def __init__(
@@ -85,12 +112,14 @@ class ShardRunner:
         watchers: Watchers,
         on_in_sync: Callable[[frozenset[int]], None] = lambda _: None,
         pauses: Callable[[int], tuple[Pause, ...]] = lambda _: (),
+        compute: Planner = plan_in_place,
     ) -> None:
         self.shard_id = shard_id
         self._new_shard = new_shard
         self._log = log
         self._on_in_sync = on_in_sync
         self._pauses = pauses
+        self._compute = compute
         self._clock = clock
         self._watchers = watchers
         self.driver = ShardDriver(shard_id)
@@ -99,6 +128,7 @@ class ShardRunner:
         self._context = contextvars.copy_context()
         self._calls: dict[CallId, asyncio.Future[Reply]] = {}
         self._fetches: dict[CallId, asyncio.Future[FetchedEntries]] = {}
+        self._streams: dict[CallId, StreamListener] = {}
         self._releasing: deque[tuple[CallId, Reply]] = deque()
         self._tasks: dict[asyncio.Task[None], Job | None] = {}
         self._alarm: AsyncTimerDriver | None = None
@@ -154,6 +184,28 @@ class ShardRunner:
         self._execute(effects)
         return future.result() if future.done() and future.exception() is None else future
 
+    def listen(self, stream_id: CallId, listener: StreamListener) -> None:
+        """Tell a listener when there is something to be told on a session member's stream."""
+        self._streams[stream_id] = listener
+
+    def hear(self, said: SessionInput) -> None:
+        """Hand in what a session member has said."""
+        if isinstance(said, StreamEnded):
+            self._streams.pop(said.stream_id, None)
+        if self.driver.shard is not None:
+            self._drive(said)
+
+    def take(self, stream_id: CallId) -> ToMember | None:
+        """Take what there is to be told on a stream; None: nothing."""
+        shard = self.driver.shard
+        if shard is None:
+            return None
+        try:
+            return shard.take(stream_id, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
+            self.fail(error)
+            return None
+
     def fail(self, error: Exception) -> None:
         """Load the shard again after a bug outside of a step."""
         self._drive(Broken(error))
@@ -196,6 +248,11 @@ class ShardRunner:
         return self.driver.leader_epoch
 
     @property
+    def fence_epoch(self) -> int:
+        """Epoch in which the shard's log was fenced: the coordinator epoch of session members."""
+        return self.driver.fence_epoch
+
+    @property
     def shard(self) -> Shard | None:
         """The shard that serves; None: it is loading."""
         return self.driver.shard
@@ -230,6 +287,12 @@ class ShardRunner:
         if effects.fetched:
             fetched, effects.fetched = effects.fetched, ()
             self._hand_out(fetched)
+        if effects.wakes:
+            wakes, effects.wakes = effects.wakes, ()
+            self._wake_streams(wakes)
+        if effects.ended:
+            ended, effects.ended = effects.ended, ()
+            self._end_streams(ended)
         if effects.in_sync is not None:
             in_sync, effects.in_sync = effects.in_sync, None
             self._on_in_sync(in_sync)
@@ -262,6 +325,18 @@ class ShardRunner:
             waiting = self._fetches.get(call_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(found)
+
+    def _wake_streams(self, wakes: Sequence[CallId]) -> None:
+        for stream_id in wakes:
+            listener = self._streams.get(stream_id)
+            if listener is not None:
+                listener.wake()
+
+    def _end_streams(self, ended: Sequence[tuple[CallId, StreamEnd]]) -> None:
+        for stream_id, last in ended:
+            listener = self._streams.pop(stream_id, None)
+            if listener is not None:
+                listener.end(last)
 
     def _report(self, told: Sequence[Trouble | Recovery]) -> None:
         for each in told:
@@ -339,6 +414,8 @@ class ShardRunner:
                 return await self._build(job)
             case WriteEntry():
                 return await self._write(job)
+            case Compute():
+                return await self._compute(job.ask.state)
             case WriteSnapshot():
                 encoded = Encoded(job.records, codec.encode)
                 snapshot = Snapshot(job.sequence, job.next_offset, encoded)

@@ -16,7 +16,7 @@ from coordinator.core.pauses import Pause
 from coordinator.runtime.garbage import collect_and_freeze, gc_paused
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
-from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_runner import Planner, ShardRunner
 from coordinator.runtime.standby import Fetch, Standby
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
@@ -41,6 +41,7 @@ class ShardTable:
         fetch: fetches the end of a shard's log from its leader; None: shards are not followed.
         pauses: returns the pauses of this node, given epoch milliseconds.
         on_in_sync: called with a shard's in-sync nodes when they change.
+        planner: makes the plans of large session groups.
     """
 
     settings: Settings
@@ -52,6 +53,7 @@ class ShardTable:
     shard_type: Callable[..., Shard]
     pauses: Callable[[int], tuple[Pause, ...]]
     on_in_sync: Callable[[ShardId, frozenset[int]], None]
+    planner: Planner
     runners: dict[ShardId, ShardRunner] = field(default_factory=dict, init=False)
     standbys: dict[ShardId, Standby] = field(default_factory=dict, init=False)
     _recordings: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
@@ -75,6 +77,7 @@ class ShardTable:
             watchers=self.watchers,
             on_in_sync=partial(self.on_in_sync, shard),
             pauses=self.pauses,
+            compute=self.planner,
         )
         return runner
 

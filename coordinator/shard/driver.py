@@ -28,10 +28,13 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Request
+from coordinator.core.session_values.commands import PlanComputed
+from coordinator.core.session_values.requests import Attach, unloaded
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
 from coordinator.shard.effects import (
     Broken,
     Build,
+    Compute,
     Done,
     DriverInput,
     Effects,
@@ -116,6 +119,7 @@ class ShardDriver:
         self._fence: Fence = None
         self._job: Job | None = None  # Step of the load, or append in flight.
         self._snapshot: WriteSnapshot | None = None
+        self._computes: set[Compute] = set()
         self._later: tuple[int, Job] | None = None  # A job to begin later, and when.
         self._deadline_ms: int | None = None  # Next deadline of the shard.
         self._standby: StandbyShard | None = None
@@ -154,13 +158,18 @@ class ShardDriver:
         return effects
 
     @property
+    def fence_epoch(self) -> int:
+        """Epoch in which the log of the shard was fenced last; 0: it has not been yet."""
+        return 0 if self._fence is None else int(self._fence.fence_epoch)
+
+    @property
     def is_starting(self) -> bool:
         """True while the first load is in progress."""
         return self._phase is Phase.STARTING
 
     def is_wanted(self, job: Job) -> bool:
         """False if the result of `job` would be ignored, so that the host may skip it."""
-        return job is self._job or job is self._snapshot
+        return job is self._job or job is self._snapshot or job in self._computes
 
     # --- Inputs ---
 
@@ -194,6 +203,8 @@ class ShardDriver:
         if self.shard is None:
             self._effects.replies = [(request.call_id, self._answer_without_shard(request))]
         else:
+            if isinstance(request, Attach) and request.epoch > self.fence_epoch:
+                request = replace(request, is_ahead=True)
             self._requests[request.call_id] = request
             self._step(request)
             replies = self._effects.replies
@@ -221,6 +232,8 @@ class ShardDriver:
         if job is self._snapshot:
             self._snapshot = None
             self._policy.end(result)
+        if isinstance(job, Compute):
+            self._computed(job, PlanComputed(job.ask.group_id, job.ask.number, result))
         if job is not self._job:
             return  # Late: the shard was given up meanwhile, and its callers have been answered.
         self._job = None
@@ -280,8 +293,16 @@ class ShardDriver:
             self._no_snapshot(
                 Trouble("no snapshot was taken", error)
             )  # The log still has all entries.
+        elif isinstance(job, Compute):
+            error_text = f"{type(error).__name__}: {error}"
+            self._computed(job, PlanComputed(job.ask.group_id, job.ask.number, None, error_text))
         elif job is None or job is self._job:
             self._break(error)
+
+    def _computed(self, job: Compute, result: PlanComputed) -> None:
+        if job in self._computes:  # Else it is late: the shard was given up meanwhile.
+            self._computes.remove(job)
+            self._step(result)
 
     # --- Loading ---
 
@@ -318,11 +339,19 @@ class ShardDriver:
             for call_id, _ in outbox.fetched:
                 self._fetches.pop(call_id, None)
             effects.fetched = _joined(effects.fetched, outbox.fetched)
+        if outbox.wakes:
+            effects.wakes = _joined(effects.wakes, outbox.wakes)
+        if outbox.ended:
+            effects.ended = _joined(effects.ended, outbox.ended)
         if outbox.events:
             effects.events = _joined(effects.events, outbox.events)
         if outbox.in_sync is not None:
             effects.in_sync = outbox.in_sync
         self._deadline_ms = outbox.next_deadline_ms
+        if outbox.computes:
+            jobs = [Compute(ask) for ask in outbox.computes]
+            self._computes.update(jobs)
+            effects.jobs = _joined(effects.jobs, jobs)
         if outbox.append is not None:
             self._write(outbox.append)
         if outbox.unloaded and self._phase is not Phase.ENDED:
@@ -400,8 +429,12 @@ class ShardDriver:
         self._load_again()
 
     def _let_go(self, error: ErrorCode) -> None:
-        """Drop the shard, and refuse every call that waits for it."""
+        """Drop the shard, refuse every call that waits for it, and end the streams of members."""
+        if self.shard is not None:
+            ended = [(stream_id, unloaded(error)) for stream_id in self.shard.streams()]
+            self._effects.ended = _joined(self._effects.ended, ended)
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
+        self._computes.clear()
         effects, refused = self._effects, Refused(error)
         loading = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         replies = [(id_, request.refusal(refused)) for id_, request in self._requests.items()]

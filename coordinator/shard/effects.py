@@ -15,12 +15,14 @@ from coordinator.core.events import Event
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
+from coordinator.core.session_values.commands import ComputePlan
+from coordinator.core.session_values.requests import StreamEnd
 from coordinator.shard.followers import FetchedEntries
 from coordinator.shard.outbox import Append, AppendFailure, Input
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 
-Fence = Any  # The log's fencing token; opaque to the driver.
+Fence = Any  # The log's fencing token, with its `fence_epoch`; else opaque to the driver.
 Loaded = Any  # The result of a read of the log; opaque to the driver.
 
 
@@ -82,7 +84,17 @@ class WriteSnapshot:
     records: Iterable[Record]
 
 
-Job = TakeOver | Load | Build | WriteEntry | WriteSnapshot
+@dataclass(frozen=True, slots=True, eq=False)
+class Compute:
+    """Compute a plan away from the loop, which serves heartbeats meanwhile. Result: a `Plan`.
+
+    The host may do it in any process, any number of times; a `Broken` is told to the group.
+    """
+
+    ask: ComputePlan
+
+
+Job = TakeOver | Load | Build | WriteEntry | WriteSnapshot | Compute
 
 
 # --- Inputs beside those of a shard ---
@@ -171,7 +183,8 @@ class Effects:
     """Actions that follow from one input, to be carried out in this order.
 
     1. `jobs` are begun. 2. `replies` go to their callers, each call once, and 3. `fetched` to
-    followers. 4. The set of nodes `in_sync` goes to the controller; 5. `events` go to watchers,
+    followers; streams of session members in `wakes` are told what there is, and those in `ended`
+    their last. 4. The set of nodes `in_sync` goes to the controller; 5. `events` go to watchers,
     6. `told` to the log. 7. The driver is given a Tick at `wake_at_ms` (None: no deadline).
     8. If it `has_dormant_groups`, the driver is given Activate repeatedly, with lower priority than
     other inputs, until all groups are active.
@@ -180,6 +193,8 @@ class Effects:
     jobs: Sequence[Job] = ()
     replies: Sequence[tuple[CallId, Reply]] = ()
     fetched: Sequence[tuple[CallId, FetchedEntries]] = ()
+    wakes: Sequence[CallId] = ()
+    ended: Sequence[tuple[CallId, StreamEnd]] = ()
     in_sync: frozenset[int] | None = None
     events: Sequence[Event] = ()
     told: Sequence[Trouble | Recovery] = ()

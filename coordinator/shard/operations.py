@@ -27,12 +27,27 @@ from coordinator.core.outcome import (
     DeferHeartbeat,
     DeferInitialJoin,
     DeferJoin,
+    DeferKeeping,
+    DeferLease,
+    DeferLeave,
+    DeferPhase,
+    DeferPlan,
+    DeferRetry,
     DeferSync,
     JoinKey,
     MemberKey,
     SyncKey,
     WatchKey,
 )
+from coordinator.core.session_values.commands import (
+    KeepingOver,
+    LeaseExpired,
+    LeaveOverdue,
+    PhaseOverdue,
+    PlanDue,
+    WriteRetry,
+)
+from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
 from timer.purgatory import Purgatory
@@ -143,6 +158,50 @@ class DelayedHeartbeat(DelayedOperation):
         self._timers.post(SessionExpired(self._group_id, self._member_id, self.deadline_ms))
 
 
+class DelayedLease(DelayedOperation):
+    """End of a session member's lease; heartbeats move it, as those of classic members do."""
+
+    __slots__ = ("_group_id", "_member_id", "_timers")
+
+    def __init__(self, defer: DeferLease, timers: GroupTimers) -> None:
+        super().__init__()
+        self._group_id = defer.group_id
+        self._member_id = defer.member_id
+        self._timers = timers
+
+    def try_complete(self) -> bool:
+        group = self._timers.machine.groups.get(self._group_id)
+        if not isinstance(group, SessionGroup) or group.is_gone(self._member_id):
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        pass  # The session has ended: nothing follows.
+
+    def on_expiration(self) -> None:
+        self._timers.post(LeaseExpired(self._group_id, self._member_id, self.deadline_ms))
+
+
+class DelayedCommand(DelayedOperation):
+    """A command whose time comes: the end of a phase, a plan, the end of a kept name.
+
+    The rule that gets it looks whether it still has something to do.
+    """
+
+    __slots__ = ("_timers", "command")
+
+    def __init__(self, command: Command, timers: GroupTimers) -> None:
+        super().__init__()
+        self.command = command
+        self._timers = timers
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        self._timers.post(self.command)
+
+
 class GroupTimers:
     """A purgatory for each kind of operation.
 
@@ -167,6 +226,8 @@ class GroupTimers:
         self.syncs: Purgatory[str] = Purgatory(timer)
         # Keyed by member id alone, which is unique: the fastest look-up for a heartbeat.
         self.sessions: Purgatory[str] = Purgatory(timer)
+        self.handoffs: Purgatory[str] = Purgatory(timer)
+        self.plans: Purgatory[str] = Purgatory(timer)
         self._timer = timer
         self._join_waits = join_waits
         self._sync_waits = sync_waits
@@ -182,6 +243,23 @@ class GroupTimers:
             case DeferInitialJoin():
                 delay = InitialDelayedJoin(defer, self)
                 self.joins.try_complete_else_watch(delay, (defer.group_id,), defer.deadline_ms)
+            case DeferLease():
+                self._defer_lease(defer)
+            case DeferPlan():
+                self._defer_plan(defer)
+            case DeferPhase():
+                overdue = PhaseOverdue(
+                    defer.group_id, defer.topic, defer.partition, defer.handoff_id, defer.phase
+                )
+                self._defer_command(overdue, defer.deadline_ms)
+            case DeferKeeping():
+                self._defer_command(KeepingOver(defer.group_id, defer.name), defer.deadline_ms)
+            case DeferRetry():
+                self._defer_command(WriteRetry(defer.group_id), defer.deadline_ms)
+            case DeferLeave():
+                self._defer_command(
+                    LeaveOverdue(defer.group_id, defer.member_id), defer.deadline_ms
+                )
             case DeferSync():
                 sync = DelayedSync(defer, self, self._sync_waits)
                 self.syncs.try_complete_else_watch(sync, (defer.group_id,), defer.deadline_ms)
@@ -196,6 +274,11 @@ class GroupTimers:
             case MemberKey():
                 self.sessions.check_and_complete(key.member_id)
 
+    def pending(self, group_id: str) -> list[Command]:
+        """Commands of a session group whose time is still to come; plans and leases are not in."""
+        operations = self.handoffs.waiting(group_id)
+        return [each.command for each in operations if isinstance(each, DelayedCommand)]
+
     def _defer_heartbeat(self, defer: DeferHeartbeat) -> None:
         member_id = defer.member_id
         operation = self.sessions.find(member_id)
@@ -204,3 +287,25 @@ class GroupTimers:
             self.sessions.try_complete_else_watch(operation, (member_id,), defer.deadline_ms)
         else:
             self._timer.rearm(operation, defer.deadline_ms)
+
+    def _defer_lease(self, defer: DeferLease) -> None:
+        operation = self.sessions.find(defer.member_id)
+        if operation is None:
+            operation = DelayedLease(defer, self)
+            self.sessions.try_complete_else_watch(operation, (defer.member_id,), defer.deadline_ms)
+        else:
+            self._timer.rearm(operation, defer.deadline_ms)
+
+    def _defer_plan(self, defer: DeferPlan) -> None:
+        operation = self.plans.find(defer.group_id)
+        if operation is None:
+            operation = DelayedCommand(PlanDue(defer.group_id), self)
+            self.plans.try_complete_else_watch(operation, (defer.group_id,), defer.deadline_ms)
+        else:
+            self._timer.rearm(operation, defer.deadline_ms)
+
+    def _defer_command(
+        self, command: PhaseOverdue | KeepingOver | LeaveOverdue | WriteRetry, deadline_ms: int
+    ) -> None:
+        operation = DelayedCommand(command, self)
+        self.handoffs.try_complete_else_watch(operation, (command.group_id,), deadline_ms)

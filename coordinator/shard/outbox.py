@@ -12,6 +12,8 @@ from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.replies import Reply
+from coordinator.core.session_values.commands import ComputePlan
+from coordinator.core.session_values.requests import StreamEnd
 from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
 
 
@@ -94,16 +96,21 @@ class Append:
 class Outbox:
     """Result of one step, in the order of handling.
 
-    1. `append` goes to the log. 2. `replies` go to their callers, each call once, and 3. `fetched`
-    to followers. 4. The new set of nodes `in_sync` (None: unchanged) goes to the controller, and
-    5. `events` to watchers. 6. If it has `unloaded`, the shard is not stepped again. 7. Else the
-    next Tick is due at `next_deadline_ms` (None: no deadline).
+    1. `append` goes to the log, and `computes` to whoever makes plans. 2. `replies` go to their
+    callers, each call once, and 3. `fetched` to followers. 4. The new set of nodes `in_sync`
+    (None: unchanged) goes to the controller, and 5. `events` to watchers. Streams in `wakes` have
+    something to be told (`Shard.take`), and those in `ended` are told their last. 6. If it
+    has `unloaded`, the shard is not stepped again. 7. Else the next Tick is due at
+    `next_deadline_ms` (None: no deadline).
     """
 
     append: Append | None = None
+    computes: list[ComputePlan] = field(default_factory=list)
     replies: list[tuple[CallId, Reply]] = field(default_factory=list)
     fetched: list[tuple[CallId, FetchedEntries]] = field(default_factory=list)
     in_sync: frozenset[int] | None = None
     events: list[Event] = field(default_factory=list)
+    wakes: list[CallId] = field(default_factory=list)
+    ended: list[tuple[CallId, StreamEnd]] = field(default_factory=list)
     unloaded: bool = False
     next_deadline_ms: int | None = None

@@ -22,6 +22,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from coordinator.core import admission
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.commands import (
     Command,
@@ -33,11 +34,16 @@ from coordinator.core.commands import (
 )
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import IdSource
+from coordinator.core.ids import TOPICS_GROUP, CallId, IdSource
 from coordinator.core.machine import GroupMachine
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.requests import Request
+from coordinator.core.session_values.commands import LeaseExpired
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.session_values.requests import SessionHeartbeat, unloaded
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.shard import invariants
 from coordinator.shard.followers import (
     TAIL_BYTES,
     AckPolicy,
@@ -49,6 +55,7 @@ from coordinator.shard.operations import GroupTimers
 from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.recurring import Recurring
 from coordinator.shard.replication import Replication
+from coordinator.shard.session_stats import session_stats, shortest_lease_ms
 from coordinator.shard.stats import GroupStats, ShardStats
 from coordinator.shard.waits import Waits
 from coordinator.shard.writes import WriteQueue
@@ -150,12 +157,20 @@ class Shard:
         outbox = Outbox()
         self.machine.restore()
         self._activate_some(outbox)
+        out = Outcome()
+        self.machine.restore_sessions(now_ms, out)
+        self._carry_out(out, outbox)
         return self._finish(outbox)
 
     @property
     def is_active(self) -> bool:
         """True if all loaded groups have been activated."""
         return not self.machine.dormant_groups
+
+    @property
+    def is_unloaded(self) -> bool:
+        """True if the shard was given up."""
+        return self._unloaded is not None
 
     def records(self) -> list[Record]:
         """Return the records of all durable facts, for a snapshot.
@@ -191,10 +206,23 @@ class Shard:
                     self._unload(ErrorCode.NOT_COORDINATOR, outbox)
             case Unload():
                 self._unload(event.error, outbox)
+            case SessionHeartbeat() if self._renews(event):
+                outbox.wakes = [event.stream_id]
+                outbox.next_deadline_ms = self.timer.next_expiration_ms()
+                return outbox
             case _:
                 self._handle(event, outbox)
         self._drain(outbox)
         return self._finish(outbox)
+
+    def _renews(self, heard: SessionHeartbeat) -> bool:
+        """Short path of a session member's heartbeat: True if it moves the lease and no more."""
+        member = self.machine.session_beat(heard, self._now_ms)
+        operation = None if member is None else self._sessions.find(member.member_id)
+        if member is None or operation is None:
+            return False
+        self.timer.rearm(operation, member.ends_at_ms)
+        return True
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -215,6 +243,24 @@ class Shard:
         self.timer.rearm(operation, deadline_ms)
         return True
 
+    def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
+        """Take what there is to tell on the stream of a session member; None: nothing."""
+        machine = self.machine
+        return machine.sessions.take(machine.groups, stream_id, now_ms)
+
+    def streams(self) -> list[CallId]:
+        """Open streams of session members."""
+        return list(self.machine.sessions.streams)
+
+    def check(self) -> None:
+        """Check all invariants, linear in everything. Tests call it after every step.
+
+        Raises:
+            InvariantViolated: names the invariant that does not hold.
+        """
+        if not self.is_unloaded:
+            invariants.check(self.machine, self._group_timers, self._writes, self._now_ms)
+
     def stats(self) -> ShardStats:
         """Return the current numbers; linear in the groups. Any thread may call it."""
         groups = list(self.machine.groups.values())
@@ -225,9 +271,13 @@ class Shard:
             "produce": self._writes.purgatory,
             "fetch": self._replication.fetches,
         }
-        parked_joins = sum(group.parked_joins for group in groups)
+        parked_joins = sum(
+            group.parked_joins for group in groups if isinstance(group, ClassicGroup)
+        )
         return ShardStats(
-            groups=dict(Counter(group.state.value for group in groups)),
+            groups=dict(
+                Counter(group.state.value for group in groups if group.group_id != TOPICS_GROUP)
+            ),
             members=sum(len(group.members) for group in groups),
             parked_joins=parked_joins,
             parked_syncs=len(self.machine.parked_calls) - parked_joins,
@@ -240,6 +290,7 @@ class Shard:
             pending_appends=self._writes.pending,
             high_watermark=self._writes.high_watermark,
             end_offset=self._writes.end_offset,
+            sessions=session_stats(self._session_groups()),
             in_sync=len(self.followers.in_sync),
         )
 
@@ -248,14 +299,27 @@ class Shard:
         """Number of groups."""
         return len(self.machine.groups)
 
+    def shortest_lease_ms(self) -> int:
+        """The shortest lease that a member of a session group was told; 0: there is none."""
+        return shortest_lease_ms(self._session_groups())
+
     def members_of(self, client_host: str) -> int:
         """Number of members from a host, over all groups."""
         return self.machine.members_by_host[client_host]
 
+    def has_session(self, group_id: str, incarnation: str) -> bool | None:
+        """True if that incarnation has a session; None if there is no such group."""
+        group = self.machine.groups.get(group_id)
+        if not isinstance(group, SessionGroup):
+            return None if group is None else False
+        return group.of_incarnation(incarnation) is not None
+
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None:
         """True if the group has that static member; None if there is no such group."""
         group = self.machine.groups.get(group_id)
-        return None if group is None else instance_id in group.static_members
+        if group is None:
+            return None
+        return isinstance(group, ClassicGroup) and instance_id in group.static_members
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:
         """Return numbers of the selected groups. Any thread may call it."""
@@ -267,8 +331,12 @@ class Shard:
                 {key: end.offset for key, end in list((group.log_ends or {}).items())},
             )
             for group in list(self.machine.groups.values())
-            if is_wanted(group.group_id)
+            if group.group_id != TOPICS_GROUP and is_wanted(group.group_id)
         ]
+
+    def _session_groups(self) -> Iterable[SessionGroup]:
+        groups = list(self.machine.groups.values())
+        return (group for group in groups if isinstance(group, SessionGroup))
 
     # --- One step ---
 
@@ -298,8 +366,11 @@ class Shard:
             self._group_timers.check(key)
         for write in out.writes:
             self._writes.add(write, self._now_ms)
+        outbox.computes += out.computes
         outbox.replies += out.replies
         outbox.events += out.events
+        outbox.wakes += out.wakes
+        outbox.ended += out.ended
 
     def _finish(self, outbox: Outbox) -> Outbox:
         # Forming an entry may complete a wait at once, which may write again.
@@ -317,7 +388,9 @@ class Shard:
         if not self.timer.is_behind:
             self._inner.extendleft(reversed(self._held))
             self._held.clear()
-        due = sorted(self._inner, key=lambda command: not isinstance(command, SessionExpired))
+        due = sorted(
+            self._inner, key=lambda command: not isinstance(command, SessionExpired | LeaseExpired)
+        )
         self._inner.clear()
         self._inner.extend(due)
 
@@ -330,6 +403,8 @@ class Shard:
         out = Outcome()
         self.machine.unload(error, out)
         outbox.replies += out.replies
+        outbox.ended += [(stream_id, unloaded(error)) for stream_id in self.streams()]
+        self.machine.sessions.streams.clear()
         outbox.unloaded = True
         self._unloaded = error
 

@@ -20,6 +20,22 @@ class WaitStats:
     """Number of waits that ended by a time-out."""
 
 
+PARTITION_STATES = ("held", "prepare", "drain", "forced", "copy", "kept", "free")
+"""States of partitions of session groups: the phases of hand-offs, and what is in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStats:
+    """Statistics of session groups. `partitions`: by `PARTITION_STATES`. `shortest_lease_ms`: told
+    to a member; 0: there is none."""
+
+    members: int = 0
+    suspects: int = 0
+    waiting: int = 0
+    partitions: dict[str, int] = field(default_factory=dict)
+    shortest_lease_ms: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ShardStats:
     """Statistics of one shard at one moment."""
@@ -43,6 +59,7 @@ class ShardStats:
     pending_appends: int = 0
     high_watermark: int = 0
     end_offset: int = 0
+    sessions: SessionStats = SessionStats()
     in_sync: int = 1
     """Number of nodes in sync, the leader included."""
 

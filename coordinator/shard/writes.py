@@ -11,19 +11,21 @@ only waits for earlier appends succeeds whatever their results.
 A log that cannot be reached (UNAVAILABLE) has written nothing. The entry goes back into the queue
 and is retried after a back-off, under the same sequence number and together with newer writes.
 Each write is retried until its own time-out; one that times out between two attempts is certainly
-not in the log, and is removed from the queue.
+not in the log, and is removed from the queue. So is one that is not to be retried, at the first
+failure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import takewhile
 
 from coordinator.core.commands import Command
 from coordinator.core.errors import ErrorCode
 from coordinator.core.outcome import Write
 from coordinator.core.records import Record
+from coordinator.core.session_values.records import PartitionsGranted
+from coordinator.core.sessions.holdings import size_of
 from coordinator.core.written import ReplacementOverdue, Resume
 from coordinator.shard.outbox import Append, AppendFailed, AppendFailure
 from coordinator.shard.waits import Wait, Waits
@@ -34,8 +36,9 @@ from timer.timer import Timer
 SHARD_KEY = "shard"
 """The only key of the purgatory: all writes of a shard wait for its high watermark."""
 
-ENTRY_RECORDS = 10_000
-"""Records after which an entry takes no further write: applying them takes one step of 50 ms."""
+ENTRY_RECORDS = 4_000
+"""Records after which an entry takes no further write: applying them takes one step of 20 ms. A
+partition that is granted counts as a record."""
 
 MAX_AMBIGUOUS_ATTEMPTS = 10
 """Attempts after which the shard is given up and loaded again, which shows what was written."""
@@ -61,12 +64,22 @@ class DelayedProduce(Wait):
     queue can still drop them.
     """
 
-    __slots__ = ("_queue", "_settled", "_then", "error", "is_carrier", "records", "required_offset")
+    __slots__ = (
+        "_queue",
+        "_settled",
+        "_then",
+        "error",
+        "is_carrier",
+        "is_retried",
+        "records",
+        "required_offset",
+    )
 
     def __init__(self, write: Write, queue: WriteQueue) -> None:
         super().__init__(queue.waits)
         self.records = write.records
         self.is_carrier = bool(write.records)
+        self.is_retried = write.is_retried
         self.required_offset: int | None = None
         self._then = write.then
         self._settled = write.settled
@@ -165,9 +178,11 @@ class WriteQueue:
         self._stored: list[DelayedProduce] = []  # In the store; not yet on all nodes in sync.
         self._append: Append | None = None
         self._to_emit: Append | None = None
-        self._alone = 0  # Writes still to be sent one by one: together they were too large.
-        self._is_alone = False  # True if the entry in flight is one of those.
+        self._to_cut = 0  # Writes still to be sent in parts: together they were too large.
+        self._part = 0  # Most writes in such an entry.
+        self._cut = 0  # Writes in the entry in flight, if it is one of those.
         self._backoff = _Backoff()
+        self._is_reached = True  # The log has answered the last attempt.
         self._closed: ErrorCode | None = None
 
     def start_at(self, sequence: int, offset: int) -> None:
@@ -180,13 +195,20 @@ class WriteQueue:
         """Number of writes without a result yet."""
         return len(self._queued) + len(self._under_way) + len(self._stored)
 
+    @property
+    def is_available(self) -> bool:
+        """False from a failed attempt to reach the log until it answers one, and while too few
+        nodes are in sync."""
+        return self._is_reached and self.are_enough()
+
     def add(self, write: Write, now_ms: int) -> None:
         """Queue a write; one without records completes at once if nothing is in flight."""
         operation = DelayedProduce(write, self)
         if self._closed is not None:
             self._refuse([operation], self._closed, is_final=True)
             return
-        if write.records and not self.are_enough():
+        is_accepted = self.are_enough() if write.is_retried else self.is_available
+        if write.records and not is_accepted:
             self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         if not write.records and not self._queued:
@@ -222,6 +244,7 @@ class WriteQueue:
             return
         self._append = None
         self._backoff.attempts = 0
+        self._is_reached = True
         operations, self._under_way = self._under_way, []
         self._stored += operations
         self._sequence = sequence
@@ -246,10 +269,12 @@ class WriteQueue:
         if append.attempt > 1 and failure is not AppendFailure.FENCED:
             # An earlier attempt may have been written, so the result is not known.
             failure = AppendFailure.AMBIGUOUS
+        self._is_reached = failure is AppendFailure.TOO_LARGE
         if failure is AppendFailure.AMBIGUOUS and append.attempt < MAX_AMBIGUOUS_ATTEMPTS:
             self._append = self._to_emit = Append(
                 append.sequence, append.base_offset, append.records, append.attempt + 1
             )
+            self._drop_unretried()
             return False
         if failure in (AppendFailure.FENCED, AppendFailure.AMBIGUOUS):
             return True
@@ -258,16 +283,20 @@ class WriteQueue:
         carriers = sum(bool(operation.records) for operation in operations)
         if failure is AppendFailure.TOO_LARGE and carriers > 1:
             self._put_back(operations)
-            self._alone = carriers
+            # By halves: thousands of writes fit into a few entries, whatever the store's limit is.
+            self._to_cut += carriers
+            self._part = carriers // 2
             return False
         if failure is AppendFailure.UNAVAILABLE and not event.is_lasting:
             self._put_back(operations)
-            self._alone += self._is_alone
+            self._to_cut += self._cut
             self._backoff.arm(self._timer, self._now_ms())
-            self._drop_overdue()
+            self._drop_unretried()
             return False
         self._backoff.attempts = 0
         self._refuse(operations, _FAILURES[failure])
+        if not self._is_reached:
+            self._drop_unretried()
         return False
 
     def close(self, error: ErrorCode) -> None:
@@ -285,9 +314,11 @@ class WriteQueue:
     # --- Inside ---
 
     def _form_entry(self) -> None:
-        self._is_alone = bool(self._alone)
-        count = self._size_of_first() if self._alone else self._size_of_entry()
-        self._alone = max(0, self._alone - 1)
+        if self._to_cut:
+            self._cut, count = self._size_of_part(min(self._part, self._to_cut))
+            self._to_cut -= self._cut
+        else:
+            self._cut, count = 0, self._size_of_entry()
         self._under_way, self._queued = self._queued[:count], self._queued[count:]
         records = tuple(r for operation in self._under_way for r in operation.records)
         assert records, "a write without records rides with the one before it"
@@ -296,16 +327,20 @@ class WriteQueue:
         for operation in self._under_way:
             operation.required_offset = self._end_of_append()
 
-    def _size_of_first(self) -> int:
-        """Number of operations up to the second write with records."""
-        riders = takewhile(lambda operation: not operation.records, self._queued[1:])
-        return 1 + sum(1 for _ in riders)
+    def _size_of_part(self, most: int) -> tuple[int, int]:
+        """Number of writes, up to `most`, and of operations with those that ride with them."""
+        writes = 0
+        for count, operation in enumerate(self._queued):
+            if operation.records and writes == most:
+                return writes, count
+            writes += bool(operation.records)
+        return writes, len(self._queued)
 
     def _size_of_entry(self) -> int:
         """Number of operations in the next entry. A write is never split."""
         records = 0
         for count, operation in enumerate(self._queued):
-            records += len(operation.records)
+            records += sum(map(_records_in, operation.records))
             if count and operation.records and records > ENTRY_RECORDS:
                 return count
         return len(self._queued)
@@ -329,6 +364,13 @@ class WriteQueue:
             newest = next(queued for queued in reversed(self._queued) if queued.is_carrier)
             if newest is operation:  # Nothing is left to retry: the next write goes at once.
                 self._backoff.cancel()
+
+    def _drop_unretried(self) -> None:
+        """Drop queued writes that are not to be retried, and those that have timed out."""
+        for operation in self._queued:
+            if not operation.is_retried:
+                operation.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._drop_overdue()
 
     def _drop_overdue(self) -> None:
         """Drop writes that have timed out, and the writes without records that depend on them."""
@@ -359,6 +401,12 @@ class WriteQueue:
         for record in records:
             self._drop(record)
         operation.settle(error)
+
+
+def _records_in(record: Record) -> int:
+    if isinstance(record, PartitionsGranted):
+        return sum(size_of(grant.partitions) for grant in record.grants)
+    return 1
 
 
 class _Backoff(TimerTask):

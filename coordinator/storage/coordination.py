@@ -51,8 +51,9 @@ def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyTy
 class NodeInfo:
     """A node and its address. `incarnation` differs between its starts.
 
-    `stopping` asks the controller to lead the node's shards elsewhere. `in_sync` holds (shard,
-    leader epoch, nodes in sync) for shards that the node leads.
+    `kafka` is HOST:PORT for Kafka's clients; empty: the node does not serve them. `stopping` asks
+    the controller to lead the node's shards elsewhere. `in_sync` holds (shard, leader epoch, nodes
+    in sync) for shards that the node leads.
     """
 
     node_id: int
@@ -61,10 +62,14 @@ class NodeInfo:
     incarnation: str
     stopping: bool = False
     in_sync: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
+    kafka: str = ""
 
     def to_bytes(self) -> bytes:
-        """Encode as JSON, for a store."""
-        return json.dumps(asdict(self)).encode()
+        """Encode as JSON, for a store. Nodes of versions without `kafka` read it if it is empty."""
+        values = asdict(self)
+        if not self.kafka:
+            del values["kafka"]
+        return json.dumps(values).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeInfo:

@@ -16,6 +16,9 @@ from coordinator.core.group import GroupState
 from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
 from coordinator.core.requests import LeavingMember, PartitionCommit
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.requests import PartitionAck
+from coordinator.core.sessions import windows
 from coordinator.runtime import inputs
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
@@ -23,8 +26,10 @@ from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Unload
 from coordinator.shard.shard import Shard
-from coordinator.testing.virtual import CountingIds, VirtualCoordinator
+from coordinator.testing.virtual import CountingIds
 from coordinator.v1 import group_pb2 as pb
+from tests.runtime import session_story
+from tests.runtime.session_story import Recorded
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 KILLED = "leader_killed"
@@ -102,29 +107,65 @@ def test_a_difference_is_told_where_partitions_are_counted_as_here(tmp_path):
     ]
 
 
-def test_every_kind_of_input_is_in_a_recording():
+@pytest.fixture
+def planned_outside(monkeypatch):
+    """Have the plans of the story made outside of the shard, as those of large groups are."""
+    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", 5)
+
+
+@pytest.mark.usefixtures("planned_outside")
+def test_every_kind_of_input_is_in_a_recording(tmp_path):
+    session_story.record(tmp_path / "sessions")
     recorded = {
-        next(iter(line["in"])) for path in RECORDINGS for line in lines(path) if "in" in line
+        next(iter(line["in"]))
+        for path in (*RECORDINGS, tmp_path / "sessions")
+        for line in lines(path)
+        if "in" in line
     }
-    parts = {kind.__name__ for kind in (LeavingMember, PartitionCommit, Pause)}
-    assert recorded == set(inputs._KINDS) - parts
+    nested = (LeavingMember, PartitionCommit, Pause, PartitionAck, Policy, inputs.RecordedPlan)
+    assert recorded == set(inputs._KINDS) - {kind.__name__ for kind in nested}
+
+
+# --- Session groups ---------------------------------------------------------------------------
+
+
+def test_a_story_of_session_members_is_replayed_to_the_same_state(tmp_path):
+    path = tmp_path / "sessions"
+    session_story.record(path)
+    recorded = lines(path)
+    found = replay(path.read_text().splitlines())
+    assert (found.checked, found.differences) == (8, [])
+    assert found.inputs == sum("in" in line for line in recorded)
+    handed_over = [line for line in recorded if "PartitionAck" in json.dumps(line)]
+    assert len(handed_over) > 10, "a story without hand-offs shows little"
+
+
+@pytest.mark.usefixtures("planned_outside")
+def test_plans_that_were_made_outside_are_replayed(tmp_path):
+    path = tmp_path / "sessions"
+    session_story.record(path)
+    recorded = lines(path)
+    found = replay(path.read_text().splitlines())
+    assert (found.checked, found.differences) == (8, [])
+    plans = [line["in"]["PlanComputed"] for line in recorded if "PlanComputed" in str(line)]
+    assert any(each["plan"]["RecordedPlan"]["moves"] for each in plans)
+    without = [line for line in recorded if "PlanComputed" not in str(line)]
+    assert replay(text_of(without).splitlines()).differences
+
+
+def test_what_a_member_has_been_told_counts_in_a_replay(tmp_path):
+    path = tmp_path / "sessions"
+    session_story.record(path)
+    told = [text for text in path.read_text().splitlines() if '"take"' not in text]
+    assert "the state differs after" in replay(told).differences[0]
+    recorded = lines(path)
+    first = next(line for line in recorded if "take" in line)
+    first["take"] = 999
+    told = replay(text_of(recorded).splitlines())
+    assert told.differences[0].startswith("there is nothing to tell after ")
 
 
 # --- Heartbeats that are no steps -------------------------------------------------------------
-
-
-class Recorded(VirtualCoordinator):
-    """A coordinator that writes a recording."""
-
-    def __init__(self, path: Path, **settings) -> None:
-        self._path = path
-        super().__init__(**settings)
-
-    def _new_shard(self) -> RecordingShard:
-        return RecordingShard(
-            self._path, ShardId(0), self.settings.groups, self._ids, PAYLOADS,
-            now_ms=self.now_ms, acks=AckPolicy(),
-        )  # fmt: skip
 
 
 def record_heartbeats(path: Path) -> Recorded:

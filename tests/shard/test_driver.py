@@ -11,6 +11,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId, ShardId
 from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.core.session_values.requests import Attach
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard import driver as drivers
@@ -514,3 +515,20 @@ def test_the_driver_never_raises(monkeypatch):
     effects = driver.handle(Done(committing(driver), 7), 0)
     assert driver.shard is None
     assert isinstance(effects.told[0].error, TypeError)
+
+
+def test_an_attach_that_knows_a_later_epoch_is_told_apart(bench):
+    serves = bench.host.driver.fence_epoch
+    sessions = []
+    for number, epoch in enumerate((0, serves, serves + 1), 1):
+        attach = Attach(
+            call_id=bench.new_call(),
+            group_id="s",
+            incarnation="i",
+            stream_number=number,
+            topics=(("t", 1),),
+            epoch=epoch,
+        )
+        sessions.append(bench.ask(attach).session_id)
+    assert sessions[0] == sessions[1]
+    assert sessions[2] not in sessions[:2]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from coordinator.core.session_values.records import PartitionsGranted
+from coordinator.core.sessions import taking
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
+from tests.core.sessions.kit import World
 
 
 def commit(group: str, partitions: int) -> pb.OffsetCommitRequest:
@@ -21,3 +24,34 @@ def test_commits_that_wait_together_share_entries_up_to_a_bound(monkeypatch):
     assert all(call.done for call in calls)
     sizes = [len(entry.records) for entry in coordinator.stored().entries]
     assert sizes == [1, 6, 10, 50, 1]
+
+
+def test_writes_that_are_too_large_together_go_in_halves():
+    """Not one by one: a member that leaves may write thousands about its partitions."""
+    coordinator = VirtualCoordinator()
+    coordinator.hold_appends()
+    calls = [coordinator.send(commit(f"g{n}", 1)) for n in range(9)]
+    coordinator.release_appends(hold_on=True)  # The first; the other eight wait together.
+    coordinator.fail_next_append("too_large")
+    coordinator.release_appends(hold_on=True)  # Four of them.
+    coordinator.fail_next_append("too_large")
+    coordinator.release_appends()
+    assert all(call.done for call in calls)
+    sizes = [len(entry.records) for entry in coordinator.stored().entries]
+    assert sizes == [1, 2, 2, 2, 2]
+
+
+def test_a_granted_partition_counts_as_a_record(monkeypatch):
+    monkeypatch.setattr(writes, "ENTRY_RECORDS", 10)
+    monkeypatch.setattr(taking, "SLICE", 6)
+    world = World()
+    a = world.member("w-a", {"t": 20}).attach()
+    world.hold()
+    world.to(110)
+    sizes = []
+    while world.held:
+        append, world.held = world.held[0], []
+        sizes.append(sum(isinstance(each, PartitionsGranted) for each in append.records))
+        world._append(append)
+    assert sizes == [1, 1, 2], "6 partitions, 6, and 6 and 2 together"
+    assert len(a.active) == 20

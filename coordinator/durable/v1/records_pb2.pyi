@@ -34,6 +34,18 @@ class Record(_message.Message):
     OFFSET_DELETED_FIELD_NUMBER: _builtins.int
     GROUP_DELETED_FIELD_NUMBER: _builtins.int
     REBALANCE_FIELD_NUMBER: _builtins.int
+    SESSION_MEMBER_FIELD_NUMBER: _builtins.int
+    SESSION_END_FIELD_NUMBER: _builtins.int
+    GRANTS_FIELD_NUMBER: _builtins.int
+    PHASE_ENTERED_FIELD_NUMBER: _builtins.int
+    SWITCHED_FIELD_NUMBER: _builtins.int
+    KEPT_FREED_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    TOKEN_FLOOR_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    HANDOFFS_ENDED_FIELD_NUMBER: _builtins.int
+    HOLDINGS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     @_builtins.property
     def group_metadata(self) -> Global___GroupMetadata: ...
@@ -49,6 +61,30 @@ class Record(_message.Message):
     def group_deleted(self) -> Global___GroupDeleted: ...
     @_builtins.property
     def rebalance(self) -> Global___Rebalance: ...
+    @_builtins.property
+    def session_member(self) -> Global___SessionMember: ...
+    @_builtins.property
+    def session_end(self) -> Global___SessionEnd: ...
+    @_builtins.property
+    def grants(self) -> Global___Grants: ...
+    @_builtins.property
+    def phase_entered(self) -> Global___PhaseEntered: ...
+    @_builtins.property
+    def switched(self) -> Global___Switched: ...
+    @_builtins.property
+    def kept_freed(self) -> Global___KeptFreed: ...
+    @_builtins.property
+    def policy(self) -> Global___Policy: ...
+    @_builtins.property
+    def token_floor(self) -> Global___TokenFloor: ...
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    @_builtins.property
+    def handoffs_ended(self) -> Global___HandoffsEnded: ...
+    @_builtins.property
+    def holdings(self) -> Global___Holdings: ...
+    @_builtins.property
+    def kept(self) -> Global___Kept: ...
     def __init__(
         self,
         *,
@@ -60,12 +96,24 @@ class Record(_message.Message):
         offset_deleted: Global___OffsetDeleted | None = ...,
         group_deleted: Global___GroupDeleted | None = ...,
         rebalance: Global___Rebalance | None = ...,
+        session_member: Global___SessionMember | None = ...,
+        session_end: Global___SessionEnd | None = ...,
+        grants: Global___Grants | None = ...,
+        phase_entered: Global___PhaseEntered | None = ...,
+        switched: Global___Switched | None = ...,
+        kept_freed: Global___KeptFreed | None = ...,
+        policy: Global___Policy | None = ...,
+        token_floor: Global___TokenFloor | None = ...,
+        plan: Global___Plan | None = ...,
+        handoffs_ended: Global___HandoffsEnded | None = ...,
+        holdings: Global___Holdings | None = ...,
+        kept: Global___Kept | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "rebalance", b"rebalance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "rebalance", b"rebalance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -89,6 +137,7 @@ class GroupMetadata(_message.Message):
         SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         METADATA_FIELD_NUMBER: _builtins.int
         ASSIGNMENT_FIELD_NUMBER: _builtins.int
+        CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         instance_id: _builtins.str
         client_id: _builtins.str
@@ -98,6 +147,8 @@ class GroupMetadata(_message.Message):
         metadata: _builtins.bytes
         """For the selected protocol only."""
         assignment: _builtins.bytes
+        client_software: _builtins.str
+        """Name and version of a Kafka client's library; empty: unknown."""
         def __init__(
             self,
             *,
@@ -109,10 +160,11 @@ class GroupMetadata(_message.Message):
             session_timeout_ms: _builtins.int = ...,
             metadata: _builtins.bytes = ...,
             assignment: _builtins.bytes = ...,
+            client_software: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "instance_id", b"instance_id"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "instance_id", b"instance_id", "member_id", b"member_id", "metadata", b"metadata", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "instance_id", b"instance_id", "member_id", b"member_id", "metadata", b"metadata", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
         _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
@@ -298,6 +350,7 @@ class Rebalance(_message.Message):
         SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         JOINED_AT_MS_FIELD_NUMBER: _builtins.int
         SYNCED_AT_MS_FIELD_NUMBER: _builtins.int
+        CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         client_id: _builtins.str
         client_host: _builtins.str
@@ -305,6 +358,8 @@ class Rebalance(_message.Message):
         session_timeout_ms: _builtins.int
         joined_at_ms: _builtins.int
         synced_at_ms: _builtins.int
+        client_software: _builtins.str
+        """As in GroupMetadata."""
         def __init__(
             self,
             *,
@@ -315,10 +370,11 @@ class Rebalance(_message.Message):
             session_timeout_ms: _builtins.int = ...,
             joined_at_ms: _builtins.int = ...,
             synced_at_ms: _builtins.int = ...,
+            client_software: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -547,3 +603,902 @@ class Rebalance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015
+
+@_typing.final
+class SessionMember(_message.Message):
+    """--- Session groups -----------------------------------------------------------------------------
+
+    A member of a session group, as of its admission or its last change.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        partitions: _builtins.int
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            partitions: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Place(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        POD_UID_FIELD_NUMBER: _builtins.int
+        CONTAINER_FIELD_NUMBER: _builtins.int
+        STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+        pod_uid: _builtins.str
+        container: _builtins.str
+        started_at_ms: _builtins.int
+        def __init__(
+            self,
+            *,
+            pod_uid: _builtins.str = ...,
+            container: _builtins.str = ...,
+            started_at_ms: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod_uid", b"pod_uid", "started_at_ms", b"started_at_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    MAX_PARTITIONS_FIELD_NUMBER: _builtins.int
+    DRAIN_MS_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    LEAVES_FIELD_NUMBER: _builtins.int
+    EVICTED_FIELD_NUMBER: _builtins.int
+    LEAVE_MS_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    name: _builtins.str
+    session_id: _builtins.str
+    incarnation: _builtins.str
+    started_at_ms: _builtins.int
+    principal: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    lease_ms: _builtins.int
+    capacity: _builtins.float
+    max_partitions: _builtins.int
+    drain_ms: _builtins.int
+    rack: _builtins.str
+    revision: _builtins.str
+    deployment: _builtins.str
+    leaves: _builtins.bool
+    evicted: _builtins.bool
+    """An operator takes everything from it, and then it ends."""
+    leave_ms: _builtins.int
+    """Time that it has left to hand everything over, as of this record."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionMember.Topic]: ...
+    @_builtins.property
+    def place(self) -> Global___SessionMember.Place: ...
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        started_at_ms: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        lease_ms: _builtins.int = ...,
+        topics: _abc.Iterable[Global___SessionMember.Topic] | None = ...,
+        capacity: _builtins.float = ...,
+        max_partitions: _builtins.int | None = ...,
+        drain_ms: _builtins.int | None = ...,
+        rack: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        deployment: _builtins.str = ...,
+        place: Global___SessionMember.Place | None = ...,
+        leaves: _builtins.bool = ...,
+        evicted: _builtins.bool = ...,
+        leave_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "drain_ms", b"drain_ms", "leave_ms", b"leave_ms", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "drain_ms", b"drain_ms", "evicted", b"evicted", "incarnation", b"incarnation", "lease_ms", b"lease_ms", "leave_ms", b"leave_ms", "leaves", b"leaves", "max_partitions", b"max_partitions", "member_id", b"member_id", "name", b"name", "place", b"place", "principal", b"principal", "rack", b"rack", "revision", b"revision", "session_id", b"session_id", "started_at_ms", b"started_at_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__drain_ms: _TypeAlias = _typing.Literal["drain_ms"]  # noqa: Y015
+    _WhichOneofArgType__drain_ms: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms"]  # noqa: Y015
+    _WhichOneofReturnType__leave_ms: _TypeAlias = _typing.Literal["leave_ms"]  # noqa: Y015
+    _WhichOneofArgType__leave_ms: _TypeAlias = _typing.Literal["_leave_ms", b"_leave_ms"]  # noqa: Y015
+    _WhichOneofReturnType__max_partitions: _TypeAlias = _typing.Literal["max_partitions"]  # noqa: Y015
+    _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_ms) -> _WhichOneofReturnType__drain_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leave_ms) -> _WhichOneofReturnType__leave_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_partitions) -> _WhichOneofReturnType__max_partitions | None: ...
+
+Global___SessionMember: _TypeAlias = SessionMember  # noqa: Y015
+
+@_typing.final
+class SessionEnd(_message.Message):
+    """The end of a session. What it held is free, or kept for its name for so long."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    cause: _builtins.str
+    ended_at_ms: _builtins.int
+    keep_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        cause: _builtins.str = ...,
+        ended_at_ms: _builtins.int = ...,
+        keep_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "ended_at_ms", b"ended_at_ms", "keep_ms", b"keep_ms", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionEnd: _TypeAlias = SessionEnd  # noqa: Y015
+
+@_typing.final
+class Grants(_message.Message):
+    """Grants of one plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Grant(_message.Message):
+        """Partitions of one topic for one member, under consecutive tokens."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        TOPIC_FIELD_NUMBER: _builtins.int
+        RANGES_FIELD_NUMBER: _builtins.int
+        FIRST_TOKEN_FIELD_NUMBER: _builtins.int
+        SOURCE_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        topic: _builtins.str
+        first_token: _builtins.int
+        source: _builtins.str
+        @_builtins.property
+        def ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """First and last of each range in turn, each as its distance from the number before."""
+
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            topic: _builtins.str = ...,
+            ranges: _abc.Iterable[_builtins.int] | None = ...,
+            first_token: _builtins.int = ...,
+            source: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first_token", b"first_token", "member_id", b"member_id", "ranges", b"ranges", "source", b"source", "topic", b"topic"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GRANTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Grants.Grant]: ...
+    def __init__(
+        self,
+        *,
+        grants: _abc.Iterable[Global___Grants.Grant] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Grants: _TypeAlias = Grants  # noqa: Y015
+
+@_typing.final
+class PhaseEntered(_message.Message):
+    """A partition enters a phase of a hand-off."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    HANDOFF_ID_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
+    LENGTH_MS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    phase: _builtins.str
+    handoff_id: _builtins.int
+    successor: _builtins.str
+    length_ms: _builtins.int
+    position: _builtins.int
+    token: _builtins.int
+    @_builtins.property
+    def line(self) -> Global___Handoff: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        phase: _builtins.str = ...,
+        handoff_id: _builtins.int = ...,
+        successor: _builtins.str = ...,
+        length_ms: _builtins.int = ...,
+        position: _builtins.int = ...,
+        line: Global___Handoff | None = ...,
+        token: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["line", b"line"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handoff_id", b"handoff_id", "length_ms", b"length_ms", "line", b"line", "partition", b"partition", "phase", b"phase", "position", b"position", "successor", b"successor", "token", b"token", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PhaseEntered: _TypeAlias = PhaseEntered  # noqa: Y015
+
+@_typing.final
+class Switched(_message.Message):
+    """The old token ends, and the new one begins; without a member the partition is free."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    ENDED_TOKEN_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    member_id: _builtins.str
+    token: _builtins.int
+    ended_token: _builtins.int
+    @_builtins.property
+    def line(self) -> Global___Handoff: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        token: _builtins.int = ...,
+        line: Global___Handoff | None = ...,
+        ended_token: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["line", b"line"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_token", b"ended_token", "line", b"line", "member_id", b"member_id", "partition", b"partition", "token", b"token", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Switched: _TypeAlias = Switched  # noqa: Y015
+
+@_typing.final
+class Stop(_message.Message):
+    """When nobody worked on a partition any more: between two times, epoch milliseconds; -1: not known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_BY_FIELD_NUMBER: _builtins.int
+    EARLIEST_MS_FIELD_NUMBER: _builtins.int
+    LATEST_MS_FIELD_NUMBER: _builtins.int
+    known_by: _builtins.str
+    earliest_ms: _builtins.int
+    latest_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        known_by: _builtins.str = ...,
+        earliest_ms: _builtins.int = ...,
+        latest_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest_ms", b"earliest_ms", "known_by", b"known_by", "latest_ms", b"latest_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Stop: _TypeAlias = Stop  # noqa: Y015
+
+@_typing.final
+class Handoff(_message.Message):
+    """A hand-off, for the journal. Times are epoch milliseconds; not set: it did not happen."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDOFF_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    OPENED_AT_MS_FIELD_NUMBER: _builtins.int
+    PREPARED_AT_MS_FIELD_NUMBER: _builtins.int
+    DRAIN_AT_MS_FIELD_NUMBER: _builtins.int
+    FORCED_AT_MS_FIELD_NUMBER: _builtins.int
+    RELEASED_AT_MS_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    handoff_id: _builtins.int
+    source: _builtins.str
+    mode: _builtins.str
+    reason: _builtins.str
+    opened_at_ms: _builtins.int
+    prepared_at_ms: _builtins.int
+    drain_at_ms: _builtins.int
+    forced_at_ms: _builtins.int
+    released_at_ms: _builtins.int
+    ended_at_ms: _builtins.int
+    position: _builtins.int
+    outcome: _builtins.str
+    @_builtins.property
+    def stop(self) -> Global___Stop: ...
+    def __init__(
+        self,
+        *,
+        handoff_id: _builtins.int = ...,
+        source: _builtins.str = ...,
+        mode: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        opened_at_ms: _builtins.int | None = ...,
+        prepared_at_ms: _builtins.int | None = ...,
+        drain_at_ms: _builtins.int | None = ...,
+        forced_at_ms: _builtins.int | None = ...,
+        released_at_ms: _builtins.int | None = ...,
+        ended_at_ms: _builtins.int | None = ...,
+        position: _builtins.int | None = ...,
+        outcome: _builtins.str = ...,
+        stop: Global___Stop | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "opened_at_ms", b"opened_at_ms", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "released_at_ms", b"released_at_ms", "stop", b"stop"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "handoff_id", b"handoff_id", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "source", b"source", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__drain_at_ms: _TypeAlias = _typing.Literal["drain_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__drain_at_ms: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__ended_at_ms: _TypeAlias = _typing.Literal["ended_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__ended_at_ms: _TypeAlias = _typing.Literal["_ended_at_ms", b"_ended_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__forced_at_ms: _TypeAlias = _typing.Literal["forced_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__forced_at_ms: _TypeAlias = _typing.Literal["_forced_at_ms", b"_forced_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__opened_at_ms: _TypeAlias = _typing.Literal["opened_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__opened_at_ms: _TypeAlias = _typing.Literal["_opened_at_ms", b"_opened_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
+    _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
+    _WhichOneofReturnType__prepared_at_ms: _TypeAlias = _typing.Literal["prepared_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__prepared_at_ms: _TypeAlias = _typing.Literal["_prepared_at_ms", b"_prepared_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__released_at_ms: _TypeAlias = _typing.Literal["released_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__released_at_ms: _TypeAlias = _typing.Literal["_released_at_ms", b"_released_at_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_at_ms) -> _WhichOneofReturnType__drain_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ended_at_ms) -> _WhichOneofReturnType__ended_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__forced_at_ms) -> _WhichOneofReturnType__forced_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__opened_at_ms) -> _WhichOneofReturnType__opened_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prepared_at_ms) -> _WhichOneofReturnType__prepared_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__released_at_ms) -> _WhichOneofReturnType__released_at_ms | None: ...
+
+Global___Handoff: _TypeAlias = Handoff  # noqa: Y015
+
+@_typing.final
+class Holdings(_message.Message):
+    """In snapshots: who holds partitions of a topic, in runs of partitions with one holder and
+    consecutive tokens.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    FIRST_PARTITION_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    first_partition: _builtins.int
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Position of each run's holder among the members of the snapshot, from 1; 0: nobody."""
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Partitions of each run."""
+
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """First token of each run, as its distance from the token after the run before; 0 without holder."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        first_partition: _builtins.int = ...,
+        holders: _abc.Iterable[_builtins.int] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+        tokens: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "first_partition", b"first_partition", "holders", b"holders", "tokens", b"tokens", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Holdings: _TypeAlias = Holdings  # noqa: Y015
+
+@_typing.final
+class Kept(_message.Message):
+    """In snapshots: partitions that are kept for a name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        RANGES_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        @_builtins.property
+        def ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """As in Grants."""
+
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            ranges: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "ranges", b"ranges"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    DELAYED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    keep_ms: _builtins.int
+    delayed: _builtins.bool
+    """Its member's lease has ended: the policy's delay counts for the next process of the name too."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Kept.Topic]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        keep_ms: _builtins.int = ...,
+        topics: _abc.Iterable[Global___Kept.Topic] | None = ...,
+        delayed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "keep_ms", b"keep_ms", "name", b"name", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Kept: _TypeAlias = Kept  # noqa: Y015
+
+@_typing.final
+class HandoffsEnded(_message.Message):
+    """In snapshots: hand-offs that have ended, for the journal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class One(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SWITCHED_FIELD_NUMBER: _builtins.int
+        PHASE_ENTERED_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def switched(self) -> Global___Switched: ...
+        @_builtins.property
+        def phase_entered(self) -> Global___PhaseEntered: ...
+        def __init__(
+            self,
+            *,
+            switched: Global___Switched | None = ...,
+            phase_entered: Global___PhaseEntered | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "phase_entered", b"phase_entered", "switched", b"switched"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "phase_entered", b"phase_entered", "switched", b"switched"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["switched", "phase_entered"]  # noqa: Y015
+        _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___HandoffsEnded.One]: ...
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[Global___HandoffsEnded.One] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandoffsEnded: _TypeAlias = HandoffsEnded  # noqa: Y015
+
+@_typing.final
+class Plan(_message.Message):
+    """One plan, for the journal. Times are epoch milliseconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Trigger(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        CAUSE_FIELD_NUMBER: _builtins.int
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        cause: _builtins.str
+        member_id: _builtins.str
+        def __init__(
+            self,
+            *,
+            cause: _builtins.str = ...,
+            member_id: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "member_id", b"member_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Count(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REASON_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        reason: _builtins.str
+        partitions: _builtins.int
+        def __init__(
+            self,
+            *,
+            reason: _builtins.str = ...,
+            partitions: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "reason", b"reason"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Move(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_FIELD_NUMBER: _builtins.int
+        RANGES_FIELD_NUMBER: _builtins.int
+        SOURCE_FIELD_NUMBER: _builtins.int
+        TARGET_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        STOP_FIELD_NUMBER: _builtins.int
+        topic: _builtins.str
+        source: _builtins.str
+        target: _builtins.str
+        reason: _builtins.str
+        @_builtins.property
+        def ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """As in Grants."""
+
+        @_builtins.property
+        def stop(self) -> Global___Stop: ...
+        def __init__(
+            self,
+            *,
+            topic: _builtins.str = ...,
+            ranges: _abc.Iterable[_builtins.int] | None = ...,
+            source: _builtins.str = ...,
+            target: _builtins.str = ...,
+            reason: _builtins.str = ...,
+            stop: Global___Stop | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["stop", b"stop"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "reason", b"reason", "source", b"source", "stop", b"stop", "target", b"target", "topic", b"topic"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Unowned(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        MS_MAX_FIELD_NUMBER: _builtins.int
+        MS_TOTAL_FIELD_NUMBER: _builtins.int
+        MS_MAX_AT_LEAST_FIELD_NUMBER: _builtins.int
+        MS_TOTAL_AT_LEAST_FIELD_NUMBER: _builtins.int
+        partitions: _builtins.int
+        ms_max: _builtins.int
+        ms_total: _builtins.int
+        ms_max_at_least: _builtins.int
+        ms_total_at_least: _builtins.int
+        def __init__(
+            self,
+            *,
+            partitions: _builtins.int = ...,
+            ms_max: _builtins.int = ...,
+            ms_total: _builtins.int = ...,
+            ms_max_at_least: _builtins.int = ...,
+            ms_total_at_least: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ms_max", b"ms_max", "ms_max_at_least", b"ms_max_at_least", "ms_total", b"ms_total", "ms_total_at_least", b"ms_total_at_least", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    TRIGGER_COUNT_FIELD_NUMBER: _builtins.int
+    CALLED_AT_MS_FIELD_NUMBER: _builtins.int
+    MADE_AT_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    UNPLACED_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    UNOWNED_FIELD_NUMBER: _builtins.int
+    trigger_count: _builtins.int
+    called_at_ms: _builtins.int
+    made_at_ms: _builtins.int
+    member_count: _builtins.int
+    partition_count: _builtins.int
+    left_out: _builtins.int
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.Trigger]: ...
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.Count]: ...
+    @_builtins.property
+    def unplaced(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.Count]: ...
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.Move]: ...
+    @_builtins.property
+    def unowned(self) -> Global___Plan.Unowned: ...
+    def __init__(
+        self,
+        *,
+        triggers: _abc.Iterable[Global___Plan.Trigger] | None = ...,
+        trigger_count: _builtins.int = ...,
+        called_at_ms: _builtins.int = ...,
+        made_at_ms: _builtins.int = ...,
+        member_count: _builtins.int = ...,
+        partition_count: _builtins.int = ...,
+        counts: _abc.Iterable[Global___Plan.Count] | None = ...,
+        unplaced: _abc.Iterable[Global___Plan.Count] | None = ...,
+        moves: _abc.Iterable[Global___Plan.Move] | None = ...,
+        left_out: _builtins.int = ...,
+        unowned: Global___Plan.Unowned | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["unowned", b"unowned"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["called_at_ms", b"called_at_ms", "counts", b"counts", "left_out", b"left_out", "made_at_ms", b"made_at_ms", "member_count", b"member_count", "moves", b"moves", "partition_count", b"partition_count", "trigger_count", b"trigger_count", "triggers", b"triggers", "unowned", b"unowned", "unplaced", b"unplaced"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class KeptFreed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeptFreed: _TypeAlias = KeptFreed  # noqa: Y015
+
+@_typing.final
+class Policy(_message.Message):
+    """Policy of a session group. What is not set has its default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    PLAN_WINDOW_MS_FIELD_NUMBER: _builtins.int
+    PLAN_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    INITIAL_DELAY_MS_FIELD_NUMBER: _builtins.int
+    EXPECTED_MEMBERS_FIELD_NUMBER: _builtins.int
+    JOIN_QUIET_MS_FIELD_NUMBER: _builtins.int
+    JOIN_WINDOW_MS_FIELD_NUMBER: _builtins.int
+    DRAIN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    WARM_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    HANDOVER_DELAY_MS_FIELD_NUMBER: _builtins.int
+    MAX_RETURN_MS_FIELD_NUMBER: _builtins.int
+    MAX_IDLE_MS_FIELD_NUMBER: _builtins.int
+    ON_STALL_FIELD_NUMBER: _builtins.int
+    SINKS_CHECK_TOKENS_FIELD_NUMBER: _builtins.int
+    DEGRADED_HOLD_MS_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    mode: _builtins.str
+    plan_window_ms: _builtins.int
+    plan_interval_ms: _builtins.int
+    initial_delay_ms: _builtins.int
+    expected_members: _builtins.int
+    join_quiet_ms: _builtins.int
+    join_window_ms: _builtins.int
+    drain_timeout_ms: _builtins.int
+    warm_timeout_ms: _builtins.int
+    handover_delay_ms: _builtins.int
+    max_return_ms: _builtins.int
+    max_idle_ms: _builtins.int
+    on_stall: _builtins.str
+    sinks_check_tokens: _builtins.bool
+    degraded_hold_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        lease_ms: _builtins.int | None = ...,
+        mode: _builtins.str | None = ...,
+        plan_window_ms: _builtins.int | None = ...,
+        plan_interval_ms: _builtins.int | None = ...,
+        initial_delay_ms: _builtins.int | None = ...,
+        expected_members: _builtins.int | None = ...,
+        join_quiet_ms: _builtins.int | None = ...,
+        join_window_ms: _builtins.int | None = ...,
+        drain_timeout_ms: _builtins.int | None = ...,
+        warm_timeout_ms: _builtins.int | None = ...,
+        handover_delay_ms: _builtins.int | None = ...,
+        max_return_ms: _builtins.int | None = ...,
+        max_idle_ms: _builtins.int | None = ...,
+        on_stall: _builtins.str | None = ...,
+        sinks_check_tokens: _builtins.bool | None = ...,
+        degraded_hold_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__degraded_hold_ms: _TypeAlias = _typing.Literal["degraded_hold_ms"]  # noqa: Y015
+    _WhichOneofArgType__degraded_hold_ms: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms"]  # noqa: Y015
+    _WhichOneofReturnType__drain_timeout_ms: _TypeAlias = _typing.Literal["drain_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__drain_timeout_ms: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__expected_members: _TypeAlias = _typing.Literal["expected_members"]  # noqa: Y015
+    _WhichOneofArgType__expected_members: _TypeAlias = _typing.Literal["_expected_members", b"_expected_members"]  # noqa: Y015
+    _WhichOneofReturnType__handover_delay_ms: _TypeAlias = _typing.Literal["handover_delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__handover_delay_ms: _TypeAlias = _typing.Literal["_handover_delay_ms", b"_handover_delay_ms"]  # noqa: Y015
+    _WhichOneofReturnType__initial_delay_ms: _TypeAlias = _typing.Literal["initial_delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__initial_delay_ms: _TypeAlias = _typing.Literal["_initial_delay_ms", b"_initial_delay_ms"]  # noqa: Y015
+    _WhichOneofReturnType__join_quiet_ms: _TypeAlias = _typing.Literal["join_quiet_ms"]  # noqa: Y015
+    _WhichOneofArgType__join_quiet_ms: _TypeAlias = _typing.Literal["_join_quiet_ms", b"_join_quiet_ms"]  # noqa: Y015
+    _WhichOneofReturnType__join_window_ms: _TypeAlias = _typing.Literal["join_window_ms"]  # noqa: Y015
+    _WhichOneofArgType__join_window_ms: _TypeAlias = _typing.Literal["_join_window_ms", b"_join_window_ms"]  # noqa: Y015
+    _WhichOneofReturnType__lease_ms: _TypeAlias = _typing.Literal["lease_ms"]  # noqa: Y015
+    _WhichOneofArgType__lease_ms: _TypeAlias = _typing.Literal["_lease_ms", b"_lease_ms"]  # noqa: Y015
+    _WhichOneofReturnType__max_idle_ms: _TypeAlias = _typing.Literal["max_idle_ms"]  # noqa: Y015
+    _WhichOneofArgType__max_idle_ms: _TypeAlias = _typing.Literal["_max_idle_ms", b"_max_idle_ms"]  # noqa: Y015
+    _WhichOneofReturnType__max_return_ms: _TypeAlias = _typing.Literal["max_return_ms"]  # noqa: Y015
+    _WhichOneofArgType__max_return_ms: _TypeAlias = _typing.Literal["_max_return_ms", b"_max_return_ms"]  # noqa: Y015
+    _WhichOneofReturnType__mode: _TypeAlias = _typing.Literal["mode"]  # noqa: Y015
+    _WhichOneofArgType__mode: _TypeAlias = _typing.Literal["_mode", b"_mode"]  # noqa: Y015
+    _WhichOneofReturnType__on_stall: _TypeAlias = _typing.Literal["on_stall"]  # noqa: Y015
+    _WhichOneofArgType__on_stall: _TypeAlias = _typing.Literal["_on_stall", b"_on_stall"]  # noqa: Y015
+    _WhichOneofReturnType__plan_interval_ms: _TypeAlias = _typing.Literal["plan_interval_ms"]  # noqa: Y015
+    _WhichOneofArgType__plan_interval_ms: _TypeAlias = _typing.Literal["_plan_interval_ms", b"_plan_interval_ms"]  # noqa: Y015
+    _WhichOneofReturnType__plan_window_ms: _TypeAlias = _typing.Literal["plan_window_ms"]  # noqa: Y015
+    _WhichOneofArgType__plan_window_ms: _TypeAlias = _typing.Literal["_plan_window_ms", b"_plan_window_ms"]  # noqa: Y015
+    _WhichOneofReturnType__sinks_check_tokens: _TypeAlias = _typing.Literal["sinks_check_tokens"]  # noqa: Y015
+    _WhichOneofArgType__sinks_check_tokens: _TypeAlias = _typing.Literal["_sinks_check_tokens", b"_sinks_check_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__warm_timeout_ms: _TypeAlias = _typing.Literal["warm_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__warm_timeout_ms: _TypeAlias = _typing.Literal["_warm_timeout_ms", b"_warm_timeout_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__degraded_hold_ms) -> _WhichOneofReturnType__degraded_hold_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_timeout_ms) -> _WhichOneofReturnType__drain_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_members) -> _WhichOneofReturnType__expected_members | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__handover_delay_ms) -> _WhichOneofReturnType__handover_delay_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__initial_delay_ms) -> _WhichOneofReturnType__initial_delay_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__join_quiet_ms) -> _WhichOneofReturnType__join_quiet_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__join_window_ms) -> _WhichOneofReturnType__join_window_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_ms) -> _WhichOneofReturnType__lease_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_idle_ms) -> _WhichOneofReturnType__max_idle_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_return_ms) -> _WhichOneofReturnType__max_return_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mode) -> _WhichOneofReturnType__mode | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__on_stall) -> _WhichOneofReturnType__on_stall | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__plan_interval_ms) -> _WhichOneofReturnType__plan_interval_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__plan_window_ms) -> _WhichOneofReturnType__plan_window_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sinks_check_tokens) -> _WhichOneofReturnType__sinks_check_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__warm_timeout_ms) -> _WhichOneofReturnType__warm_timeout_ms | None: ...
+
+Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class TokenFloor(_message.Message):
+    """Of a shard, in snapshots: tokens up to this one have been given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    HANDOFF_ID_FIELD_NUMBER: _builtins.int
+    token: _builtins.int
+    handoff_id: _builtins.int
+    """Hand-offs up to this one have been opened."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.int = ...,
+        handoff_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handoff_id", b"handoff_id", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenFloor: _TypeAlias = TokenFloor  # noqa: Y015

@@ -1,0 +1,20 @@
+"""Questions of hosts to a shard about groups of both kinds."""
+
+from __future__ import annotations
+
+from tests.core.sessions.kit import GROUP, g1
+
+
+def test_a_session_group_has_no_static_members():
+    world, _ = g1()
+    assert world.shard.has_static_member("another", None) is None
+    assert world.shard.has_static_member(GROUP, None) is False
+
+
+def test_a_session_group_is_counted():
+    world, _ = g1()
+    stats = world.shard.stats()
+    assert (stats.members, stats.parked_joins) == (1, 0)
+    assert stats.groups == {"Stable": 1}
+    [of_group] = world.shard.group_stats(lambda group_id: group_id == GROUP)
+    assert of_group.members == 1
