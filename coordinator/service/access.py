@@ -84,7 +84,11 @@ class Access:
 
     def may_read(self, caller: Caller, group: str) -> bool:
         """True if a caller may read a group."""
-        return self._guard.decide(caller.principal, (Operation.READ,), group).is_allowed
+        return self.may(caller, Operation.READ, group)
+
+    def may(self, caller: Caller, operation: Operation, group: str) -> bool:
+        """True if a caller has an operation on a group."""
+        return self._guard.decide(caller.principal, (operation,), group).is_allowed
 
     async def _identify(self, caller: Caller) -> Identity:
         credential = caller.show()

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from coordinator.core import requests as c
+from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
@@ -77,18 +78,25 @@ CLIENT_ID = Text(1_024, "member ids begin with it")
 PROTOCOL = Text(255, "the name of a protocol or of its type")
 STATE = Text(255, "the name of a state")
 TYPE = Text(255, "the name of a type")
+INCARNATION = Text(64, "128 bits are enough")
+PLACE = Text(1_024, "the uid of a pod, the name of a container")
+LABEL = Text(1_024, "a label of a deployment")
 PART_OF_ID = Text(_ID, "a part of a group's id")
+SETTING = Text(255, "the name of a setting")
 PROTOCOLS = Items(100, "a client has a handful of assignors")
 MEMBERS = Items(20_000, "members of one process or one group", "max_members_per_call")
 PARTITIONS = Items(10_000, "one step of a shard takes them all", "max_partitions_per_call")
+HELD = Items(250_000, "partitions of one group, each under a token of its own")
 GROUPS = Items(1_000, "each is a question to a shard", "max_groups_per_call")
 FILTER = Items(100, "there are fewer states and types")
+SETTINGS = Items(100, "a policy has fewer settings")
 
 _TEXTS = (
     ("group_id", "group_id", GROUP_ID),
     ("member_id", "member_id", MEMBER_ID),
     ("instance_id", "group_instance_id", INSTANCE_ID),
     ("client_id", "client_id", CLIENT_ID),
+    ("member_name", "member_name", INSTANCE_ID),
     ("protocol_type", "protocol_type", PROTOCOL),
     ("protocol_name", "protocol_name", PROTOCOL),
     ("contains", "group_id_contains", PART_OF_ID),
@@ -102,6 +110,7 @@ _ITEMS = (
     ("ends", "topics.partitions", PARTITIONS),
     ("states", "states_filter", FILTER),
     ("types", "types_filter", FILTER),
+    ("defaults", "defaults", SETTINGS),
 )
 _NAMES: dict[type, set[str]] = {
     kind: {f.name for f in fields(kind)} for kind in get_args(c.Request)
@@ -290,6 +299,11 @@ def _of_list(request: c.ListGroups) -> Parts:
         yield TYPE.violation(f"types_filter[{index}]", kind)
 
 
+def _of_policy(request: SetGroupPolicy) -> Parts:
+    for index, name in enumerate(request.defaults):
+        yield SETTING.violation(f"defaults[{index}]", name)
+
+
 # Any: each function takes the request of its row.
 _PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
     c.JoinGroup: _of_join,
@@ -300,6 +314,7 @@ _PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
     c.DeleteOffsets: lambda request: _of_topics(request.partitions),
     c.ReportLogEnds: lambda request: _of_topics(end[:2] for end in request.ends),
     c.ListGroups: _of_list,
+    SetGroupPolicy: _of_policy,
 }
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coordinator.core import requests as c
+from coordinator.core.session_values import operators as o
+from coordinator.core.session_values import requests as q
 from coordinator.security.authenticator import Caller as Identity
 from coordinator.security.rules import Operation
 
@@ -30,6 +32,7 @@ class Kind:
     is_urgent: it does not wait for its caller's turn, as other expensive calls do.
     is_awaited: a rebalance waits for it, if its member has an id already.
     shows_readable: it lists groups, and shows those that the caller may read.
+    changes_reserved: its group is the one that keeps the counts of topics, which all others refuse.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Kind:
     is_urgent: bool = False
     is_awaited: bool = False
     shows_readable: bool = False
+    changes_reserved: bool = False
 
 
 def _of_nodes(name: str, *operations: Operation) -> Kind:
@@ -56,6 +60,7 @@ HEARTBEAT_BATCH = Kind("HeartbeatBatch", (JOIN,))
 HEARTBEAT_STREAM = Kind("HeartbeatStream", (JOIN,))
 # Leaving frees room, so it is never queued.
 LEAVE_GROUP = Kind("LeaveGroup", (JOIN,), c.LeaveGroup, is_urgent=True)
+SESSION = Kind("Session", (JOIN,), q.Attach, is_awaited=True)
 OFFSET_COMMIT = Kind("OffsetCommit", (COMMIT,), c.CommitOffsets)
 OFFSET_FETCH = Kind("OffsetFetch", (READ, COMMIT), c.FetchOffsets)
 REPORT_LOG_ENDS = Kind("ReportLogEnds", (JOIN,), c.ReportLogEnds)
@@ -67,6 +72,9 @@ REMOVE_MEMBERS = Kind("RemoveMembers", (ADMIN,), c.LeaveGroup, is_urgent=True)
 LIST_LOG_ENDS = Kind("ListLogEnds", (READ,), c.ListLogEnds)
 LIST_REBALANCES = Kind("ListRebalances", (READ,), c.ListRebalances)
 DESCRIBE_PHASE = Kind("DescribePhase", (READ,), c.DescribePhase)
+DESCRIBE_SESSION_GROUP = Kind("DescribeSessionGroup", (READ,), o.DescribeSessionGroup)
+SET_GROUP_POLICY = Kind("SetGroupPolicy", (ADMIN,), o.SetGroupPolicy)
+EVICT_MEMBER = Kind("EvictMember", (ADMIN,), o.EvictMember, is_urgent=True)
 WATCH_REBALANCES = Kind("WatchRebalances", (READ,), shows_readable=True)
 # Needs no operation: it shows the nodes, and every client that lists groups has to ask them all.
 DESCRIBE_CLUSTER = _of_nodes("DescribeCluster")
@@ -75,6 +83,12 @@ MOVE_SHARD = _of_nodes("MoveShard", ADMIN)
 DRAIN_NODE = _of_nodes("DrainNode", ADMIN)
 # Fetch hands out all records of all groups.
 FETCH = _of_nodes("Fetch", ADMIN)
+# Every client of the Kafka listener sees topics too.
+LIST_TOPICS = Kind("ListTopics")
+SET_TOPIC = Kind("SetTopic", (ADMIN,), c.CommitOffsets, changes_reserved=True)
+DELETE_TOPIC = Kind("DeleteTopic", (ADMIN,), c.DeleteOffsets, changes_reserved=True)
+TELL_TOPICS = _of_nodes("TellTopics", ADMIN)
+TELL_LOG_ENDS = _of_nodes("TellLogEnds", ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,8 @@ class Call:
 
     system: ClassVar[str]
     """Name of the transport in traces."""
+    is_paid_later: ClassVar[bool] = False
+    """True if a caller that calls too often is served, and then told to `pause`; else it waits."""
 
     def __init__(self, kind: Kind, where: str = "") -> None:
         self.kind = kind
@@ -147,6 +163,10 @@ class Call:
     def remaining_s(self) -> float | None:
         """Return the seconds until the client's deadline; None: no deadline."""
         return None
+
+    def pause(self, seconds: float) -> None:
+        """Read no more of the caller's connection for so long, after this call is answered."""
+        raise NotImplementedError
 
     def trace(self) -> Mapping[str, str]:
         """Return the client's trace context, by the names of W3C's headers."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.core.requests import CommitOffsets, JoinGroup, Request, SyncGroup
-from coordinator.service.refusals import Exhausted
+from coordinator.core.session_values.requests import Attach
+from coordinator.service.refusals import Exhausted, Full
 from coordinator.settings.sections import LimitsConfig
 
 MIB = 1024 * 1024
@@ -25,6 +26,7 @@ class NodeUsage(Protocol):
     @property
     def memory_bytes(self) -> int: ...
     def has_static_member(self, group_id: str, instance_id: str | None) -> bool | None: ...
+    def has_session(self, group_id: str, incarnation: str) -> bool | None: ...
     def group_count(self) -> int: ...
     def members_of(self, client_host: str) -> int: ...
 
@@ -47,6 +49,8 @@ class Limits:
         match request:
             case JoinGroup():
                 self._check_join(request)
+            case Attach():
+                self._check_attach(request)
             case SyncGroup():
                 most = self.config.max_assignment_bytes
                 longest = max((len(a) for _, a in request.assignments), default=0)
@@ -74,21 +78,37 @@ class Limits:
         return _Parking(self)
 
     @contextmanager
-    def streaming(self) -> Iterator[None]:
+    def streaming(self, *, is_of_member: bool = False) -> Iterator[None]:
         """Count a stream as open inside the context.
 
+        Args:
+            is_of_member: memory is checked with its Attach, which a member that is there already
+                may send.
         Raises:
             Exhausted: `max_streams` or `max_memory_mib` is reached.
         """
         most = self.config.max_streams
         if self.streams >= most:
             raise Exhausted(f"{most} streams are open already (max_streams)")
-        self._check_memory()
+        if not is_of_member:
+            self.check_memory()
         self.streams += 1
         try:
             yield
         finally:
             self.streams -= 1
+
+    def check_memory(self) -> None:
+        """Refuse a newcomer while the node uses too much memory.
+
+        Raises:
+            Exhausted: `max_memory_mib` is reached.
+        """
+        most = self.config.max_memory_mib
+        if most and self.usage.memory_bytes > most * MIB:
+            raise Exhausted(
+                f"the node uses {self.usage.memory_bytes // MIB} MiB; max_memory_mib is {most}"
+            )
 
     # --- Inside ---
 
@@ -100,26 +120,35 @@ class Limits:
         seat = self.usage.has_static_member(request.group_id, request.instance_id)
         if request.member_id or seat:
             return
-        if seat is None:
+        self._check_newcomer(request.client_host, is_new_group=seat is None)
+
+    def _check_attach(self, attach: Attach) -> None:
+        size, most = stored_bytes(attach), self.config.max_member_metadata_bytes
+        if size > most:
+            raise Exhausted(f"metadata of {size} bytes; max_member_metadata_bytes is {most}", 0)
+        seat = self.usage.has_session(attach.group_id, attach.incarnation)
+        if not seat:
+            self._check_newcomer(attach.client_host, is_new_group=seat is None)
+
+    def _check_newcomer(self, client_host: str, *, is_new_group: bool) -> None:
+        if is_new_group:
             self._check_new_group()
-        self._check_memory()
-        most = config.max_members_per_host
-        if most and self.usage.members_of(request.client_host) >= most:
-            raise Exhausted(
-                f"{most} members come from {request.client_host} already (max_members_per_host)"
-            )
+        self.check_memory()
+        most = self.config.max_members_per_host
+        if most and self.usage.members_of(client_host) >= most:
+            raise Full(f"{most} members come from {client_host} already (max_members_per_host)")
 
     def _check_new_group(self) -> None:
         most = self.config.max_groups
         if most and self.usage.group_count() >= most:
-            raise Exhausted(f"there are {most} groups already (max_groups)")
+            raise Full(f"there are {most} groups already (max_groups)")
 
-    def _check_memory(self) -> None:
-        most = self.config.max_memory_mib
-        if most and self.usage.memory_bytes > most * MIB:
-            raise Exhausted(
-                f"the node uses {self.usage.memory_bytes // MIB} MiB; max_memory_mib is {most}"
-            )
+
+def stored_bytes(attach: Attach) -> int:
+    """Bytes of an Attach that are stored for its member, roughly: an item counts 8 besides."""
+    texts = (attach.name, attach.client_id, attach.rack, attach.revision, attach.deployment)
+    place = () if attach.place is None else attach.place[:2]
+    return sum(len(name) + 8 for name, _ in attach.topics) + sum(map(len, (*texts, *place)))
 
 
 class _Parking:

@@ -25,22 +25,29 @@ from typing import TypeVar
 
 from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.ids import TOPICS_GROUP, CallId
 from coordinator.core.replies import DeleteReply, HeartbeatReply, Reply
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import Slices, Work, in_slices
 from coordinator.security.guard import Guard
+from coordinator.security.rules import Operation
 from coordinator.service.access import Access
 from coordinator.service.admission_queue import Drop
 from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbeat
-from coordinator.service.calls import HEARTBEAT, Call, Kind
+from coordinator.service.calls import HEARTBEAT, SESSION, Call, Kind
 from coordinator.service.latency import Latency
 from coordinator.service.limits import Limits
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import first_error, merged, merged_list, parts_of
-from coordinator.service.rebalance_feed import RebalanceFeed
-from coordinator.service.refusals import RETRY_S, CallRefused, Exhausted, GaveUp, Malformed
+from coordinator.service.rebalance_feed import Journaled, RebalanceFeed
+from coordinator.service.refusals import (
+    RETRY_S,
+    CallRefused,
+    Exhausted,
+    GaveUp,
+    Malformed,
+    Violation,
+)
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.service.turns import Turns
@@ -105,10 +112,12 @@ class Pipeline:
         node.listen(self.feed)
         per_second = settings.limits.max_requests_per_second
         self._throttle = Throttle(per_second, clock) if per_second else None
+        # A member that is not heard for longer could lose its session.
+        self._pause_most_s = settings.groups.group_min_session_timeout_ms / 3 / 1000
         self._access = None if guard is None else Access(guard)
         self.admits_all = self._access is None and self._throttle is None
         """True if `admit` never refuses or delays a call: there is neither guard nor throttle."""
-        self._bounds = Bounds(settings.limits)
+        self.bounds = Bounds(settings.limits)
         self._tracer = tracer
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
@@ -183,10 +192,10 @@ class Pipeline:
         """
         with _Counting(self, call):
             await self.admit(call)
-            with self.limits.streaming():
+            with self.limits.streaming(is_of_member=call.kind is SESSION):
                 yield
 
-    async def watch(self, call: Call) -> AsyncGenerator[RebalanceRecord]:
+    async def watch(self, call: Call) -> AsyncGenerator[Journaled]:
         """Yield rebalances from now on: of the groups that the call names, or of all it may see.
 
         Raises:
@@ -194,7 +203,7 @@ class Pipeline:
         """
         group_ids = [group for group in call.groups if group is not None]
         async with self.streaming(call):
-            self._bounds.check_groups("group_ids", group_ids)
+            self.bounds.check_groups("group_ids", group_ids)
             async for record in self.feed.watch(set(group_ids)):
                 if self._access is not None:
                     await self._access.authenticate(call)
@@ -211,6 +220,10 @@ class Pipeline:
         if (wrong := GROUP_ID.violation("group_id", group_id)) is not None:
             raise Malformed([wrong])
         return found_coordinator(group_id, self.node.coordinator_of(group_id))
+
+    def may(self, call: Call, operation: Operation, group_id: str) -> bool:
+        """True if the caller of an admitted call has an operation on a group."""
+        return self._access is None or self._access.may(call.caller, operation, group_id)
 
     # --- Heartbeats ---
 
@@ -244,7 +257,7 @@ class Pipeline:
         self.batches += 1
         slices = Slices() if len(beats) > BEATS_AT_ONCE else None
         with _Counting(self, call):
-            self._bounds.check_count("heartbeats", len(beats), MEMBERS)
+            self.bounds.check_count("heartbeats", len(beats), MEMBERS)
             for first in range(0, len(beats), BEATS_AT_ONCE):
                 if slices is not None:
                     await slices.pause()
@@ -265,6 +278,9 @@ class Pipeline:
         if self._throttle is None or not call.kind.is_throttled:
             return
         caller = call.caller.principal or call.caller.host
+        if call.is_paid_later:
+            call.pause(self._throttle.serve(caller, self._pause_most_s))
+            return
         turn = self._throttle.take(caller)
         if turn.wait_s:
             await asyncio.sleep(turn.wait_s)
@@ -292,7 +308,9 @@ class Pipeline:
     ) -> Work[Sequence[c.Request]]:
         requests = yield from translation
         assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
-        return (yield from self._bounds.check(requests))
+        if not call.kind.changes_reserved:
+            _check_reserved(requests)
+        return (yield from self.bounds.check(requests))
 
     async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
         first = requests[0] if requests else None
@@ -361,6 +379,13 @@ class Pipeline:
         reply = self.node.answer_beat(command)
         assert isinstance(reply, HeartbeatReply)
         return reply
+
+
+def _check_reserved(requests: Sequence[c.Request]) -> None:
+    """Refuse requests for the group that keeps the counts of topics. Raises `Malformed`."""
+    if any(getattr(request, "group_id", "") == TOPICS_GROUP for request in requests):
+        words = "is reserved for the numbers of partitions that `coordinator topics` sets"
+        raise Malformed([Violation("group_id", words)])
 
 
 class _Counting:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from coordinator.core.events import Event, RebalanceJournaled
+from coordinator.core.events import (
+    Event,
+    HandoffJournaled,
+    PlanJournaled,
+    RebalanceJournaled,
+)
 from coordinator.core.records import RebalanceRecord
+from coordinator.core.session_values.journal import PlanRecord
 from coordinator.service.refusals import Exhausted
 
 BEHIND_MAX = 1_000
+Journaled = RebalanceRecord | PlanRecord | HandoffJournaled
+"""A rebalance; of a session group a plan, or a hand-off that has ended."""
 
 
 class TooSlow(Exhausted):
@@ -24,24 +32,25 @@ class RebalanceFeed:
     """Publishes each rebalance of this node to every watcher, all in one event loop."""
 
     def __init__(self) -> None:
-        self._watchers: set[asyncio.Queue[RebalanceRecord | None]] = set()
+        self._watchers: set[asyncio.Queue[Journaled | None]] = set()
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         if not self._watchers:
             return
         for event in events:
-            if isinstance(event, RebalanceJournaled):
+            if isinstance(event, RebalanceJournaled | PlanJournaled | HandoffJournaled):
+                told = event if isinstance(event, HandoffJournaled) else event.record
                 for queue in self._watchers:
                     # A watcher that is too far behind gets no more, and TooSlow when it reads.
                     if queue.qsize() <= BEHIND_MAX:
-                        queue.put_nowait(event.record)
+                        queue.put_nowait(told)
 
     def close(self) -> None:
         """End every watch."""
         for queue in self._watchers:
             queue.put_nowait(None)
 
-    async def watch(self, group_ids: Collection[str]) -> AsyncIterator[RebalanceRecord]:
+    async def watch(self, group_ids: Collection[str]) -> AsyncIterator[Journaled]:
         """Yield rebalances from now on, until the feed is closed.
 
         Args:
@@ -49,7 +58,7 @@ class RebalanceFeed:
         Raises:
             TooSlow: the watcher has left `BEHIND_MAX` unread.
         """
-        queue: asyncio.Queue[RebalanceRecord | None] = asyncio.Queue()
+        queue: asyncio.Queue[Journaled | None] = asyncio.Queue()
         self._watchers.add(queue)
         try:
             while (record := await queue.get()) is not None:

@@ -56,6 +56,10 @@ class Exhausted(CallRefused):
         self.retry_after_s = retry_after_s
 
 
+class Full(Exhausted):
+    """A limit on groups or members is reached: there is room again when others have left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """An invalid field: its path in the request, and what is wrong with it.

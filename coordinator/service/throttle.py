@@ -55,16 +55,33 @@ class Throttle:
     def take(self, caller: str) -> Admission:
         """Reserve the next place in the caller's virtual queue, or refuse the call."""
         now = self._clock()
+        due = self._next_place(caller, now)
+        wait_s = due - now
+        if wait_s > HOLD_S:
+            return Admission(HOLD_S, retry_after_s=wait_s - HOLD_S)
+        self._free_at[caller] = due
+        return GO if wait_s <= 0 else Admission(wait_s)
+
+    def serve(self, caller: str, most_s: float) -> float:
+        """Count a call that is served at once, and return for how long its caller is not heard.
+
+        For transports that can stop to listen to a connection (KIP-219): nothing is refused.
+
+        Args:
+            most_s: longest pause, in seconds; the virtual queue is no longer than that.
+        """
+        now = self._clock()
+        due = min(self._next_place(caller, now), now + most_s)
+        self._free_at[caller] = due
+        return max(0.0, due - now)
+
+    def _next_place(self, caller: str, now: float) -> float:
         free_at = self._free_at.get(caller, 0.0)
         if free_at <= now - BURST_S:
             free_at = now - BURST_S
             if len(self._free_at) >= FORGET_AT:
                 self._forget(now)
-        wait_s = free_at + self._interval_s - now
-        if wait_s > HOLD_S:
-            return Admission(HOLD_S, retry_after_s=wait_s - HOLD_S)
-        self._free_at[caller] = free_at + self._interval_s
-        return GO if wait_s <= 0 else Admission(wait_s)
+        return free_at + self._interval_s
 
     def _forget(self, now: float) -> None:
         self._free_at = {c: at for c, at in self._free_at.items() if at > now - BURST_S}

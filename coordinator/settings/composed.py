@@ -11,6 +11,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.setting import InvalidSetting, Section, Setting, Value, settings_of
 from coordinator.settings.sections import (
     ClusterConfig,
+    KafkaConfig,
     LimitsConfig,
     ObserveConfig,
     SecurityConfig,
@@ -25,6 +26,7 @@ class Settings:
 
     groups: GroupConfig = field(default_factory=GroupConfig)
     serving: ServingConfig = field(default_factory=ServingConfig)
+    kafka: KafkaConfig = field(default_factory=KafkaConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

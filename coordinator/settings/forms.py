@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -23,6 +24,14 @@ def address(value: str) -> tuple[str, int]:
 def address_or_none(value: str) -> tuple[str, int] | None:
     """Like `address`; None if the text is empty."""
     return address(value) if value else None
+
+
+def is_wildcard(host: str) -> bool:
+    """True for a host that means all addresses of a machine: none of them is one to connect to."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return host in ("*", "0")
 
 
 @dataclass(frozen=True, slots=True)

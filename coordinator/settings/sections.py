@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.setting import Bounds, Section, setting
+from coordinator.core.setting import Bounds, InvalidSetting, Section, setting
 from coordinator.settings.forms import (
     SharedStore,
     address,
     address_or_none,
     fixed_share,
+    is_wildcard,
     shared_store,
 )
 
@@ -53,6 +54,53 @@ class ServingConfig(Section):
     def console_address(self) -> tuple[str, int] | None:
         """Host and port of the console; None if it is off."""
         return address_or_none(self.console_listen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig(Section):
+    """The listener for Kafka's clients: addresses, and limits of its connections."""
+
+    kafka_listen: str = setting("", address_or_none,
+        "Host and port at which Kafka's own clients are served; port 0: chosen by the system; "
+        "empty: disabled.")
+    kafka_advertise: str = setting("", address_or_none,
+        "Host and port that Kafka's clients are told for this node; empty: those of kafka_listen. "
+        "Needed if kafka_listen is a wildcard address.")
+    kafka_max_frame_bytes: int = setting(4_194_304, Bounds(1_024, unit="bytes"),
+        "Largest request of a Kafka client. Larger ones close the connection. Unfinished requests "
+        "of all connections together may be 64 times as large.")
+    kafka_max_connections: int = setting(20_000, Bounds(1, unit="connections"),
+        "Most connections of Kafka clients; further ones are refused.")
+    kafka_max_connections_per_address: int = setting(0, Bounds(0, unit="connections"),
+        "Most connections of Kafka clients from one address; 0: no limit.")
+    kafka_request_timeout_ms: int = setting(30_000, Bounds(100, unit="ms"),
+        "Time in which a Kafka client has to finish a request that it has begun to send, to read "
+        "its answers, and to authenticate; then its connection is closed.")
+    kafka_idle_timeout_ms: int = setting(600_000, Bounds(1_000, unit="ms"),
+        "Connections of Kafka clients on which nothing has come for once to twice this time are "
+        "closed.")
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)  # A slotted dataclass has no `super()`: it is made twice.
+        told = self.kafka_told_address
+        if told is not None and is_wildcard(told[0]):
+            raise InvalidSetting(
+                f"Kafka's clients cannot connect to {told[0]}: give kafka_advertise the HOST:PORT "
+                "at which they reach this node"
+            )
+
+    @property
+    def kafka_address(self) -> tuple[str, int] | None:
+        """Host and port for Kafka's clients; None if there is no listener."""
+        return address_or_none(self.kafka_listen)
+
+    @property
+    def kafka_told_address(self) -> tuple[str, int] | None:
+        """Host and port that clients are told; None if there is no listener. Port 0: the one that
+        is listened at."""
+        if self.kafka_address is None:
+            return None
+        return address_or_none(self.kafka_advertise) or self.kafka_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +213,8 @@ class LimitsConfig(Section):
     max_metadata_bytes: int = setting(16_384, Bounds(1_024, 1_048_576, unit="bytes"),
         "Largest metadata (headers) of a call. Calls with more get RESOURCE_EXHAUSTED.")
     max_member_metadata_bytes: int = setting(1_048_576, Bounds(1_024, unit="bytes"),
-        "Largest metadata of one member, over all its protocols; the group's leader receives it.")
+        "Largest metadata of one member, over all its protocols; the group's leader receives it. "
+        "Of a session member: its topics and labels.")
     max_assignment_bytes: int = setting(1_048_576, Bounds(1_024, unit="bytes"),
         "Largest assignment of one member.")
     max_groups: int = setting(0, Bounds(0, unit="groups"),
@@ -175,7 +224,8 @@ class LimitsConfig(Section):
     max_parked_calls: int = setting(100_000, Bounds(1, unit="calls"),
         "Most parked JoinGroup and SyncGroup calls of this node; further ones are refused.")
     max_streams: int = setting(20_000, Bounds(1, unit="streams"),
-        "Most open streams (HeartbeatStream, WatchRebalances) of this node.")
+        "Most open streams (Session, HeartbeatStream, WatchRebalances) of this node. Each session "
+        "member has one.")
     max_calls_per_connection: int = setting(20_000, Bounds(1, unit="calls"),
         "Most concurrent calls of one connection, including parked ones; further calls wait at the "
         "client. All members of a process that share a connection must fit.")

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from coordinator.v1 import errors_pb2 as _errors_pb2
+from coordinator.v1 import session_pb2 as _session_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -75,7 +76,7 @@ class ListGroupsRequest(_message.Message):
 
     @_builtins.property
     def types_filter(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Group types to list (classic), ignoring case; empty: all."""
+        """Group types to list (classic, session), ignoring case; empty: all."""
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class ListGroupsResponse(_message.Message):
         protocol_type: _builtins.str
         group_state: _builtins.str
         group_type: _builtins.str
+        """Classic or Session."""
         member_count: _builtins.int
         protocol_data: _builtins.str
         """The selected protocol, of consumer groups the assignor; empty: none was selected yet."""
@@ -217,12 +219,17 @@ class DescribeGroupsResponse(_message.Message):
         CLIENT_HOST_FIELD_NUMBER: _builtins.int
         MEMBER_METADATA_FIELD_NUMBER: _builtins.int
         MEMBER_ASSIGNMENT_FIELD_NUMBER: _builtins.int
+        CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         group_instance_id: _builtins.str
         client_id: _builtins.str
         client_host: _builtins.str
         member_metadata: _builtins.bytes
         member_assignment: _builtins.bytes
+        client_software: _builtins.str
+        """Not in Kafka: name and version of a Kafka client's library, such as "librdkafka 2.16.1".
+        Empty: unknown, as for members that use gRPC.
+        """
         def __init__(
             self,
             *,
@@ -232,10 +239,11 @@ class DescribeGroupsResponse(_message.Message):
             client_host: _builtins.str = ...,
             member_metadata: _builtins.bytes = ...,
             member_assignment: _builtins.bytes = ...,
+            client_software: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_assignment", b"member_assignment", "member_id", b"member_id", "member_metadata", b"member_metadata"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "group_instance_id", b"group_instance_id", "member_assignment", b"member_assignment", "member_id", b"member_id", "member_metadata", b"member_metadata"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
         _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -254,6 +262,7 @@ class DescribeGroupsResponse(_message.Message):
         MEMBERS_FIELD_NUMBER: _builtins.int
         GENERATION_ID_FIELD_NUMBER: _builtins.int
         LEADER_FIELD_NUMBER: _builtins.int
+        GROUP_TYPE_FIELD_NUMBER: _builtins.int
         error_code: _errors_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         group_id: _builtins.str
@@ -263,6 +272,10 @@ class DescribeGroupsResponse(_message.Message):
         generation_id: _builtins.int
         """Not in Kafka: the generation, and the member id of the leader."""
         leader: _builtins.str
+        group_type: _builtins.str
+        """Not in Kafka: Classic or Session. Members of a session group have their names as
+        group_instance_id, and what they hold as member_assignment; DescribeSessionGroup says more.
+        """
         @_builtins.property
         def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeGroupsResponse.Member]: ...
         def __init__(
@@ -277,10 +290,11 @@ class DescribeGroupsResponse(_message.Message):
             members: _abc.Iterable[Global___DescribeGroupsResponse.Member] | None = ...,
             generation_id: _builtins.int = ...,
             leader: _builtins.str = ...,
+            group_type: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "generation_id", b"generation_id", "group_id", b"group_id", "group_state", b"group_state", "leader", b"leader", "members", b"members", "protocol_data", b"protocol_data", "protocol_type", b"protocol_type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "generation_id", b"generation_id", "group_id", b"group_id", "group_state", b"group_state", "group_type", b"group_type", "leader", b"leader", "members", b"members", "protocol_data", b"protocol_data", "protocol_type", b"protocol_type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -717,6 +731,7 @@ class ListRebalancesResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     REBALANCES_FIELD_NUMBER: _builtins.int
     REFUSED_JOINS_FIELD_NUMBER: _builtins.int
+    SESSION_HANDOFFS_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     @_builtins.property
@@ -725,6 +740,12 @@ class ListRebalancesResponse(_message.Message):
     def refused_joins(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedJoin]:
         """Recently refused JoinGroups, newest first. They cause no rebalance."""
 
+    @_builtins.property
+    def session_handoffs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionHandoff]:
+        """Of a session group: hand-offs that have ended, newest first; with a limit, those that were
+        opened since the oldest plan in rebalances, which has the plans of such a group.
+        """
+
     def __init__(
         self,
         *,
@@ -732,10 +753,11 @@ class ListRebalancesResponse(_message.Message):
         error_message: _builtins.str = ...,
         rebalances: _abc.Iterable[Global___Rebalance] | None = ...,
         refused_joins: _abc.Iterable[Global___RefusedJoin] | None = ...,
+        session_handoffs: _abc.Iterable[Global___SessionHandoff] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "rebalances", b"rebalances", "refused_joins", b"refused_joins"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "rebalances", b"rebalances", "refused_joins", b"refused_joins", "session_handoffs", b"session_handoffs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -857,6 +879,8 @@ class Rebalance(_message.Message):
     PARTITIONS_TAKEN_AWAY_FIELD_NUMBER: _builtins.int
     REMOVED_COUNT_FIELD_NUMBER: _builtins.int
     ADVICE_FIELD_NUMBER: _builtins.int
+    SESSION_PLAN_FIELD_NUMBER: _builtins.int
+    SESSION_HANDOFF_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     cause: _builtins.str
     """Cause in words, such as: member joined, session expired."""
@@ -935,6 +959,16 @@ class Rebalance(_message.Message):
     def advice(self) -> _containers.RepeatedCompositeFieldContainer[Global___Advice]:
         """Advice that no earlier rebalance in the journal with the same cause has given."""
 
+    @_builtins.property
+    def session_plan(self) -> Global___SessionPlan:
+        """Set for a plan of a session group (cause_code session_plan): it was called for at
+        started_at_ms, and made at ended_at_ms; unowned_* count its partitions that nobody held.
+        """
+
+    @_builtins.property
+    def session_handoff(self) -> Global___SessionHandoff:
+        """Set for a hand-off of a session group that has ended (cause_code session_handoff), in a watch."""
+
     def __init__(
         self,
         *,
@@ -973,14 +1007,243 @@ class Rebalance(_message.Message):
         partitions_taken_away: _builtins.int = ...,
         removed_count: _builtins.int = ...,
         advice: _abc.Iterable[Global___Advice] | None = ...,
+        session_plan: Global___SessionPlan | None = ...,
+        session_handoff: Global___SessionHandoff | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session_handoff", b"session_handoff", "session_plan", b"session_plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "session_handoff", b"session_handoff", "session_plan", b"session_plan", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015
+
+@_typing.final
+class SessionPlan(_message.Message):
+    """A plan of a session group: who gets which partitions, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Trigger(_message.Message):
+        """An event that called for it."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        CAUSE_FIELD_NUMBER: _builtins.int
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        cause: _builtins.str
+        """fail_over, member_came, member_changed, member_drains, member_left, member_died,
+        member_evicted, partition_freed, return_overdue, policy_changed.
+        """
+        member_id: _builtins.str
+        """A member id, or the name of a member that is not there; empty: none."""
+        def __init__(
+            self,
+            *,
+            cause: _builtins.str = ...,
+            member_id: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "member_id", b"member_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Count(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REASON_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        reason: _builtins.str
+        partitions: _builtins.int
+        def __init__(
+            self,
+            *,
+            reason: _builtins.str = ...,
+            partitions: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "reason", b"reason"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Move(_message.Message):
+        """Partitions of one topic that go from one member to another."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        FROM_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        TO_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        UNOWNED_MS_MIN_FIELD_NUMBER: _builtins.int
+        UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
+        KNOWN_BY_FIELD_NUMBER: _builtins.int
+        topic: _builtins.str
+        from_member_id: _builtins.str
+        """The holder, or the last one of partitions that nobody held; empty: not known."""
+        to_member_id: _builtins.str
+        """Empty: they are given up."""
+        reason: _builtins.str
+        """free (nobody held them), holder_leaves, no_longer_declared, not_allowed, pinned,
+        above_maximum, balance.
+        """
+        unowned_ms_min: _builtins.int
+        """Of partitions that nobody held: shortest and longest time without work; -1: not known."""
+        unowned_ms_max: _builtins.int
+        known_by: _builtins.str
+        """Evidence of when their holder stopped: released, left, last_heard,
+        not_heard_since_take_over, forced; empty: not known.
+        """
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove.Range]: ...
+        def __init__(
+            self,
+            *,
+            topic: _builtins.str = ...,
+            partitions: _abc.Iterable[Global___PartitionMove.Range] | None = ...,
+            from_member_id: _builtins.str = ...,
+            to_member_id: _builtins.str = ...,
+            reason: _builtins.str = ...,
+            unowned_ms_min: _builtins.int = ...,
+            unowned_ms_max: _builtins.int = ...,
+            known_by: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["from_member_id", b"from_member_id", "known_by", b"known_by", "partitions", b"partitions", "reason", b"reason", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    TRIGGER_COUNT_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
+    UNPLACED_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    trigger_count: _builtins.int
+    partitions: _builtins.int
+    """Number of partitions of the group."""
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionPlan.Trigger]:
+        """The first few of trigger_count."""
+
+    @_builtins.property
+    def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionPlan.Count]:
+        """Partitions that get another holder, by reason, and that nobody can have now, by why."""
+
+    @_builtins.property
+    def unplaced(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionPlan.Count]: ...
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionPlan.Move]:
+        """The first ones; Rebalance.partitions_left_out counts the others' partitions."""
+
+    def __init__(
+        self,
+        *,
+        triggers: _abc.Iterable[Global___SessionPlan.Trigger] | None = ...,
+        trigger_count: _builtins.int = ...,
+        partitions: _builtins.int = ...,
+        moved: _abc.Iterable[Global___SessionPlan.Count] | None = ...,
+        unplaced: _abc.Iterable[Global___SessionPlan.Count] | None = ...,
+        moves: _abc.Iterable[Global___SessionPlan.Move] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved", b"moved", "moves", b"moves", "partitions", b"partitions", "trigger_count", b"trigger_count", "triggers", b"triggers", "unplaced", b"unplaced"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionPlan: _TypeAlias = SessionPlan  # noqa: Y015
+
+@_typing.final
+class SessionHandoff(_message.Message):
+    """A hand-off of one partition that has ended. Times are milliseconds since the epoch; -1: it had no
+    such phase.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    HANDOFF_ID_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    FROM_MEMBER_ID_FIELD_NUMBER: _builtins.int
+    TO_MEMBER_ID_FIELD_NUMBER: _builtins.int
+    OPENED_AT_MS_FIELD_NUMBER: _builtins.int
+    PREPARED_AT_MS_FIELD_NUMBER: _builtins.int
+    DRAIN_AT_MS_FIELD_NUMBER: _builtins.int
+    FORCED_AT_MS_FIELD_NUMBER: _builtins.int
+    RELEASED_AT_MS_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MIN_FIELD_NUMBER: _builtins.int
+    UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
+    KNOWN_BY_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    handoff_id: _builtins.int
+    mode: _builtins.str
+    """simple, warm or copy."""
+    reason: _builtins.str
+    """Why the partition moved, as in SessionPlan.Move."""
+    outcome: _builtins.str
+    """released, holder_left, holder_died, forced, abandoned (it stays with its holder)."""
+    from_member_id: _builtins.str
+    to_member_id: _builtins.str
+    """Empty: nobody."""
+    opened_at_ms: _builtins.int
+    prepared_at_ms: _builtins.int
+    drain_at_ms: _builtins.int
+    forced_at_ms: _builtins.int
+    released_at_ms: _builtins.int
+    ended_at_ms: _builtins.int
+    position: _builtins.int
+    """Where the holder stopped; -1: it did not say."""
+    unowned_ms_min: _builtins.int
+    """Shortest and longest time in which nobody worked on it; -1: not known, or somebody always did."""
+    unowned_ms_max: _builtins.int
+    known_by: _builtins.str
+    explanation: _builtins.str
+    """The hand-off in a plain sentence."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        handoff_id: _builtins.int = ...,
+        mode: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        from_member_id: _builtins.str = ...,
+        to_member_id: _builtins.str = ...,
+        opened_at_ms: _builtins.int = ...,
+        prepared_at_ms: _builtins.int = ...,
+        drain_at_ms: _builtins.int = ...,
+        forced_at_ms: _builtins.int = ...,
+        released_at_ms: _builtins.int = ...,
+        ended_at_ms: _builtins.int = ...,
+        position: _builtins.int = ...,
+        unowned_ms_min: _builtins.int = ...,
+        unowned_ms_max: _builtins.int = ...,
+        known_by: _builtins.str = ...,
+        explanation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "forced_at_ms", b"forced_at_ms", "from_member_id", b"from_member_id", "handoff_id", b"handoff_id", "known_by", b"known_by", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "partition", b"partition", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionHandoff: _TypeAlias = SessionHandoff  # noqa: Y015
 
 @_typing.final
 class PartitionMove(_message.Message):
@@ -1137,6 +1400,7 @@ class RebalanceParticipant(_message.Message):
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     JOINED_AT_MS_FIELD_NUMBER: _builtins.int
     SYNCED_AT_MS_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     client_id: _builtins.str
     client_host: _builtins.str
@@ -1145,6 +1409,8 @@ class RebalanceParticipant(_message.Message):
     joined_at_ms: _builtins.int
     """Times of its JoinGroup and SyncGroup, milliseconds since the epoch; -1: it sent none."""
     synced_at_ms: _builtins.int
+    client_software: _builtins.str
+    """Name and version of a Kafka client's library; empty: unknown."""
     def __init__(
         self,
         *,
@@ -1155,10 +1421,11 @@ class RebalanceParticipant(_message.Message):
         session_timeout_ms: _builtins.int = ...,
         joined_at_ms: _builtins.int = ...,
         synced_at_ms: _builtins.int = ...,
+        client_software: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "is_new", b"is_new", "joined_at_ms", b"joined_at_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "synced_at_ms", b"synced_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1308,3 +1575,502 @@ class DescribePhaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribePhaseResponse: _TypeAlias = DescribePhaseResponse  # noqa: Y015
+
+@_typing.final
+class DescribeSessionGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeSessionGroupRequest: _TypeAlias = DescribeSessionGroupRequest  # noqa: Y015
+
+@_typing.final
+class DescribeSessionGroupResponse(_message.Message):
+    """Times are milliseconds since the epoch; -1: none, or not known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Member(_message.Message):
+        """A member, or a process that waits for the name of one."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        MEMBER_NAME_FIELD_NUMBER: _builtins.int
+        STANDING_FIELD_NUMBER: _builtins.int
+        SUSPECT_FIELD_NUMBER: _builtins.int
+        LEASE_MS_FIELD_NUMBER: _builtins.int
+        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_HOST_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        INCARNATION_FIELD_NUMBER: _builtins.int
+        TOPICS_FIELD_NUMBER: _builtins.int
+        CAPACITY_FIELD_NUMBER: _builtins.int
+        MAX_PARTITIONS_FIELD_NUMBER: _builtins.int
+        RACK_FIELD_NUMBER: _builtins.int
+        REVISION_FIELD_NUMBER: _builtins.int
+        DEPLOYMENT_FIELD_NUMBER: _builtins.int
+        PLACE_FIELD_NUMBER: _builtins.int
+        READY_FIELD_NUMBER: _builtins.int
+        OVERLOADED_FIELD_NUMBER: _builtins.int
+        STALLED_FIELD_NUMBER: _builtins.int
+        LEAVING_FIELD_NUMBER: _builtins.int
+        LEAVES_AT_MS_FIELD_NUMBER: _builtins.int
+        EVICTED_FIELD_NUMBER: _builtins.int
+        PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+        WHY_FIELD_NUMBER: _builtins.int
+        WAITS_FOR_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        member_name: _builtins.str
+        """The place that is stable across restarts; empty: none."""
+        standing: _session_pb2.Attached.Standing.ValueType
+        suspect: _builtins.bool
+        """It has no stream: it gets nothing new, and keeps what it has until its lease ends."""
+        lease_ms: _builtins.int
+        """The lease that counts for it: the one that it was told. After a change of the policy it has
+        the old one until it attaches again.
+        """
+        last_heard_ms: _builtins.int
+        lease_ends_ms: _builtins.int
+        """When its lease ends if it is not heard. WAITING: when the lease of the one before it ends."""
+        client_id: _builtins.str
+        client_host: _builtins.str
+        principal: _builtins.str
+        """Who it authenticated as; empty: nobody is asked."""
+        capacity: _builtins.float
+        max_partitions: _builtins.int
+        rack: _builtins.str
+        revision: _builtins.str
+        deployment: _builtins.str
+        ready: _builtins.bool
+        overloaded: _builtins.bool
+        stalled: _builtins.bool
+        """Its working side stands still (max_idle_ms)."""
+        leaving: _builtins.bool
+        """It hands everything over and then leaves; by when, if it has said so."""
+        leaves_at_ms: _builtins.int
+        evicted: _builtins.bool
+        """An operator takes everything from it."""
+        partition_count: _builtins.int
+        """Number of partitions that it holds, in any phase."""
+        why: _builtins.str
+        """Why it has nothing: window, capacity, not ready, nothing free."""
+        waits_for: _builtins.str
+        """WAITING: id of the member that has its name."""
+        @_builtins.property
+        def incarnation(self) -> _session_pb2.Attach.Incarnation: ...
+        @_builtins.property
+        def topics(self) -> _containers.RepeatedCompositeFieldContainer[_session_pb2.Attach.Topic]: ...
+        @_builtins.property
+        def place(self) -> _session_pb2.Attach.Place: ...
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            member_name: _builtins.str = ...,
+            standing: _session_pb2.Attached.Standing.ValueType = ...,
+            suspect: _builtins.bool = ...,
+            lease_ms: _builtins.int = ...,
+            last_heard_ms: _builtins.int = ...,
+            lease_ends_ms: _builtins.int = ...,
+            client_id: _builtins.str = ...,
+            client_host: _builtins.str = ...,
+            principal: _builtins.str = ...,
+            incarnation: _session_pb2.Attach.Incarnation | None = ...,
+            topics: _abc.Iterable[_session_pb2.Attach.Topic] | None = ...,
+            capacity: _builtins.float = ...,
+            max_partitions: _builtins.int | None = ...,
+            rack: _builtins.str = ...,
+            revision: _builtins.str = ...,
+            deployment: _builtins.str = ...,
+            place: _session_pb2.Attach.Place | None = ...,
+            ready: _builtins.bool = ...,
+            overloaded: _builtins.bool = ...,
+            stalled: _builtins.bool = ...,
+            leaving: _builtins.bool = ...,
+            leaves_at_ms: _builtins.int = ...,
+            evicted: _builtins.bool = ...,
+            partition_count: _builtins.int = ...,
+            why: _builtins.str = ...,
+            waits_for: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "place", b"place", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__max_partitions: _TypeAlias = _typing.Literal["max_partitions"]  # noqa: Y015
+        _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__max_partitions) -> _WhichOneofReturnType__max_partitions | None: ...
+
+    @_typing.final
+    class Holding(_message.Message):
+        """Partitions with one holder, under consecutive tokens."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _session_pb2.PartitionRange: ...
+        def __init__(
+            self,
+            *,
+            partitions: _session_pb2.PartitionRange | None = ...,
+            member_id: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["member_id", b"member_id", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Free(_message.Message):
+        """Partitions that nobody holds, and why: plan_due (the next plan looks for a holder), or, not
+        placeable now: nobody_receives, capacity, not_allowed, pinned, refused, handover_delay.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        WHY_FIELD_NUMBER: _builtins.int
+        why: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _session_pb2.PartitionRange: ...
+        def __init__(
+            self,
+            *,
+            partitions: _session_pb2.PartitionRange | None = ...,
+            why: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "why", b"why"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        HOLDINGS_FIELD_NUMBER: _builtins.int
+        FREE_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        partitions: _builtins.int
+        """Number of partitions that members declare."""
+        @_builtins.property
+        def holdings(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Holding]: ...
+        @_builtins.property
+        def free(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Free]: ...
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            partitions: _builtins.int = ...,
+            holdings: _abc.Iterable[Global___DescribeSessionGroupResponse.Holding] | None = ...,
+            free: _abc.Iterable[Global___DescribeSessionGroupResponse.Free] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "holdings", b"holdings", "name", b"name", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Handoff(_message.Message):
+        """An open hand-off of one partition."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        HANDOFF_ID_FIELD_NUMBER: _builtins.int
+        PHASE_FIELD_NUMBER: _builtins.int
+        TOKEN_FIELD_NUMBER: _builtins.int
+        SOURCE_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        SUCCESSOR_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        OPENED_AT_MS_FIELD_NUMBER: _builtins.int
+        PHASE_SINCE_MS_FIELD_NUMBER: _builtins.int
+        PHASE_ENDS_MS_FIELD_NUMBER: _builtins.int
+        WAITS_FOR_FIELD_NUMBER: _builtins.int
+        READY_FIELD_NUMBER: _builtins.int
+        POSITION_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        topic: _builtins.str
+        partition: _builtins.int
+        handoff_id: _builtins.int
+        phase: _builtins.str
+        """prepare, drain, forced or copy."""
+        token: _builtins.int
+        """Token of the holder; 0: it has ended (copy)."""
+        source_member_id: _builtins.str
+        """Member ids; empty: nobody. The source is empty in copy, the successor while none is found."""
+        successor_member_id: _builtins.str
+        opened_at_ms: _builtins.int
+        phase_since_ms: _builtins.int
+        phase_ends_ms: _builtins.int
+        waits_for: _builtins.str
+        """Id of the member whose word is awaited; empty: none's, the log or the planner has to act."""
+        ready: _builtins.bool
+        """The successor has prepared itself."""
+        position: _builtins.int
+        """Where the holder has stopped; -1: not known."""
+        reason: _builtins.str
+        """Why the partition moves, as a code: holder_leaves, no_longer_declared, not_allowed, pinned,
+        above_maximum, balance, evicted.
+        """
+        def __init__(
+            self,
+            *,
+            topic: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            handoff_id: _builtins.int = ...,
+            phase: _builtins.str = ...,
+            token: _builtins.int = ...,
+            source_member_id: _builtins.str = ...,
+            successor_member_id: _builtins.str = ...,
+            opened_at_ms: _builtins.int = ...,
+            phase_since_ms: _builtins.int = ...,
+            phase_ends_ms: _builtins.int = ...,
+            waits_for: _builtins.str = ...,
+            ready: _builtins.bool = ...,
+            position: _builtins.int = ...,
+            reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["handoff_id", b"handoff_id", "opened_at_ms", b"opened_at_ms", "partition", b"partition", "phase", b"phase", "phase_ends_ms", b"phase_ends_ms", "phase_since_ms", b"phase_since_ms", "position", b"position", "ready", b"ready", "reason", b"reason", "source_member_id", b"source_member_id", "successor_member_id", b"successor_member_id", "token", b"token", "topic", b"topic", "waits_for", b"waits_for"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Kept(_message.Message):
+        """Partitions that are kept for the name of a member that has announced to return."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_NAME_FIELD_NUMBER: _builtins.int
+        UNTIL_MS_FIELD_NUMBER: _builtins.int
+        TOPICS_FIELD_NUMBER: _builtins.int
+        member_name: _builtins.str
+        until_ms: _builtins.int
+        @_builtins.property
+        def topics(self) -> _containers.RepeatedCompositeFieldContainer[_session_pb2.HeldTopic]: ...
+        def __init__(
+            self,
+            *,
+            member_name: _builtins.str = ...,
+            until_ms: _builtins.int = ...,
+            topics: _abc.Iterable[_session_pb2.HeldTopic] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["member_name", b"member_name", "topics", b"topics", "until_ms", b"until_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    GROUP_STATE_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    POLICY_SET_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
+    LAST_PLAN_MS_FIELD_NUMBER: _builtins.int
+    NEXT_PLAN_MS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    HANDOFFS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    error_message: _builtins.str
+    group_id: _builtins.str
+    group_state: _builtins.str
+    """Empty, Assigning, Reconciling, Stable."""
+    policy_set: _builtins.bool
+    now_ms: _builtins.int
+    last_plan_ms: _builtins.int
+    next_plan_ms: _builtins.int
+    @_builtins.property
+    def policy(self) -> _session_pb2.GroupPolicy:
+        """In force. policy_set: false while nobody has chosen one, and all settings have their defaults."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Member]: ...
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Topic]: ...
+    @_builtins.property
+    def handoffs(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Handoff]: ...
+    @_builtins.property
+    def kept(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Kept]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        group_id: _builtins.str = ...,
+        group_state: _builtins.str = ...,
+        policy: _session_pb2.GroupPolicy | None = ...,
+        policy_set: _builtins.bool = ...,
+        now_ms: _builtins.int = ...,
+        last_plan_ms: _builtins.int = ...,
+        next_plan_ms: _builtins.int = ...,
+        members: _abc.Iterable[Global___DescribeSessionGroupResponse.Member] | None = ...,
+        topics: _abc.Iterable[Global___DescribeSessionGroupResponse.Topic] | None = ...,
+        handoffs: _abc.Iterable[Global___DescribeSessionGroupResponse.Handoff] | None = ...,
+        kept: _abc.Iterable[Global___DescribeSessionGroupResponse.Kept] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "group_id", b"group_id", "group_state", b"group_state", "handoffs", b"handoffs", "kept", b"kept", "last_plan_ms", b"last_plan_ms", "members", b"members", "next_plan_ms", b"next_plan_ms", "now_ms", b"now_ms", "policy", b"policy", "policy_set", b"policy_set", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeSessionGroupResponse: _TypeAlias = DescribeSessionGroupResponse  # noqa: Y015
+
+@_typing.final
+class SetGroupPolicyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    DEFAULTS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    @_builtins.property
+    def policy(self) -> _session_pb2.GroupPolicy:
+        """Settings that are set here are changed, the others stay. A lease counts for a member from its
+        next Attach on.
+        """
+
+    @_builtins.property
+    def defaults(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of settings that get their defaults."""
+
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        policy: _session_pb2.GroupPolicy | None = ...,
+        defaults: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["defaults", b"defaults", "group_id", b"group_id", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetGroupPolicyRequest: _TypeAlias = SetGroupPolicyRequest  # noqa: Y015
+
+@_typing.final
+class SetGroupPolicyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    error_message: _builtins.str
+    @_builtins.property
+    def policy(self) -> _session_pb2.GroupPolicy:
+        """In force from now on: all settings but those without a value."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        policy: _session_pb2.GroupPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetGroupPolicyResponse: _TypeAlias = SetGroupPolicyResponse  # noqa: Y015
+
+@_typing.final
+class EvictMemberRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_NAME_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    member_id: _builtins.str
+    """One of the two. A name may also be one for which partitions are kept: they are free then."""
+    member_name: _builtins.str
+    gone: _builtins.bool
+    """The operator vouches that the process has ended: all that it holds is free at once. Else each
+    partition is free when the member has released it, a lease later at the latest.
+    """
+    dry_run: _builtins.bool
+    """True: nothing changes, and the answer says what would."""
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        member_name: _builtins.str = ...,
+        gone: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "gone", b"gone", "group_id", b"group_id", "member_id", b"member_id", "member_name", b"member_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EvictMemberRequest: _TypeAlias = EvictMemberRequest  # noqa: Y015
+
+@_typing.final
+class EvictMemberResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_NAME_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """UNKNOWN_MEMBER_ID: the group has no such member, and keeps nothing for such a name."""
+    error_message: _builtins.str
+    member_id: _builtins.str
+    member_name: _builtins.str
+    partition_count: _builtins.int
+    """Number of partitions that it held, or that were kept for its name."""
+    def __init__(
+        self,
+        *,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        member_name: _builtins.str = ...,
+        partition_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "member_id", b"member_id", "member_name", b"member_name", "partition_count", b"partition_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EvictMemberResponse: _TypeAlias = EvictMemberResponse  # noqa: Y015

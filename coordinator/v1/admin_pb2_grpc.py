@@ -80,6 +80,21 @@ class GroupAdminStub(object):
                 request_serializer=coordinator_dot_v1_dot_admin__pb2.WatchRebalancesRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_admin__pb2.Rebalance.FromString,
                 _registered_method=True)
+        self.DescribeSessionGroup = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/DescribeSessionGroup',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupResponse.FromString,
+                _registered_method=True)
+        self.SetGroupPolicy = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/SetGroupPolicy',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyResponse.FromString,
+                _registered_method=True)
+        self.EvictMember = channel.unary_unary(
+                '/coordinator.v1.GroupAdmin/EvictMember',
+                request_serializer=coordinator_dot_v1_dot_admin__pb2.EvictMemberRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_admin__pb2.EvictMemberResponse.FromString,
+                _registered_method=True)
 
 
 class GroupAdminServicer(object):
@@ -145,6 +160,27 @@ class GroupAdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeSessionGroup(self, request, context):
+        """A session group as it is now: members, holders, open hand-offs, policy.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetGroupPolicy(self, request, context):
+        """Changes the policy of a session group, or of one that is to come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EvictMember(self, request, context):
+        """Takes everything from a member of a session group, and ends its session.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -192,6 +228,21 @@ def add_GroupAdminServicer_to_server(servicer, server):
                     servicer.WatchRebalances,
                     request_deserializer=coordinator_dot_v1_dot_admin__pb2.WatchRebalancesRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_admin__pb2.Rebalance.SerializeToString,
+            ),
+            'DescribeSessionGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeSessionGroup,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupResponse.SerializeToString,
+            ),
+            'SetGroupPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetGroupPolicy,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyResponse.SerializeToString,
+            ),
+            'EvictMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.EvictMember,
+                    request_deserializer=coordinator_dot_v1_dot_admin__pb2.EvictMemberRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_admin__pb2.EvictMemberResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -438,6 +489,87 @@ class GroupAdmin(object):
             '/coordinator.v1.GroupAdmin/WatchRebalances',
             coordinator_dot_v1_dot_admin__pb2.WatchRebalancesRequest.SerializeToString,
             coordinator_dot_v1_dot_admin__pb2.Rebalance.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeSessionGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/DescribeSessionGroup',
+            coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.DescribeSessionGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetGroupPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/SetGroupPolicy',
+            coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.SetGroupPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EvictMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupAdmin/EvictMember',
+            coordinator_dot_v1_dot_admin__pb2.EvictMemberRequest.SerializeToString,
+            coordinator_dot_v1_dot_admin__pb2.EvictMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,12 @@ class GroupAdminStub:
     """The current phase of a group, and the members that it waits for."""
     WatchRebalances: _grpc.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]
     """Stream of rebalances, each sent when it ends."""
+    DescribeSessionGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeSessionGroupRequest, _admin_pb2.DescribeSessionGroupResponse]
+    """A session group as it is now: members, holders, open hand-offs, policy."""
+    SetGroupPolicy: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetGroupPolicyRequest, _admin_pb2.SetGroupPolicyResponse]
+    """Changes the policy of a session group, or of one that is to come."""
+    EvictMember: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EvictMemberRequest, _admin_pb2.EvictMemberResponse]
+    """Takes everything from a member of a session group, and ends its session."""
 
 @_typing.type_check_only
 class GroupAdminAsyncStub(GroupAdminStub):
@@ -67,6 +73,12 @@ class GroupAdminAsyncStub(GroupAdminStub):
     """The current phase of a group, and the members that it waits for."""
     WatchRebalances: _aio.UnaryStreamMultiCallable[_admin_pb2.WatchRebalancesRequest, _admin_pb2.Rebalance]  # type: ignore[assignment]
     """Stream of rebalances, each sent when it ends."""
+    DescribeSessionGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeSessionGroupRequest, _admin_pb2.DescribeSessionGroupResponse]  # type: ignore[assignment]
+    """A session group as it is now: members, holders, open hand-offs, policy."""
+    SetGroupPolicy: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetGroupPolicyRequest, _admin_pb2.SetGroupPolicyResponse]  # type: ignore[assignment]
+    """Changes the policy of a session group, or of one that is to come."""
+    EvictMember: _aio.UnaryUnaryMultiCallable[_admin_pb2.EvictMemberRequest, _admin_pb2.EvictMemberResponse]  # type: ignore[assignment]
+    """Takes everything from a member of a session group, and ends its session."""
 
 class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
     """Requests of operators about groups."""
@@ -138,5 +150,29 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.Rebalance], _abc.AsyncIterator[_admin_pb2.Rebalance]]:
         """Stream of rebalances, each sent when it ends."""
+
+    @_abc_1.abstractmethod
+    def DescribeSessionGroup(
+        self,
+        request: _admin_pb2.DescribeSessionGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeSessionGroupResponse, _abc.Awaitable[_admin_pb2.DescribeSessionGroupResponse]]:
+        """A session group as it is now: members, holders, open hand-offs, policy."""
+
+    @_abc_1.abstractmethod
+    def SetGroupPolicy(
+        self,
+        request: _admin_pb2.SetGroupPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SetGroupPolicyResponse, _abc.Awaitable[_admin_pb2.SetGroupPolicyResponse]]:
+        """Changes the policy of a session group, or of one that is to come."""
+
+    @_abc_1.abstractmethod
+    def EvictMember(
+        self,
+        request: _admin_pb2.EvictMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.EvictMemberResponse, _abc.Awaitable[_admin_pb2.EvictMemberResponse]]:
+        """Takes everything from a member of a session group, and ends its session."""
 
 def add_GroupAdminServicer_to_server(servicer: GroupAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -32,6 +32,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
     COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 15
     NOT_COORDINATOR: _ErrorCode.ValueType  # 16
+    INVALID_TOPIC_EXCEPTION: _ErrorCode.ValueType  # 17
     NOT_ENOUGH_REPLICAS: _ErrorCode.ValueType  # 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ErrorCode.ValueType  # 20
     ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
@@ -42,6 +43,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
     GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
     UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
+    INVALID_PARTITIONS: _ErrorCode.ValueType  # 37
     NOT_CONTROLLER: _ErrorCode.ValueType  # 41
     """This node is not the controller: another node decides who leads which shard."""
     INVALID_REQUEST: _ErrorCode.ValueType  # 42
@@ -53,8 +55,12 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
     GROUP_SUBSCRIBED_TO_TOPIC: _ErrorCode.ValueType  # 86
     UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
+    UNRELEASED_INSTANCE_ID: _ErrorCode.ValueType  # 111
+    """Another process has this member name and may be alive."""
     OFFSET_MISMATCH: _ErrorCode.ValueType  # 10001
     """The stored offset is not the expected_committed_offset of the commit."""
+    FENCED_TOKEN: _ErrorCode.ValueType  # 10002
+    """The partition was given to another member of a session group: stop working on it."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Result of a group-protocol call. Names and numbers are Kafka's; numbers from 10001 on are
@@ -71,6 +77,7 @@ OFFSET_METADATA_TOO_LARGE: ErrorCode.ValueType  # 12
 COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
 COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
 NOT_COORDINATOR: ErrorCode.ValueType  # 16
+INVALID_TOPIC_EXCEPTION: ErrorCode.ValueType  # 17
 NOT_ENOUGH_REPLICAS: ErrorCode.ValueType  # 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 20
 ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
@@ -81,6 +88,7 @@ INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
 REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
 UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
+INVALID_PARTITIONS: ErrorCode.ValueType  # 37
 NOT_CONTROLLER: ErrorCode.ValueType  # 41
 """This node is not the controller: another node decides who leads which shard."""
 INVALID_REQUEST: ErrorCode.ValueType  # 42
@@ -92,6 +100,10 @@ GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
 FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
 GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
 UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
+UNRELEASED_INSTANCE_ID: ErrorCode.ValueType  # 111
+"""Another process has this member name and may be alive."""
 OFFSET_MISMATCH: ErrorCode.ValueType  # 10001
 """The stored offset is not the expected_committed_offset of the commit."""
+FENCED_TOKEN: ErrorCode.ValueType  # 10002
+"""The partition was given to another member of a session group: stop working on it."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

@@ -562,6 +562,7 @@ class OffsetCommitRequest(_message.Message):
         COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
         COMMITTED_METADATA_FIELD_NUMBER: _builtins.int
         EXPECTED_COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+        TOKEN_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         committed_offset: _builtins.int
         """Offset of the next row to read. A negative one is INVALID_ARGUMENT."""
@@ -572,6 +573,10 @@ class OffsetCommitRequest(_message.Message):
         """Compare-and-set: commit only if this offset is stored at present; -1: none is stored.
         Unset: commit in any case.
         """
+        token: _builtins.int
+        """In a session group: the token of the partition's grant. A member's commit without one is
+        INVALID_REQUEST; under another token than that of the holding it is FENCED_TOKEN.
+        """
         def __init__(
             self,
             *,
@@ -580,19 +585,24 @@ class OffsetCommitRequest(_message.Message):
             committed_leader_epoch: _builtins.int | None = ...,
             committed_metadata: _builtins.str = ...,
             expected_committed_offset: _builtins.int | None = ...,
+            token: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "committed_leader_epoch", b"committed_leader_epoch", "expected_committed_offset", b"expected_committed_offset"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "_token", b"_token", "committed_leader_epoch", b"committed_leader_epoch", "expected_committed_offset", b"expected_committed_offset", "token", b"token"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "committed_leader_epoch", b"committed_leader_epoch", "committed_metadata", b"committed_metadata", "committed_offset", b"committed_offset", "expected_committed_offset", b"expected_committed_offset", "partition_index", b"partition_index"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "_token", b"_token", "committed_leader_epoch", b"committed_leader_epoch", "committed_metadata", b"committed_metadata", "committed_offset", b"committed_offset", "expected_committed_offset", b"expected_committed_offset", "partition_index", b"partition_index", "token", b"token"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__committed_leader_epoch: _TypeAlias = _typing.Literal["committed_leader_epoch"]  # noqa: Y015
         _WhichOneofArgType__committed_leader_epoch: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch"]  # noqa: Y015
         _WhichOneofReturnType__expected_committed_offset: _TypeAlias = _typing.Literal["expected_committed_offset"]  # noqa: Y015
         _WhichOneofArgType__expected_committed_offset: _TypeAlias = _typing.Literal["_expected_committed_offset", b"_expected_committed_offset"]  # noqa: Y015
+        _WhichOneofReturnType__token: _TypeAlias = _typing.Literal["token"]  # noqa: Y015
+        _WhichOneofArgType__token: _TypeAlias = _typing.Literal["_token", b"_token"]  # noqa: Y015
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__committed_leader_epoch) -> _WhichOneofReturnType__committed_leader_epoch | None: ...
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_committed_offset) -> _WhichOneofReturnType__expected_committed_offset | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__token) -> _WhichOneofReturnType__token | None: ...
 
     @_typing.final
     class Topic(_message.Message):
@@ -676,20 +686,27 @@ class OffsetCommitResponse(_message.Message):
         PARTITION_INDEX_FIELD_NUMBER: _builtins.int
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+        HOLDER_MEMBER_ID_FIELD_NUMBER: _builtins.int
+        HOLDER_MEMBER_NAME_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         error_code: _errors_pb2.ErrorCode.ValueType
         committed_offset: _builtins.int
         """The stored offset, on OFFSET_MISMATCH."""
+        holder_member_id: _builtins.str
+        """Who holds the partition, on FENCED_TOKEN; empty: nobody. The name is empty if it has none."""
+        holder_member_name: _builtins.str
         def __init__(
             self,
             *,
             partition_index: _builtins.int = ...,
             error_code: _errors_pb2.ErrorCode.ValueType = ...,
             committed_offset: _builtins.int = ...,
+            holder_member_id: _builtins.str = ...,
+            holder_member_name: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "error_code", b"error_code", "partition_index", b"partition_index"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "error_code", b"error_code", "holder_member_id", b"holder_member_id", "holder_member_name", b"holder_member_name", "partition_index", b"partition_index"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

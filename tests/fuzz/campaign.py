@@ -21,7 +21,15 @@ from tests.fuzz.targets import SHARES, load
 
 ROOT = Path(__file__).parents[2]
 LENGTH_MAX = 4_096
-PACKAGES = ("atheris", "protobuf", "pyarrow", "google-crc32c", "sqlalchemy", "confluent-kafka")
+PACKAGES = (
+    "atheris",
+    "protobuf",
+    "pyarrow",
+    "google-crc32c",
+    "sqlalchemy",
+    "confluent-kafka",
+    "kio",
+)
 
 
 def run(

@@ -59,6 +59,8 @@ def _value(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
             return st.binary(max_size=50) | st.just(b"\xff" * 70_000)
         case FieldDescriptor.TYPE_BOOL:
             return st.booleans()
+        case FieldDescriptor.TYPE_DOUBLE:
+            return st.sampled_from([0.0, 1.0, 2.5]) | st.floats()
         case FieldDescriptor.TYPE_ENUM:
             return st.sampled_from([value.number for value in field.enum_type.values])
         case FieldDescriptor.TYPE_INT64:

@@ -103,6 +103,10 @@ WORDS = {
     "action": [],
     "name": [HARM],
     "shell": ["bash"],
+    "topic": [TOPIC],
+    "partitions": ["3"],
+    "member": [HARM],
+    "settings": ["mode=warm"],
 }
 """Values of positional arguments, by their names."""
 FLAGGED = {

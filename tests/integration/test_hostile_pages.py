@@ -283,7 +283,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for_and_rubbish_is_hung_up
 
     monkeypatch.setattr(web_server, "HANDSHAKE_S", 0.2)
     tls = ServerTls(*Authority(tmp_path).issue("node"))
-    with page(tls=lambda: tls.context) as it:
+    with page(tls=lambda: tls.page_context) as it:
         for first in (b"", b"\x16", b"GET / HTTP/1.1\r\n\r\n" * 10, bytes(1_000)):
             with connected(it) as connection:
                 connection.sendall(first)

@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from coordinator.service.grpc import accept_queue
 from coordinator.service.grpc.accept_queue import QUEUE_LIMIT_S, SAMPLES, Backlog
 
 PROBE_S = 0.25
@@ -101,3 +102,51 @@ def test_it_never_says_more_than_calls_could_have_waited(seed):
         )
         assert 0 <= queue.backlog.age_s <= SAMPLES * PROBE_S
         assert queue.backlog.dropped <= queue.lost + queue.too_old
+
+
+class Counted:
+    """An accept queue whose count of calls takes a given time of CPU."""
+
+    def __init__(self, monkeypatch, cost_s: float) -> None:
+        self.counts: list[float] = []
+        self.begun = 0
+        self.cpu_s = self.now_s = 0.0
+        self.cost_s = cost_s
+        monkeypatch.setattr(accept_queue, "_calls_begun", lambda _: self._count())
+        self.queue = accept_queue.AcceptQueue(accept_queue.newest_server(), lambda: self.cpu_s)
+
+    def _count(self) -> int:
+        self.counts.append(self.now_s)
+        self.cpu_s += self.cost_s
+        return self.begun
+
+    def look(self, seconds: float, *, every_s: float = 0.25, calls: int = 0) -> int:
+        """Look for so long; the number of counts. Each time so many calls were taken up."""
+        before = len(self.counts)
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.now_s += every_s
+            self.begun += calls
+            for _ in range(calls):
+                self.queue.service(None)
+            self.queue.look(self.now_s)
+        return len(self.counts) - before
+
+
+def test_calls_are_counted_less_often_the_more_it_costs(monkeypatch):
+    assert Counted(monkeypatch, 0.000_15).look(60) == 240, "each time, with few connections"
+    dear = Counted(monkeypatch, 0.054)
+    dear.look(1)
+    assert dear.look(110) == 10, "2,000 connections: half a percent of the loop's time"
+
+
+def test_calls_are_counted_more_often_while_some_may_be_waiting(monkeypatch):
+    dear = Counted(monkeypatch, 0.054)
+    dear.look(1)
+    assert dear.look(55, calls=100) == 44, "many calls come"
+    dear.look(11)
+    assert dear.look(55, every_s=0.5) == 37, "the loop is late"
+    dear.look(30)
+    dear.begun += 7
+    assert dear.look(55) > 37, "some wait"
+    assert dear.queue.backlog.waiting == 7

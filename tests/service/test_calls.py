@@ -16,10 +16,13 @@ from coordinator.service.grpc.checked_server import CheckedServer
 from coordinator.service.latency import Latency
 from coordinator.service.refusals import GaveUp
 from coordinator.settings import Settings
-from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2
+from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2, session_pb2, topics_pb2
 from coordinator.v1 import group_pb2 as pb
 
-FILES = [admin_pb2, cluster_pb2, group_pb2, replica_pb2, health_pb2, reflection_pb2]
+FILES = [
+    admin_pb2, cluster_pb2, group_pb2, replica_pb2, session_pb2, topics_pb2, health_pb2,
+    reflection_pb2,
+]  # fmt: skip
 
 
 def served():
@@ -65,6 +68,11 @@ def test_a_line_finds_the_groups_of_its_request(name, method):
         request.heartbeats.add(group_id="g")
         request.heartbeats.add(group_id="h")
         wanted = ["g", "h"]
+    if "attach" in fields:
+        request.attach.group_id = "g"
+        wanted = ["g"]
+    if "topic" in fields:
+        wanted = ["__coordinator_topics"]
     assert list(METHODS[name].groups(request)) == wanted
 
 
@@ -91,10 +99,20 @@ def test_a_host_is_what_kafka_s_tools_print(peer, host):
 
 def test_who_commands_nodes_or_reads_their_logs_needs_admin():
     for name in ("ClusterAdmin/ElectLeaders", "ClusterAdmin/MoveShard", "ClusterAdmin/DrainNode",
-                 "ShardReplica/Fetch"):  # fmt: skip
+                 "ShardReplica/Fetch", "TopicReplica/TellTopics",
+                 "TopicReplica/TellLogEnds"):  # fmt: skip
         line = METHODS[f"/coordinator.v1.{name}"]
         assert line.kind.operations == (Operation.ADMIN,)
         assert list(line.groups(None)) == [None]
+
+
+def test_who_changes_topics_needs_admin_and_anybody_may_see_them():
+    for name in ("SetTopic", "DeleteTopic"):
+        line = METHODS[f"/coordinator.v1.TopicAdmin/{name}"]
+        assert line.kind.operations == (Operation.ADMIN,)
+        assert list(line.groups(None)) == ["__coordinator_topics"]
+    line = METHODS["/coordinator.v1.TopicAdmin/ListTopics"]
+    assert (line.kind.operations, line.kind.is_open) == ((), False)
 
 
 class Reflecting(grpc.GenericRpcHandler):

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.core.ids import CallId
 from coordinator.core.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
+from coordinator.core.session_values.requests import Attach
 from coordinator.service.limits import MIB, Limits
 from coordinator.service.refusals import Exhausted
 from coordinator.settings.sections import LimitsConfig
@@ -27,6 +28,10 @@ class Node:
         group = self.groups.get(group_id)
         return None if group is None else instance_id in group
 
+    def has_session(self, group_id, incarnation):
+        group = self.groups.get(group_id)
+        return None if group is None else incarnation in group
+
     def group_count(self) -> int:
         return len(self.groups)
 
@@ -42,6 +47,10 @@ def join(member_id="", group="g", instance=None, metadata=b"") -> JoinGroup:
     )  # fmt: skip
 
 
+def attach(group="g", incarnation="new", **fields) -> Attach:
+    return Attach(call_id=CALL, group_id=group, incarnation=incarnation, client_host="/h", **fields)
+
+
 def refused(limits: Limits, request) -> str:
     with pytest.raises(Exhausted) as error:
         limits.check(request)
@@ -52,6 +61,8 @@ def test_a_group_too_many_is_not_made_and_those_there_are_used():
     node = Node(groups={"a": set(), "b": set()})
     limits = Limits(LimitsConfig(max_groups=2), node)
     assert "max_groups" in refused(limits, join(group="c"))
+    assert "max_groups" in refused(limits, attach("c"))
+    limits.check(attach("a"))
     commit = CommitOffsets(call_id=CALL, group_id="c", partitions=())
     assert "max_groups" in refused(limits, commit)
     limits.check(join(group="a"))
@@ -66,6 +77,8 @@ def test_a_host_gets_so_many_seats_and_keeps_them():
     assert "max_members_per_host" in refused(limits, join(instance="i2"))
     limits.check(join(member_id="there already"))
     limits.check(join(instance="i1"))
+    assert "max_members_per_host" in refused(limits, attach())
+    limits.check(attach(incarnation="i1"))
     limits.check(Heartbeat(call_id=CALL, group_id="g", generation=1, member_id="m"))
 
 
@@ -74,6 +87,11 @@ def test_when_memory_is_short_nobody_new_is_let_in():
     limits = Limits(LimitsConfig(max_memory_mib=100), node)
     assert "max_memory_mib" in refused(limits, join())
     limits.check(join(member_id="m"))
+    node.groups["g"].add("there already")
+    assert "max_memory_mib" in refused(limits, attach())
+    limits.check(attach(incarnation="there already"))
+    with limits.streaming(is_of_member=True):
+        pass
     limits.check(CommitOffsets(call_id=CALL, group_id="g", partitions=()))
     with pytest.raises(Exhausted, match="max_memory_mib"), limits.streaming():
         pass
@@ -128,3 +146,10 @@ def test_a_commit_is_not_refused_because_joins_are_parked():
     commit = CommitOffsets(call_id=CALL, group_id="g", partitions=())
     with limits.parking(join()), limits.parking(commit), limits.parking(None):
         assert limits.parked == 3
+
+
+def test_what_is_stored_of_a_session_member_is_limited():
+    limits = Limits(LimitsConfig(max_member_metadata_bytes=1_024), Node())
+    limits.check(attach(topics=(("t" * 92, 1),) * 10))
+    assert "max_member_metadata_bytes" in refused(limits, attach(topics=(("t" * 92, 1),) * 11))
+    assert "max_member_metadata_bytes" in refused(limits, attach(revision="r" * 1_025))

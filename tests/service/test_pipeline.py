@@ -45,6 +45,8 @@ groups = "*"
 """
 KINDS = {kind.command: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
 KINDS[c.LeaveGroup] = kinds.LEAVE_GROUP  # RemoveMembers becomes this command too.
+KINDS[c.CommitOffsets] = kinds.OFFSET_COMMIT  # And changes of topics these two.
+KINDS[c.DeleteOffsets] = kinds.OFFSET_DELETE
 
 
 @dataclass
@@ -341,6 +343,25 @@ async def test_who_calls_too_often_waits_and_is_then_refused():
         assert refused[0].retry_after_s > 0
         assert d.pipeline.calls["OffsetFetch", "RESOURCE_EXHAUSTED"] == len(refused)
         assert not d.pipeline.admits_all, "heartbeats are held back too"
+
+
+async def test_a_transport_that_can_stop_to_listen_serves_at_once_and_pauses():
+    class PausedCall(PlainCall):
+        is_paid_later = True
+
+        def pause(self, seconds):
+            pauses.append(seconds)
+
+    pauses: list[float] = []
+    async with desk(max_requests_per_second=2, group_min_session_timeout_ms=6_000) as d:
+        await asyncio.sleep(10)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(20):
+            await d.pipeline.admit(PausedCall(kinds.OFFSET_FETCH, caller(), ["a"]))
+        assert loop.time() == began
+        assert pauses[:5] == pytest.approx([0.0, 0.0, 0.5, 1.0, 1.5])
+        assert max(pauses) == 2.0, "no more than a third of the shortest session"
 
 
 async def test_there_is_room_for_so_much():

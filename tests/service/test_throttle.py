@@ -64,3 +64,24 @@ def test_who_is_quiet_is_forgotten_and_who_is_not_stays_in_line(throttle, clock)
     throttle.take("one more")
     assert len(throttle._free_at) < 10
     assert throttle.take("busy").is_refused
+
+
+def test_calls_that_are_served_at_once_are_paid_for_by_silence(throttle, clock):
+    assert [throttle.serve("a", 2.0) for _ in range(100)] == [0.0] * 100
+    pauses = [throttle.serve("a", 2.0) for _ in range(50)]
+    assert pauses == pytest.approx([0.01 * n for n in range(1, 51)])
+    clock.now += pauses[-1]
+    assert throttle.serve("a", 2.0) == pytest.approx(0.01)
+    assert throttle.serve("b", 2.0) == 0.0
+
+
+def test_no_silence_is_longer_than_allowed_and_it_does_not_pile_up(throttle, clock):
+    assert max(throttle.serve("a", 2.0) for _ in range(10_000)) == pytest.approx(2.0)
+    clock.now += 2.0
+    assert throttle.serve("a", 2.0) <= 0.01 + 1e-9
+
+
+def test_both_kinds_of_calls_are_counted_in_one_queue(throttle):
+    for _ in range(150):
+        throttle.serve("a", 2.0)
+    assert throttle.take("a").wait_s == pytest.approx(0.51)

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
+from coordinator.core.ids import TOPICS_GROUP
 from coordinator.security.authenticator import bearer_token, principal_of_certificate
 from coordinator.service import calls
 from coordinator.service.calls import Call, Caller, Credential, Kind
@@ -27,6 +28,10 @@ def _group(request: Any) -> Sequence[str | None]:
 
 def _no_group(_: Any) -> Sequence[str | None]:
     return (None,)
+
+
+def _topics_group(_: Any) -> Sequence[str | None]:
+    return (TOPICS_GROUP,)
 
 
 def _each_beat(request: Any) -> Sequence[str | None]:
@@ -71,6 +76,10 @@ class GrpcCall(Call):
         """See `Call`."""
         return () if self.request is None else self._groups_of(self.request)
 
+    def names(self, group_id: str) -> None:
+        """Note the group that all messages of a stream are about."""
+        self._groups_of = lambda _: (group_id,)
+
     @property
     def member_id(self) -> str:
         """See `Call`."""
@@ -110,6 +119,7 @@ METHODS: dict[str, Method] = {
     f"{_V1}GroupCoordinator/OffsetCommit": Method(calls.OFFSET_COMMIT, _group),
     f"{_V1}GroupCoordinator/OffsetFetch": Method(calls.OFFSET_FETCH, _group),
     f"{_V1}GroupCoordinator/ReportLogEnds": Method(calls.REPORT_LOG_ENDS, _group),
+    f"{_V1}GroupSessions/Session": Method(calls.SESSION, lambda it: (it.attach.group_id,)),
     f"{_V1}GroupAdmin/ListGroups": Method(calls.LIST_GROUPS),
     f"{_V1}GroupAdmin/DescribeGroups": Method(calls.DESCRIBE_GROUPS, lambda it: it.groups),
     f"{_V1}GroupAdmin/DeleteGroups": Method(calls.DELETE_GROUPS, lambda it: it.groups_names),
@@ -118,12 +128,20 @@ METHODS: dict[str, Method] = {
     f"{_V1}GroupAdmin/ListLogEnds": Method(calls.LIST_LOG_ENDS, _group),
     f"{_V1}GroupAdmin/ListRebalances": Method(calls.LIST_REBALANCES, _group),
     f"{_V1}GroupAdmin/DescribePhase": Method(calls.DESCRIBE_PHASE, _group),
+    f"{_V1}GroupAdmin/DescribeSessionGroup": Method(calls.DESCRIBE_SESSION_GROUP, _group),
+    f"{_V1}GroupAdmin/SetGroupPolicy": Method(calls.SET_GROUP_POLICY, _group),
+    f"{_V1}GroupAdmin/EvictMember": Method(calls.EVICT_MEMBER, _group),
     f"{_V1}GroupAdmin/WatchRebalances": Method(calls.WATCH_REBALANCES, lambda it: it.group_ids),
     f"{_V1}ClusterAdmin/DescribeCluster": Method(calls.DESCRIBE_CLUSTER),
     f"{_V1}ClusterAdmin/ElectLeaders": Method(calls.ELECT_LEADERS),
     f"{_V1}ClusterAdmin/MoveShard": Method(calls.MOVE_SHARD),
     f"{_V1}ClusterAdmin/DrainNode": Method(calls.DRAIN_NODE),
     f"{_V1}ShardReplica/Fetch": Method(calls.FETCH),
+    f"{_V1}TopicAdmin/ListTopics": Method(calls.LIST_TOPICS),
+    f"{_V1}TopicAdmin/SetTopic": Method(calls.SET_TOPIC, _topics_group),
+    f"{_V1}TopicAdmin/DeleteTopic": Method(calls.DELETE_TOPIC, _topics_group),
+    f"{_V1}TopicReplica/TellTopics": Method(calls.TELL_TOPICS),
+    f"{_V1}TopicReplica/TellLogEnds": Method(calls.TELL_LOG_ENDS),
     f"{_HEALTH}Check": Method(Kind("Check", is_open=True, is_throttled=False)),
     f"{_HEALTH}List": Method(Kind("List", is_open=True, is_throttled=False)),
     f"{_HEALTH}Watch": Method(Kind("Watch", is_open=True)),

@@ -66,8 +66,29 @@ LIMITS: dict[str, tuple[Limit, ...]] = {
     "groups": (bounds.GROUPS, bounds.GROUP_ID),
     "groups_names": (bounds.GROUPS, bounds.GROUP_ID),
     "group_ids": (bounds.GROUPS, bounds.GROUP_ID),
+    "topic": (Elsewhere(str(bounds.TOPIC.most), "INVALID_TOPIC_EXCEPTION"),),
     "shards": (Items(1_024, "there are no more shards"),),
     "replicas": (Items(64, "a shard has at most 16 replicas"),),
+    # Sessions.
+    "member_name": (bounds.INSTANCE_ID,),
+    "defaults": (bounds.SETTINGS, bounds.SETTING),
+    "session_id": (bounds.MEMBER_ID,),
+    "Incarnation.id": (bounds.INCARNATION,),
+    "rack": (bounds.LABEL,),
+    "revision": (bounds.LABEL,),
+    "deployment": (bounds.LABEL,),
+    "pod_uid": (bounds.PLACE,),
+    "container": (bounds.PLACE,),
+    "held": (bounds.PARTITIONS,),
+    "loads": (bounds.PARTITIONS,),
+    "log_ends": (bounds.PARTITIONS,),
+    "HeldTopic.name": (bounds.TOPIC,),
+    "HeldTopic.partitions": (bounds.HELD,),
+    "SessionAck.partitions": (bounds.HELD,),
+    "Load.topic": (bounds.TOPIC,),
+    "LogEnd.topic": (bounds.TOPIC,),
+    "Partition.topic": (bounds.TOPIC,),
+    "Partition.reason": (Elsewhere(str(bounds.REASON), "is cut there, as Kafka's clients do"),),
     # Health and reflection.
     "service": (Text(_WORD, "the name of a service"),),
     "host": (Text(_WORD, "the name of a host"),),
@@ -104,12 +125,25 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
+class Single:
+    """A single message inside another one, with repeated fields in it."""
+
+    name: str
+    number: int
+    inside: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Limits of one kind of message. `texts`: those that the pipeline does not check."""
+    """Limits of one kind of message. `texts`: those that the pipeline does not check.
+
+    singles: single messages with repeated fields inside, such as the parts of a oneof.
+    """
 
     texts: tuple[tuple[str, Text], ...]
     parts: tuple[tuple[str, Plan], ...]
     repeated: tuple[Repeated, ...]
+    singles: tuple[Single, ...]
     free_bytes: int
     """A message of so many bytes cannot hold too many items."""
 
@@ -117,6 +151,11 @@ class Plan:
     def has_texts(self) -> bool:
         """True if the message, or one inside it, has such texts."""
         return bool(self.texts or self.parts)
+
+    @property
+    def has_items(self) -> bool:
+        """True if the message, or one inside it, has repeated fields."""
+        return bool(self.repeated or self.singles)
 
 
 class MessageLimits:
@@ -140,20 +179,7 @@ class MessageLimits:
     def counts(self, message: Any) -> list[Violation]:
         """Violations by repeated fields that have too many items. Items of nested repeated fields
         are counted over the whole message."""
-        plan = self.plan(message.DESCRIPTOR)
-        wrong = [
-            Violation(each.name, each.words)
-            for each in plan.repeated
-            if len(getattr(message, each.name)) > each.most
-        ]
-        if wrong:
-            return wrong
-        for each in plan.repeated:
-            for inner in each.inside.repeated if each.inside is not None else ():
-                total = sum(len(getattr(item, inner.name)) for item in getattr(message, each.name))
-                if total > inner.most:
-                    wrong.append(Violation(f"{each.name}.{inner.name}", inner.words))
-        return wrong
+        return _too_many(message, self.plan(message.DESCRIPTOR), "")
 
     def check_texts(self, message: Message) -> None:
         """Refuse a message of health or reflection with a text that is too long.
@@ -168,7 +194,7 @@ class MessageLimits:
     # --- Inside ---
 
     def _plan_of(self, kind: Any) -> Plan:
-        texts, parts, repeated = [], [], []
+        texts, parts, repeated, singles = [], [], [], []
         for field in kind.fields:
             if field.is_repeated:
                 repeated.append(self._repeated(field))
@@ -176,6 +202,8 @@ class MessageLimits:
                 part = self.plan(field.message_type)
                 if part.has_texts:
                     parts.append((field.name, part))
+                if part.has_items:
+                    singles.append(Single(field.name, field.number, part))
             elif field.type in _TEXTS:
                 (limit,) = limits_of(field)
                 if isinstance(limit, Text) and kind.file.package != _OURS:
@@ -183,9 +211,11 @@ class MessageLimits:
         # An item is two bytes or more, but for packed numbers, and texts are checked elsewhere.
         most = [each.most for each in repeated]
         most += [
-            each.inside.free_bytes for each in repeated if each.inside and each.inside.repeated
+            each.inside.free_bytes for each in repeated if each.inside and each.inside.has_items
         ]
-        return Plan(tuple(texts), tuple(parts), tuple(repeated), min(most, default=sys.maxsize))
+        most += [each.inside.free_bytes for each in singles]
+        free_bytes = min(most, default=sys.maxsize)
+        return Plan(tuple(texts), tuple(parts), tuple(repeated), tuple(singles), free_bytes)
 
     def _repeated(self, field: FieldDescriptor) -> Repeated:
         (limit,) = (x for x in limits_of(field) if isinstance(x, Items))
@@ -198,6 +228,26 @@ class MessageLimits:
             is_packable=not is_message and field.type not in _TEXTS,
             inside=self.plan(field.message_type) if is_message else None,
         )
+
+
+def _too_many(message: Any, plan: Plan, path: str) -> list[Violation]:
+    wrong = [
+        Violation(path + each.name, each.words)
+        for each in plan.repeated
+        if len(getattr(message, each.name)) > each.most
+    ]
+    if wrong:
+        return wrong
+    for each in plan.repeated:
+        for inner in each.inside.repeated if each.inside is not None else ():
+            total = sum(len(getattr(item, inner.name)) for item in getattr(message, each.name))
+            if total > inner.most:
+                wrong.append(Violation(f"{path}{each.name}.{inner.name}", inner.words))
+    for single in plan.singles:
+        if message.HasField(single.name):
+            part = getattr(message, single.name)
+            wrong += _too_many(part, single.inside, f"{path}{single.name}.")
+    return wrong
 
 
 def _long_texts(message: Any, plan: Plan, path: str) -> Iterator[Violation]:

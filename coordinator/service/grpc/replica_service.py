@@ -1,6 +1,9 @@
-"""Replication between nodes: followers fetch the end of a shard's log from its leader."""
+"""Calls between nodes: followers fetch the end of a shard's log, and nodes tell topics."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 
@@ -8,13 +11,15 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
 from coordinator.dial import CannotDial, Credentials
 from coordinator.runtime.node import Node
+from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.runtime.standby import Unreachable
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
+from coordinator.service.topics import LogEnds, Partitions, ShardTopics, TopicCounts
 from coordinator.shard.followers import FetchedEntries, FetchEntries, TailEntry
 from coordinator.storage.coordination import NodeInfo
 from coordinator.v1 import replica_pb2 as pb
-from coordinator.v1 import replica_pb2_grpc
+from coordinator.v1 import replica_pb2_grpc, topics_pb2, topics_pb2_grpc
 
 GRACE_S = 2.0
 """Seconds that a fetch may take beyond `max_wait_ms`, for which the leader may park it."""
@@ -50,7 +55,7 @@ class ReplicaService:
 
 
 class Peers:
-    """Follower's side: a channel to each other node.
+    """The asking side: a channel to each other node.
 
     Args:
         node_id: id of this node.
@@ -86,16 +91,10 @@ class Peers:
             min_bytes=min_bytes,
             max_wait_ms=max_wait_ms,
         )
-        try:
-            found = await replica_pb2_grpc.ShardReplicaStub(self._channel(leader)).Fetch(
-                request,
-                timeout=max_wait_ms / 1000 + GRACE_S,
-                metadata=self._credentials.metadata(),
-            )
-        except grpc.aio.AioRpcError as error:
-            raise Unreachable(error.details()) from error
-        except CannotDial as error:
-            raise Unreachable(str(error)) from error
+        timeout_s = max_wait_ms / 1000 + GRACE_S
+        found = await self._ask(
+            leader, replica_pb2_grpc.ShardReplicaStub, "Fetch", request, timeout_s
+        )
         return FetchedEntries(
             ErrorCode(found.error_code),
             found.error_message,
@@ -104,12 +103,49 @@ class Peers:
             found.is_gone,
         )
 
+    async def tell_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
+        """Ask for the topics of the shards that a node leads; see `TopicPeers`."""
+        request = topics_pb2.TellTopicsRequest()
+        stub = topics_pb2_grpc.TopicReplicaStub
+        found = await self._ask(node, stub, "TellTopics", request, GRACE_S)
+        return await in_slices(_topics(found))
+
+    async def tell_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
+        """Ask for the log ends that the groups of a node know; see `TopicPeers`."""
+        request = topics_pb2.TellLogEndsRequest()
+        for name, partitions in wanted.items():
+            request.topics.add(name=name, partitions=partitions)
+        stub = topics_pb2_grpc.TopicReplicaStub
+        found = await self._ask(node, stub, "TellLogEnds", request, GRACE_S)
+        return {
+            it.name: {
+                partition: (end, committed)
+                for partition, end, committed in zip(
+                    wanted[it.name], it.log_ends, it.committed, strict=True
+                )
+            }
+            for it in found.topics
+        }
+
     async def close(self) -> None:
         """Close all channels."""
         channels = [*self._channels.values(), *self._outdated]
         self._channels, self._outdated = {}, []
         for channel in channels:
             await channel.close()
+
+    # Any: the stub of a service, and the messages of its method.
+    async def _ask(
+        self, node: NodeInfo, stub: Callable[..., Any], method: str, request: Any, timeout_s: float
+    ) -> Any:
+        """Call a method of a node. Raises `Unreachable`."""
+        try:
+            call = getattr(stub(self._channel(node)), method)
+            return await call(request, timeout=timeout_s, metadata=self._credentials.metadata())
+        except grpc.aio.AioRpcError as error:
+            raise Unreachable(error.details()) from error
+        except CannotDial as error:
+            raise Unreachable(str(error)) from error
 
     def _channel(self, leader: NodeInfo) -> grpc.aio.Channel:
         if (state := self._credentials.state()) != self._state:
@@ -122,3 +158,15 @@ class Peers:
             options = (("grpc.max_receive_message_length", -1),)
             channel = self._channels[address] = self._credentials.open_aio(address, options)
         return channel
+
+
+def _topics(told: topics_pb2.TellTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
+    found: dict[ShardId, ShardTopics] = {}
+    for each in told.shards:
+        counts: dict[str, TopicCounts] = {}
+        for number, it in enumerate(each.topics):
+            counts[it.name] = TopicCounts(it.set_partitions, it.told_partitions, it.groups)
+            if not number % PART:
+                yield
+        found[ShardId(each.shard)] = counts
+    return found

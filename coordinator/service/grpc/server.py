@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
@@ -21,7 +23,10 @@ from coordinator.service.grpc.cluster_service import ClusterService
 from coordinator.service.grpc.group_service import GroupService
 from coordinator.service.grpc.health_service import HealthService
 from coordinator.service.grpc.replica_service import ReplicaService
+from coordinator.service.grpc.session_service import SessionService
+from coordinator.service.grpc.topic_service import TopicService
 from coordinator.service.pipeline import DeletionSink, MalformedSink, Pipeline
+from coordinator.service.topics import TopicPeers, Topics
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import (
@@ -32,12 +37,18 @@ from coordinator.v1 import (
     group_pb2,
     group_pb2_grpc,
     replica_pb2_grpc,
+    session_pb2,
+    session_pb2_grpc,
+    topics_pb2,
+    topics_pb2_grpc,
 )
 
 SERVICES = (
     group_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"].full_name,
+    session_pb2.DESCRIPTOR.services_by_name["GroupSessions"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["GroupAdmin"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["ClusterAdmin"].full_name,
+    topics_pb2.DESCRIPTOR.services_by_name["TopicAdmin"].full_name,
 )
 HANDSHAKE_MS = 10_000
 
@@ -72,12 +83,32 @@ def server_options(limits: LimitsConfig) -> list[tuple[str, Any]]:
     ]
 
 
+class OtherTransport(Protocol):
+    """Transport beside gRPC."""
+
+    async def accept(self) -> None:
+        """Serve from now on: the node has loaded."""
+        ...
+
+    def leave(self) -> None:
+        """Take no new connections: the node is about to stop."""
+
+    async def stop(self, grace_s: float) -> None:
+        """End connections: those with a call under way when it is answered, or the time is over."""
+        ...
+
+    def stats(self) -> KafkaStats:
+        """Connections and requests. Thread-safe."""
+        ...
+
+
 class CoordinatorServer:
     """Serves a node over gRPC, with health and reflection.
 
     Args:
         on_malformed, on_heartbeat, on_deleted, tracer: see `Pipeline`.
         security: TLS and guard; None: plain text without authentication.
+        peers: asked for their topics; None: other nodes are not asked.
     """
 
     def __init__(
@@ -89,8 +120,10 @@ class CoordinatorServer:
         security: Security | None = None,
         tracer: Tracer = NO_TRACES,
         on_deleted: DeletionSink = lambda group, principal, peer, is_known: None,
+        peers: TopicPeers | None = None,
     ) -> None:
         self.node = node
+        self.topics = Topics(node, peers)
         self._security = security
         self.pipeline = Pipeline(
             node,
@@ -101,6 +134,10 @@ class CoordinatorServer:
             on_deleted=on_deleted,
         )
         self.port = 0
+        self.beside: list[OtherTransport] = []
+        """Other transports of the same pipeline: stopped with this one, once the node has."""
+        self.kafka = ""
+        """HOST:PORT at which Kafka's clients reach this node; empty: they are not served."""
         self._advertised = ("", 0)
         self._health = HealthService(self.pipeline, SERVICES)
         self._server: grpc.aio.Server | None = None
@@ -159,7 +196,9 @@ class CoordinatorServer:
             Damaged, Unavailable, Ambiguous: see `Node.start`.
         """
         self.node.probe.queue_age = self._queue_age_s
-        await self.node.start(*self._advertised)
+        await self.node.start(*self._advertised, self.kafka)
+        for other in self.beside:
+            await other.accept()
         self._health.set(serving=True)
 
     async def stop(self) -> None:
@@ -168,9 +207,14 @@ class CoordinatorServer:
             return
         self._health.set(serving=False)
         grace_s = self.node.settings.serving.drain_timeout_ms / 1000
+        for other in self.beside:
+            other.leave()
         await self.node.stop()
+        await self.topics.close()
         self.pipeline.feed.close()
-        await self._server.stop(grace_s)
+        await asyncio.gather(
+            self._server.stop(grace_s), *(other.stop(grace_s) for other in self.beside)
+        )
 
     def _queue_age_s(self, now_s: float) -> float:
         return max(self.accept_queue.look(now_s), self.pipeline.turns.age_s())
@@ -184,13 +228,17 @@ class CoordinatorServer:
     def add_services(self, server: grpc.aio.Server) -> None:
         """Put every service behind the pipeline, on a server of gRPC or on one without sockets."""
         groups = GroupService(self.pipeline)
+        topics = TopicService(self.pipeline, self.topics)
         checked = CheckedServer(server, self.pipeline, {HEARTBEAT: groups.beat})
         # Any: services are given a `GrpcCall` where gRPC's types have its context.
         services: list[tuple[Any, Any]] = [
             (group_pb2_grpc.add_GroupCoordinatorServicer_to_server, groups),
+            (session_pb2_grpc.add_GroupSessionsServicer_to_server, SessionService(self.pipeline)),
             (admin_pb2_grpc.add_GroupAdminServicer_to_server, AdminService(self.pipeline)),
             (replica_pb2_grpc.add_ShardReplicaServicer_to_server, ReplicaService(self.node)),
             (cluster_pb2_grpc.add_ClusterAdminServicer_to_server, ClusterService(self.node)),
+            (topics_pb2_grpc.add_TopicAdminServicer_to_server, topics),
+            (topics_pb2_grpc.add_TopicReplicaServicer_to_server, topics),
             (health_pb2_grpc.add_HealthServicer_to_server, self._health),
         ]
         for add, service in services:

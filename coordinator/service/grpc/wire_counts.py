@@ -20,7 +20,7 @@ from coordinator.service.refusals import Violation
 SMALL_BYTES = 65_536
 """Messages up to this size are parsed without a walk: in 8 ms at most."""
 SINGLE_FIELDS = 64
-"""Most fields of a message, not counting repeated ones; the contract has at most 11."""
+"""Most fields of a message, not counting repeated ones; the contract has at most 20."""
 PACKED_BYTES = 10
 """Longest varint: so many bytes of packed numbers hold at least one number."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -60,6 +60,7 @@ class _Walk:
         """Walk through the fields of one message."""
         data, counts = self._data, self._counts
         repeated = {each.number: each for each in plan.repeated}
+        parts = {each.number: each for each in plan.singles}
         singles = 0
         while position < end:
             tag = data[position]
@@ -84,12 +85,16 @@ class _Walk:
                 singles += 1
                 if singles > SINGLE_FIELDS:
                     raise _TooMany(Violation(path.rstrip("."), "has more fields than the contract"))
+                part = parts.get(tag >> 3)
+                if part is not None and kind == _BYTES:
+                    inner_end = min(end, position + size)
+                    self.message(position, inner_end, part.inside, f"{path}{part.name}.")
             else:
                 name = path + each.name
                 counts[name] += _items(each, kind, size)
                 if counts[name] > each.most:
                     raise _TooMany(Violation(name, each.words))
-                if each.inside is not None and each.inside.repeated and kind == _BYTES:
+                if each.inside is not None and each.inside.has_items and kind == _BYTES:
                     self.message(position, min(end, position + size), each.inside, f"{name}.")
             position += size
 

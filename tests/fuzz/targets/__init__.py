@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 SHARES = {
-    "consumer_protocol": 24,
-    "entries": 14,
-    "records": 15,
-    "requests": 20,
+    "consumer_protocol": 18,
+    "entries": 12,
+    "records": 13,
+    "requests": 16,
     "settings": 5,
     "recordings": 4,
-    "locations": 5,
+    "locations": 4,
     "files": 2,
     "store_metadata": 4,
     "slow_messages": 1,
     "pages": 3,
     "web_tokens": 3,
+    "kafka_frames": 6,
+    "kafka_bodies": 7,
+    "kafka_connections": 2,
 }
 """Per cent of the executions. The fast and the exposed get more; a file costs a write each, and a
 slow message is a large one."""

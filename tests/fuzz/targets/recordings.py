@@ -43,6 +43,9 @@ class NumberedIds:
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{next(self._numbers)}"
 
+    def new_session_id(self) -> str:
+        return self.new_member_id("session")
+
 
 def seeds():
     with tempfile.TemporaryDirectory() as folder:

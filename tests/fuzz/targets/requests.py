@@ -1,4 +1,5 @@
-"""Requests of GroupCoordinator and GroupAdmin: protobuf, then commands.
+"""Requests of GroupCoordinator and GroupAdmin: protobuf, then commands; and messages of session
+members, played to a coordinator on virtual time.
 
 The first byte chooses the request.
 """
@@ -11,9 +12,11 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.translate.responses import _OF_SEVERAL, _RESPONSES
 from coordinator.service.refusals import Malformed
-from coordinator.v1 import admin_pb2, group_pb2
+from coordinator.v1 import admin_pb2, group_pb2, session_pb2
+from tests.fuzz import session_messages
 
 KINDS: list[type[Message]] = sorted([*_RESPONSES, *_OF_SEVERAL], key=lambda kind: kind.__name__)
+KINDS.append(session_pb2.SessionRequest)  # The last one: kept inputs name kinds by their number.
 BEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": "i"}
 
 
@@ -24,6 +27,9 @@ def target(data: bytes) -> None:
     try:
         request = kind.FromString(data[1:])
     except DecodeError:
+        return
+    if isinstance(request, session_pb2.SessionRequest):
+        session_messages.play(request)
         return
     calls = count(1)
     try:
@@ -104,5 +110,11 @@ def seeds():
         admin_pb2.ListLogEndsRequest(group_id="g"),
         admin_pb2.ListRebalancesRequest(group_id="g", limit=3),
         admin_pb2.DescribePhaseRequest(group_id="g"),
+        admin_pb2.DescribeSessionGroupRequest(group_id="g"),
+        admin_pb2.SetGroupPolicyRequest(
+            group_id="g", policy={"lease_ms": 3_000, "mode": "COPY"}, defaults=["max_idle_ms"]
+        ),
+        admin_pb2.EvictMemberRequest(group_id="g", member_name="w-a", gone=True),
+        *session_messages.seeds(),
     ):
         yield bytes([KINDS.index(type(request))]) + request.SerializeToString()

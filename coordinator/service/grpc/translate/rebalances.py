@@ -54,6 +54,7 @@ def rebalance_message(
                 session_timeout_ms=m.session_timeout_ms,
                 joined_at_ms=m.joined_at_ms,
                 synced_at_ms=m.synced_at_ms,
+                client_software=m.client_software,
             )
             for m in record.members
         ],

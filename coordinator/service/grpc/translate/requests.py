@@ -12,6 +12,7 @@ from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
 from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.grpc.translate import session_admin
 from coordinator.service.parts import parts_of
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
@@ -166,6 +167,7 @@ def _commit(request: group_pb2.OffsetCommitRequest, call_id: CallId, _: str) -> 
                     NO_LEADER_EPOCH if epoch is None else epoch,
                     partition.committed_metadata,
                     _optional(partition, "expected_committed_offset"),
+                    _optional(partition, "token"),
                 )
             )
     generation = _optional(request, "generation_id")
@@ -261,6 +263,7 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
     admin_pb2.RemoveMembersRequest: _leave,
     admin_pb2.ListRebalancesRequest: _list_rebalances,
     admin_pb2.DescribePhaseRequest: _describe_phase,
+    **session_admin.COMMANDS,
 }
 
 

@@ -12,7 +12,9 @@ from google.protobuf.message import Message
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode
 from coordinator.core.records import OffsetCommitted
+from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Work, at_once
+from coordinator.service.grpc.translate import session_admin, session_journal
 from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import merged
@@ -121,6 +123,8 @@ def _commit_response(_: Message, reply: r.CommitReply) -> Work[Message]:
             "partition_index": x.partition,
             "error_code": error_code(x.error),
             "committed_offset": x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0,
+            "holder_member_id": x.holder_id,
+            "holder_member_name": x.holder_name,
         },
     )
     return response
@@ -158,7 +162,7 @@ def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
             "group_id": g.group_id,
             "protocol_type": g.protocol_type,
             "group_state": g.state,
-            "group_type": g.group_type,
+            "group_type": g.group_type.capitalize(),
             "member_count": g.member_count,
             "protocol_data": g.protocol_name,
             "lag": g.lag,
@@ -181,6 +185,7 @@ def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[M
             protocol_data=g.protocol_name,
             generation_id=g.generation,
             leader=g.leader,
+            group_type=g.group_type.capitalize(),
         )
         yield
         yield from _fill(
@@ -192,7 +197,8 @@ def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[M
                 "client_id": m.client_id,
                 "client_host": m.client_host,
                 "member_metadata": m.metadata,
-                "member_assignment": m.assignment,
+                "member_assignment": assignment_of(m),
+                "client_software": m.client_software,
             },
         )
     return response
@@ -245,6 +251,14 @@ def _rebalances_response(
     )
     for index, record in enumerate(newest_first[: request.limit or None]):
         response.rebalances.append(rebalance_message(record, newest_first[index + 1 :]))
+        yield
+    for each in session_journal.journal(
+        request.group_id, reply.plans, reply.handoffs, request.limit
+    ):
+        if isinstance(each, admin_pb2.Rebalance):
+            response.rebalances.append(each)
+        else:
+            response.session_handoffs.append(each)
         yield
     return response
 
@@ -310,6 +324,7 @@ _RESPONSES: _Responses = {
     admin_pb2.RemoveMembersRequest: _leave_response,
     admin_pb2.ListRebalancesRequest: _rebalances_response,
     admin_pb2.DescribePhaseRequest: _phase_response,
+    **session_admin.RESPONSES,
 }
 
 

@@ -1,0 +1,78 @@
+"""One stream of a session member, without I/O: messages in, commands out, and back.
+
+The service of gRPC and the coordinator on virtual time are its hosts. A host hands `hear` each
+message, steps the shard with the result, and sends what `answered`, `told` and `last` return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.session_values.requests import (
+    Attach,
+    AttachReply,
+    SessionInput,
+    StreamEnded,
+    StreamRefused,
+)
+from coordinator.service.grpc.translate import sessions as translate
+from coordinator.service.refusals import Malformed, Violation
+from coordinator.v1 import session_pb2 as pb
+
+
+class MemberStream:
+    """One stream of a member.
+
+    Args:
+        stream_id: the id that no other call or stream of the process has.
+        client_host: the peer's address, `/127.0.0.1`.
+    """
+
+    def __init__(self, stream_id: CallId, client_host: str) -> None:
+        self.stream_id = stream_id
+        self.group_id = ""
+        self._client_host = client_host
+        self._reply = AttachReply()
+        self._epoch = 0
+
+    def attach(self, request: pb.SessionRequest, principal: str) -> Attach:
+        """Translate the first message.
+
+        Args:
+            principal: name of the authenticated caller; empty without authentication.
+        Raises:
+            Malformed: it is no Attach, or has invalid fields.
+        """
+        if request.WhichOneof("message") != "attach":
+            raise Malformed([Violation("attach", "must be the first message of a stream")])
+        self.group_id = request.attach.group_id
+        return translate.attach_of(request.attach, self.stream_id, principal, self._client_host)
+
+    def hear(self, request: pb.SessionRequest) -> SessionInput:
+        """Translate a message after the first.
+
+        Raises:
+            Malformed: it is an Attach, or nothing, or has invalid fields.
+        """
+        return translate.said(request, self.stream_id, self.group_id, self._epoch)
+
+    def ended(self) -> StreamEnded:
+        """The command about the end of this stream, whoever ended it."""
+        return StreamEnded(stream_id=self.stream_id, group_id=self.group_id)
+
+    def answered(self, reply: AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+        """Messages that answer the Attach without an error."""
+        self._reply, self._epoch = reply, epoch
+        return translate.attached(reply, epoch)
+
+    def told(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
+        """Messages about what there is to say now."""
+        return translate.told(news, self._reply, epoch)
+
+
+def refusal(malformed: Malformed) -> StreamRefused:
+    """The end of a stream on which something malformed was said."""
+    return StreamRefused(ErrorCode.INVALID_REQUEST, str(malformed))

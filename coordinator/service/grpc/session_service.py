@@ -1,0 +1,194 @@
+"""The RPC of GroupSessions: one stream is one member.
+
+A stream has a reader and a writer. The reader hands in what the member says; the writer takes what
+there is to be told when it can write, so a slow reader gets the newest state and costs one flag.
+
+A stream that the shard has ended is let go at once. Its last message waits for a member that reads
+nothing, since grpc.aio cannot reset a stream: until it reads or its connection ends, it costs that
+one message and its place in `max_streams`.
+
+Rules of the protocol are refused in messages (`Refused`, `GoAway`), after which the stream ends
+with OK. Authentication, rights and limits of the node end it with a status, as other calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import CallId
+from coordinator.core.requests import Request
+from coordinator.core.session_values.requests import (
+    Attach,
+    AttachReply,
+    GoAway,
+    GoAwayReason,
+    StreamEnd,
+    StreamRefused,
+)
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.slices import Work
+from coordinator.service.calls import Call
+from coordinator.service.grpc.calls import GrpcCall
+from coordinator.service.grpc.member_stream import MemberStream, refusal
+from coordinator.service.grpc.translate import sessions as translate
+from coordinator.service.pipeline import Pipeline
+from coordinator.service.refusals import CallRefused, GaveUp, Malformed
+from coordinator.v1 import session_pb2 as pb
+
+FIRST_MESSAGE_S = 10.0
+"""Time in which a stream's first message has to come."""
+MOVED = GoAway(GoAwayReason.MOVED)
+
+
+class SessionService:
+    """Handlers of the GroupSessions service."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    async def Session(
+        self, requests: AsyncIterator[pb.SessionRequest], call: Call
+    ) -> AsyncIterator[pb.SessionResponse]:
+        async with self._pipeline.streaming(call):
+            stream = _Stream(self._pipeline, call)
+            try:
+                async for response in stream.serve(requests):
+                    yield response
+            finally:
+                stream.close()
+
+
+class _Stream:
+    """One stream of a member, of which this is the writer."""
+
+    def __init__(self, pipeline: Pipeline, call: Call) -> None:
+        self._pipeline = pipeline
+        self._node = pipeline.node
+        self._call = call
+        self._member = MemberStream(self._node.new_call_id(), call.caller.host)
+        self._runner: ShardRunner | None = None
+        self._news = asyncio.Event()
+        self._end: StreamEnd | None = None
+        self._refused: CallRefused | None = None
+        self._has_hung_up = False
+        self._reader: asyncio.Task[None] | None = None
+
+    # --- StreamListener ---
+
+    def wake(self) -> None:
+        """See `StreamListener`."""
+        self._news.set()
+
+    def end(self, last: StreamEnd) -> None:
+        """See `StreamListener`."""
+        if self._end is None:
+            self._end = last
+            self._news.set()
+            self._stop_reading()
+
+    # --- Both ways ---
+
+    async def serve(
+        self, requests: AsyncIterator[pb.SessionRequest]
+    ) -> AsyncIterator[pb.SessionResponse]:
+        """Everything that the member is told, to the end of the stream."""
+        try:
+            attach = await self._first(requests)
+            reply = await self._attach(attach)
+        except Malformed as malformed:
+            yield self._refusal_of(malformed)
+            return
+        runner = self._runner
+        if self._end is not None and reply.error is not ErrorCode.NONE:
+            yield self._last(self._end)  # It ended while its Attach waited for the log.
+            return
+        if reply.error is not ErrorCode.NONE or runner is None:
+            refused = StreamRefused(reply.error, reply.message, reply.retry_after_ms)
+            yield translate.last_of(refused)
+            return
+        self._reader = asyncio.create_task(self._read(requests, runner))
+        for message in self._member.answered(reply, runner.fence_epoch):
+            yield message
+        while True:
+            self._news.clear()
+            if self._end is None and not self._node.may_answer():
+                # Another node may lead the group by now: what it says counts.
+                self.end(MOVED)
+            elif self._end is None and (news := runner.take(self._member.stream_id)) is not None:
+                for message in self._member.told(news, runner.fence_epoch):
+                    yield message
+                continue
+            if self._end is not None:
+                yield self._last(self._end)
+                return
+            if self._refused is not None:
+                raise self._refused
+            if self._has_hung_up:
+                return
+            await self._news.wait()
+
+    def close(self) -> None:
+        """The stream has ended, which says nothing about its member."""
+        self._stop_reading()
+        if self._runner is not None:
+            self._runner.hear(self._member.ended())
+
+    # --- Inside ---
+
+    def _stop_reading(self) -> None:
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._reader.cancel()
+
+    async def _first(self, requests: AsyncIterator[pb.SessionRequest]) -> Attach:
+        try:
+            async with asyncio.timeout(FIRST_MESSAGE_S):
+                first = await anext(requests)
+        except TimeoutError:
+            raise GaveUp(f"the first message has not come within {FIRST_MESSAGE_S:g} s") from None
+        except StopAsyncIteration:
+            raise Malformed([], "the stream has ended before its first message") from None
+        attach = self._member.attach(first, self._call.caller.principal)
+        if isinstance(self._call, GrpcCall):
+            self._call.names(attach.group_id)
+        return attach
+
+    async def _attach(self, attach: Attach) -> AttachReply:
+        self._runner = self._node.runner_of(attach.group_id)
+        if self._runner is not None:
+            self._runner.listen(self._member.stream_id, self)
+
+        def translation(_: Callable[[], CallId]) -> Work[Sequence[Request]]:
+            yield from ()
+            return [attach]
+
+        (reply,) = await self._pipeline.answer(self._call, translation)
+        assert isinstance(reply, AttachReply)
+        return reply
+
+    async def _read(self, requests: AsyncIterator[pb.SessionRequest], runner: ShardRunner) -> None:
+        """Hand in what the member says, until it says no more."""
+        member = self._member
+        try:
+            async for request in requests:
+                runner.hear(member.hear(request))
+        except Malformed as malformed:
+            self._pipeline.refused(self._call, malformed)
+            self.end(refusal(malformed))
+        except CallRefused as refused:
+            self._refused = refused
+        else:
+            self._has_hung_up = True
+        runner.hear(member.ended())  # Now: the writer may still wait for the member to read.
+        self._news.set()
+
+    def _refusal_of(self, malformed: Malformed) -> pb.SessionResponse:
+        self._pipeline.refused(self._call, malformed)
+        return translate.last_of(refusal(malformed))
+
+    def _last(self, end: StreamEnd) -> pb.SessionResponse:
+        if end != MOVED:
+            return translate.last_of(end)
+        found = self._node.leader_elsewhere(self._member.group_id)
+        return translate.last_of(end, *(("", 0) if found is None else (found.host, found.port)))

@@ -1,0 +1,221 @@
+"""Translation of operators' requests about session groups, and of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.protobuf.message import Message
+
+from coordinator.core.ids import CallId
+from coordinator.core.session_values import operators as o
+from coordinator.core.session_values.requests import Standing
+from coordinator.core.sessions.holdings import ranges_of
+from coordinator.runtime.slices import PART, Work
+from coordinator.service.grpc.translate.session_checks import check_policy
+from coordinator.service.grpc.translate.sessions import changes_of, policy_message
+from coordinator.v1 import admin_pb2 as pb
+from coordinator.v1 import errors_pb2, session_pb2
+
+INCARNATION_SHOWN = 4
+"""Bytes of an incarnation that are shown: enough to tell two, too few to attach as one of them."""
+_Response = pb.DescribeSessionGroupResponse
+
+
+# --- Requests -----------------------------------------------------------------------------------
+
+
+def _describe(request: pb.DescribeSessionGroupRequest, call_id: CallId, _: str) -> Any:
+    return o.DescribeSessionGroup(call_id=call_id, group_id=request.group_id)
+
+
+def _set_policy(request: pb.SetGroupPolicyRequest, call_id: CallId, _: str) -> Any:
+    check_policy(request.policy)
+    return o.SetGroupPolicy(
+        call_id=call_id,
+        group_id=request.group_id,
+        changes=tuple(changes_of(request.policy).items()),
+        defaults=tuple(request.defaults),
+    )
+
+
+def _evict(request: pb.EvictMemberRequest, call_id: CallId, _: str) -> Any:
+    return o.EvictMember(
+        call_id=call_id,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_name=request.member_name,
+        is_gone=request.gone,
+        is_dry_run=request.dry_run,
+    )
+
+
+# Any: each function takes the request of its row.
+COMMANDS: dict[type[Message], Callable[[Any, CallId, str], Any]] = {
+    pb.DescribeSessionGroupRequest: _describe,
+    pb.SetGroupPolicyRequest: _set_policy,
+    pb.EvictMemberRequest: _evict,
+}
+
+
+# --- Responses ----------------------------------------------------------------------------------
+
+
+def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
+    response = _Response(
+        **_error(reply),
+        group_id=reply.group_id,
+        group_state=reply.state,
+        policy=policy_message(reply.policy),
+        policy_set=reply.is_policy_stored,
+        now_ms=reply.now_ms,
+        last_plan_ms=reply.planned_at_ms,
+        next_plan_ms=reply.plan_due_ms,
+    )
+    for number, row in enumerate(reply.members, 1):
+        _add_member(response, row)
+        if not number % PART:
+            yield
+    tokens: dict[str, o.TopicRow] = {}
+    for topic in reply.topics:
+        tokens[topic.topic] = topic
+        yield from _add_topic(response, topic)
+    by_name = {topic.name: topic for topic in response.topics}
+    for free in reply.free:
+        yield
+        for first, last in free.ranges:
+            each = by_name[free.topic].free.add(why=free.why)
+            each.partitions.first, each.partitions.last = first, last
+    for number, handoff in enumerate(reply.handoffs, 1):
+        _add_handoff(response, handoff, tokens[handoff.place[0]])
+        if not number % PART:
+            yield
+    for kept in reply.kept:
+        _add_kept(response, kept)
+        yield
+    return response
+
+
+def _add_member(response: _Response, row: o.MemberRow) -> None:
+    record = row.record
+    member = response.members.add(
+        member_id=record.member_id,
+        member_name=record.name,
+        standing=(
+            session_pb2.Attached.MEMBER
+            if row.standing is Standing.MEMBER
+            else session_pb2.Attached.WAITING
+        ),
+        suspect=row.is_suspect,
+        lease_ms=row.lease_ms,
+        last_heard_ms=row.last_heard_ms,
+        lease_ends_ms=row.lease_ends_ms,
+        client_id=record.client_id,
+        client_host=record.client_host,
+        principal=record.principal,
+        incarnation=session_pb2.Attach.Incarnation(
+            id=bytes.fromhex(record.incarnation)[:INCARNATION_SHOWN],
+            started_at_ms=record.started_at_ms,
+        ),
+        capacity=record.capacity,
+        max_partitions=record.max_partitions,
+        rack=record.rack,
+        revision=record.revision,
+        deployment=record.deployment,
+        ready=row.is_ready,
+        overloaded=row.is_overloaded,
+        stalled=row.is_stalled,
+        leaving=record.leaves,
+        leaves_at_ms=row.leaves_at_ms,
+        evicted=record.evicted,
+        partition_count=row.partitions,
+        why=row.why,
+        waits_for=row.waits_for,
+    )
+    for name, count in record.topics:
+        member.topics.add(name=name, partitions=count)
+    if record.place is not None:
+        member.place.pod_uid, member.place.container, member.place.started_at_ms = record.place
+
+
+def _add_topic(response: _Response, topic: o.TopicRow) -> Work[None]:
+    added = response.topics.add(name=topic.topic, partitions=topic.declared)
+    for number, (first, last) in enumerate(_runs(topic), 1):
+        holding = added.holdings.add(member_id=topic.holders[first])
+        holding.partitions.first, holding.partitions.last = first, last
+        holding.partitions.first_token = topic.tokens[first]
+        if not number % PART:
+            yield
+
+
+def _runs(topic: o.TopicRow) -> Iterator[tuple[int, int]]:
+    """Partitions with one holder and consecutive tokens, first and last."""
+    holders, tokens = topic.holders, topic.tokens
+    first = 0
+    for partition in range(1, len(holders) + 1):
+        is_end = partition == len(holders)
+        if (
+            is_end
+            or holders[partition] != holders[first]
+            or tokens[partition] != tokens[first] + partition - first
+        ):
+            if holders[first]:
+                yield first, partition - 1
+            first = partition
+
+
+def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> None:
+    name, partition = row.place
+    response.handoffs.add(
+        topic=name,
+        partition=partition,
+        handoff_id=row.handoff_id,
+        phase=row.phase.value,
+        token=topic.tokens[partition],
+        source_member_id=row.source,
+        successor_member_id=row.successor,
+        opened_at_ms=row.opened_at_ms,
+        phase_since_ms=row.phase_since_ms,
+        phase_ends_ms=row.deadline_ms,
+        waits_for=row.waits_for,
+        ready=row.is_ready,
+        position=row.position,
+        reason=row.reason,
+    )
+
+
+def _add_kept(response: _Response, row: o.KeptRow) -> None:
+    kept = response.kept.add(member_name=row.name, until_ms=row.until_ms)
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in row.places:
+        by_topic.setdefault(topic, []).append(partition)
+    for topic, partitions in by_topic.items():
+        held = kept.topics.add(name=topic)
+        for first, last in ranges_of(partitions):
+            held.partitions.add(first=first, last=last)
+
+
+def _policy_set(_: Message, reply: o.PolicyReply) -> Message:
+    return pb.SetGroupPolicyResponse(**_error(reply), policy=policy_message(reply.policy))
+
+
+def _evicted(_: Message, reply: o.EvictReply) -> Message:
+    return pb.EvictMemberResponse(
+        **_error(reply),
+        member_id=reply.member_id,
+        member_name=reply.name,
+        partition_count=reply.partitions,
+    )
+
+
+def _error(reply: Any) -> dict[str, Any]:  # Any: the three replies.
+    code = errors_pb2.ErrorCode.ValueType(reply.error)
+    return {"error_code": code, "error_message": reply.message}
+
+
+# Any: each function takes the request of its row, and its reply.
+RESPONSES: dict[type[Message], Callable[[Any, Any], Message | Work[Message]]] = {
+    pb.DescribeSessionGroupRequest: _described,
+    pb.SetGroupPolicyRequest: _policy_set,
+    pb.EvictMemberRequest: _evicted,
+}

@@ -1,0 +1,167 @@
+"""Checks of what members of session groups send, before it becomes commands.
+
+Each finds the fields that no state of a group could make valid. Counts of items are checked in the
+bytes (`message_limits`); what depends on the group is the core's to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from coordinator.service import bounds
+from coordinator.service.bounds import Text
+from coordinator.service.refusals import Malformed, Violation
+from coordinator.v1 import session_pb2 as pb
+
+MAX_HELD = bounds.HELD.most
+"""Partitions that a message may name in ranges: as many as a group may have."""
+Violations = Iterator[Violation]
+
+
+def check_attach(attach: pb.Attach) -> None:
+    """Check an Attach.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    _refuse(_of_attach(attach))
+
+
+def check_heartbeat(beat: pb.SessionHeartbeat) -> None:
+    """Check a heartbeat.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    if beat.HasField("held") or beat.loads or beat.log_ends:
+        _refuse(_of_heartbeat(beat))
+
+
+def check_ack(ack: pb.SessionAck) -> None:
+    """Check an acknowledgement of orders.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    _refuse(_of_ack(ack))
+
+
+def check_leave(leave: pb.SessionLeave) -> None:
+    """Check a leave.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    _refuse(_of_leave(leave))
+
+
+def check_policy(policy: pb.GroupPolicy) -> None:
+    """Check the policy that an operator sets.
+
+    Raises:
+        Malformed: with the fields.
+    """
+    _refuse(_of_policy("policy", policy))
+
+
+# --- Inside ---
+
+
+def _refuse(violations: Violations) -> None:
+    if wrong := list(violations):
+        raise Malformed(wrong)
+
+
+def _of_attach(attach: pb.Attach) -> Violations:
+    place = attach.place
+    for field, value, text in (
+        ("group_id", attach.group_id, bounds.GROUP_ID),
+        ("member_name", attach.member_name, bounds.INSTANCE_ID),
+        ("session_id", attach.session_id, bounds.MEMBER_ID),
+        ("client_id", attach.client_id, bounds.CLIENT_ID),
+        ("rack", attach.rack, bounds.LABEL),
+        ("revision", attach.revision, bounds.LABEL),
+        ("deployment", attach.deployment, bounds.LABEL),
+        ("place.pod_uid", place.pod_uid, bounds.PLACE),
+        ("place.container", place.container, bounds.PLACE),
+    ):
+        yield from _text(f"attach.{field}", value, text)
+    if len(attach.incarnation.id) > bounds.INCARNATION.most:
+        yield Violation("attach.incarnation.id", bounds.INCARNATION.words)
+    for number, topic in enumerate(attach.topics):
+        yield from _text(f"attach.topics[{number}].name", topic.name, bounds.TOPIC)
+        if not topic.name:
+            yield Violation(f"attach.topics[{number}].name", "must not be empty")
+    for field, is_set, least in (
+        ("stream_number", attach.stream_number, 0),
+        ("max_partitions", attach.max_partitions, 0),
+        ("drain_ms", attach.drain_ms, 0),
+        ("replicas", attach.replicas, 0),
+        ("coordinator_epoch", attach.coordinator_epoch, 0),
+    ):
+        if is_set < least:
+            yield Violation(f"attach.{field}", "must not be negative")
+    if attach.HasField("wishes"):
+        yield from _of_policy("attach.wishes", attach.wishes)
+    yield from _held("attach.held", attach.held)
+
+
+def _of_policy(field: str, policy: pb.GroupPolicy) -> Violations:
+    if policy.mode not in pb.GroupPolicy.Mode.values():
+        yield Violation(f"{field}.mode", "is unknown")
+    if policy.on_stall not in pb.GroupPolicy.OnStall.values():
+        yield Violation(f"{field}.on_stall", "is unknown")
+
+
+def _of_heartbeat(beat: pb.SessionHeartbeat) -> Violations:
+    yield from _held("heartbeat.held.topics", beat.held.topics)
+    for number, load in enumerate(beat.loads):
+        field = f"heartbeat.loads[{number}]"
+        yield from _place(field, load.topic, load.partition)
+        if not math.isfinite(load.weight) or load.weight < 0:
+            yield Violation(f"{field}.weight", "must be 0 or more, and finite")
+    for number, end in enumerate(beat.log_ends):
+        yield from _place(f"heartbeat.log_ends[{number}]", end.topic, end.partition)
+
+
+def _of_ack(ack: pb.SessionAck) -> Violations:
+    for number, each in enumerate(ack.partitions):
+        field = f"ack.partitions[{number}]"
+        yield from _place(field, each.topic, each.partition)
+        if each.kind not in (pb.SessionAck.RELEASED, pb.SessionAck.READY, pb.SessionAck.REFUSED):
+            yield Violation(f"{field}.kind", "is unknown")
+
+
+def _of_leave(leave: pb.SessionLeave) -> Violations:
+    if leave.kind not in pb.SessionLeave.Kind.values():
+        yield Violation("leave.kind", "is unknown")
+    if leave.within_ms < 0:
+        yield Violation("leave.within_ms", "must not be negative")
+
+
+def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Violations:
+    """Check the ranges of a held set: a short one can name 2**31 partitions."""
+    total = 0
+    for t, topic in enumerate(topics):
+        yield from _text(f"{field}[{t}].name", topic.name, bounds.TOPIC)
+        for r, each in enumerate(topic.partitions):
+            if each.first < 0 or each.last < each.first or each.first_token < 0:
+                yield Violation(f"{field}[{t}].partitions[{r}]", "is no range of partitions")
+            else:
+                total += each.last - each.first + 1
+    if total > MAX_HELD:
+        yield Violation(field, f"names more than {MAX_HELD} partitions")
+
+
+def _place(field: str, topic: str, partition: int) -> Violations:
+    yield from _text(f"{field}.topic", topic, bounds.TOPIC)
+    if partition < 0:
+        yield Violation(f"{field}.partition", "must not be negative")
+
+
+def _text(field: str, value: str, text: Text) -> Violations:
+    if len(value) > text.most:
+        yield Violation(field, text.words)
+    elif "\0" in value:
+        yield Violation(field, "must not contain NUL")

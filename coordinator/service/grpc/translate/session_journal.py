@@ -1,0 +1,153 @@
+"""Translation of the journal of a session group to the contract's messages, with explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from coordinator.core.events import HandoffJournaled
+from coordinator.core.ids import NO_TIME
+from coordinator.core.session_values.journal import PlanRecord, Stop
+from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
+from coordinator.observe.explain_sessions import explain_handoff, explain_plan, to_of
+from coordinator.v1 import admin_pb2 as pb
+
+
+def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) -> pb.Rebalance:
+    """The message of a plan, with its explanation.
+
+    Args:
+        handoffs: those that it has led to, and that have ended.
+    """
+    unowned = plan.unowned
+    message = pb.Rebalance(
+        group_id=plan.group_id,
+        cause="plan",
+        cause_code="session_plan",
+        started_at_ms=plan.called_at_ms,
+        ended_at_ms=plan.made_at_ms,
+        join_phase_ms=NO_TIME,
+        sync_phase_ms=NO_TIME,
+        durable_phase_ms=NO_TIME,
+        members=plan.member_count,
+        outcome="completed",
+        partitions_moved=sum(count for _, count in plan.counts),
+        unowned_partitions=unowned.partitions,
+        unowned_ms_max=unowned.ms_max,
+        unowned_ms_total=unowned.ms_total,
+        unowned_ms_max_at_least=unowned.ms_max_at_least,
+        unowned_ms_total_at_least=unowned.ms_total_at_least,
+        counted_from="last_work",
+        partitions_left_out=plan.left_out,
+        explanation=explain_plan(plan, handoffs),
+        session_plan=pb.SessionPlan(
+            triggers=[
+                pb.SessionPlan.Trigger(cause=each.cause.value, member_id=each.member_id)
+                for each in plan.triggers
+            ],
+            trigger_count=plan.trigger_count,
+            partitions=plan.partition_count,
+            moved=[pb.SessionPlan.Count(reason=why, partitions=n) for why, n in plan.counts],
+            unplaced=[pb.SessionPlan.Count(reason=why, partitions=n) for why, n in plan.unplaced],
+        ),
+    )
+    for move in plan.moves:
+        added = message.session_plan.moves.add(
+            topic=move.topic,
+            from_member_id=move.source,
+            to_member_id=move.target,
+            reason=move.reason,
+            **_rest(move.stop, plan.made_at_ms),
+        )
+        for first, last in move.partitions:
+            added.partitions.add(first=first, last=last)
+    return message
+
+
+def handoff_message(event: HandoffJournaled) -> pb.SessionHandoff:
+    """The message of a hand-off that has ended, with its explanation."""
+    record, line = event.record, event.record.line
+    assert line is not None
+    return pb.SessionHandoff(
+        topic=record.topic,
+        partition=record.partition,
+        handoff_id=line.handoff_id,
+        mode=line.mode,
+        reason=line.reason,
+        outcome=line.outcome.value,
+        from_member_id=line.source,
+        to_member_id=to_of(event),
+        opened_at_ms=line.opened_at_ms,
+        prepared_at_ms=line.prepared_at_ms,
+        drain_at_ms=line.drain_at_ms,
+        forced_at_ms=line.forced_at_ms,
+        released_at_ms=line.released_at_ms,
+        ended_at_ms=line.ended_at_ms,
+        position=line.position,
+        explanation=explain_handoff(event),
+        **_rest(line.stop, line.ended_at_ms),
+    )
+
+
+def watched_handoff(event: HandoffJournaled) -> pb.Rebalance:
+    """A hand-off as an item of a watch."""
+    handoff = handoff_message(event)
+    return pb.Rebalance(
+        group_id=event.group_id,
+        cause="hand-off",
+        cause_code="session_handoff",
+        started_at_ms=handoff.opened_at_ms,
+        ended_at_ms=handoff.ended_at_ms,
+        join_phase_ms=NO_TIME,
+        sync_phase_ms=NO_TIME,
+        durable_phase_ms=NO_TIME,
+        outcome=handoff.outcome,
+        partitions_moved=int(handoff.from_member_id != handoff.to_member_id),
+        explanation=[handoff.explanation],
+        session_handoff=handoff,
+    )
+
+
+def journal(
+    group_id: str,
+    plans: Sequence[PlanRecord],
+    ended: Sequence[PartitionSwitched | PhaseEntered],
+    limit: int,
+) -> Iterator[pb.Rebalance | pb.SessionHandoff]:
+    """Messages of plans and of the hand-offs that they led to, the newest first."""
+    handoffs = [HandoffJournaled(group_id, record) for record in ended if record.line is not None]
+    until_ms = None
+    for plan in plans[: limit or None]:
+        since_ms = plan.made_at_ms
+        its = [e for e in handoffs if since_ms <= _opened_ms(e) and not _is_after(e, until_ms)]
+        until_ms = since_ms
+        yield plan_message(plan, its)
+    oldest_ms = until_ms if limit and until_ms is not None else NO_TIME
+    for event in handoffs:
+        if _opened_ms(event) >= oldest_ms:
+            yield handoff_message(event)
+
+
+def _opened_ms(event: HandoffJournaled) -> int:
+    assert event.record.line is not None
+    return event.record.line.opened_at_ms
+
+
+def _is_after(event: HandoffJournaled, at_ms: int | None) -> bool:
+    return at_ms is not None and _opened_ms(event) >= at_ms
+
+
+def _rest(stop: Stop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
+    if stop is None:
+        return {"unowned_ms_min": NO_TIME, "unowned_ms_max": NO_TIME}
+    shortest_ms, longest_ms = stop.rest_ms(resumed_at_ms)
+    return {
+        "unowned_ms_min": shortest_ms,
+        "unowned_ms_max": longest_ms,
+        "known_by": stop.known_by.value,
+    }
+
+
+def session_message(record: PlanRecord | HandoffJournaled) -> pb.Rebalance:
+    """An item of a watch."""
+    return plan_message(record) if isinstance(record, PlanRecord) else watched_handoff(record)

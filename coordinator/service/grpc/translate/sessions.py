@@ -1,0 +1,337 @@
+"""Translation of session messages: what members say, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, Place
+from coordinator.core.session_values import requests as q
+from coordinator.core.session_values.messages import (
+    HeartbeatAck,
+    Order,
+    OrderedPartition,
+    ToMember,
+    Wanted,
+)
+from coordinator.core.session_values.policy import Mode, OnStall, Policy
+from coordinator.core.sessions.holdings import ranges_of
+from coordinator.service.bounds import REASON
+from coordinator.service.grpc.translate import session_checks as checks
+from coordinator.service.refusals import Malformed, Violation
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+
+_POLICY = [each.name for each in fields(Policy) if each.name not in ("mode", "on_stall")]
+PAGE_BYTES = 1024 * 1024
+"""Size of the largest page of a wanted state."""
+RUN = 50_000
+"""Partitions in one range: their committed offsets take half a page at most."""
+FRAME_BYTES = 5
+"""Most that a message takes inside of another one, besides itself: a tag and a length."""
+
+
+# --- What members say ---
+
+
+def attach_of(message: pb.Attach, call_id: CallId, principal: str, client_host: str) -> q.Attach:
+    """Translate an Attach.
+
+    Raises:
+        Malformed: with the invalid fields.
+    """
+    checks.check_attach(message)
+    place = None
+    if message.HasField("place"):
+        place = (message.place.pod_uid, message.place.container, message.place.started_at_ms)
+    return q.Attach(
+        call_id=call_id,
+        group_id=message.group_id,
+        incarnation=message.incarnation.id.hex(),
+        started_at_ms=message.incarnation.started_at_ms,
+        name=message.member_name,
+        session_id=message.session_id,
+        stream_number=message.stream_number,
+        principal=principal,
+        client_id=message.client_id,
+        client_host=client_host,
+        rack=message.rack,
+        topics=tuple((topic.name, topic.partitions) for topic in message.topics),
+        capacity=message.capacity if message.HasField("capacity") else 1.0,
+        max_partitions=message.max_partitions if message.HasField("max_partitions") else None,
+        drain_ms=message.drain_ms if message.HasField("drain_ms") else None,
+        revision=message.revision,
+        deployment=message.deployment,
+        place=place,
+        ready=message.ready if message.HasField("ready") else True,
+        wishes=policy_of(message.wishes) if message.HasField("wishes") else None,
+        held=tuple(_held(message.held)),
+        epoch=message.coordinator_epoch,
+    )
+
+
+def policy_of(message: pb.GroupPolicy) -> Policy:
+    """Translate a policy; what is not set has its default."""
+    return Policy(**changes_of(message))
+
+
+# Any: values of the fields of a policy, which have several types.
+def changes_of(message: pb.GroupPolicy) -> dict[str, Any]:
+    """Settings that are set in a policy."""
+    chosen: dict[str, Any] = {
+        name: getattr(message, name)
+        for name in _POLICY
+        if message.HasField(name)  # type: ignore[arg-type]
+    }
+    if message.HasField("mode"):
+        chosen["mode"] = Mode(pb.GroupPolicy.Mode.Name(message.mode).lower())
+    if message.HasField("on_stall"):
+        chosen["on_stall"] = OnStall(pb.GroupPolicy.OnStall.Name(message.on_stall).lower())
+    return chosen
+
+
+def policy_message(policy: Policy) -> pb.GroupPolicy:
+    """A policy with all its settings but those that have no value."""
+    values = {name: getattr(policy, name) for name in _POLICY}
+    return pb.GroupPolicy(
+        mode=pb.GroupPolicy.Mode.Value(policy.mode.name),
+        on_stall=pb.GroupPolicy.OnStall.Value(policy.on_stall.name),
+        **values,
+    )
+
+
+def said(
+    message: pb.SessionRequest, stream_id: CallId, group_id: str, epoch: int
+) -> q.SessionInput:
+    """Translate a message after the first; `epoch`: that of the coordinator.
+
+    Raises:
+        Malformed: it is an Attach, or nothing; or with the invalid fields.
+    """
+    match message.WhichOneof("message"):
+        case "heartbeat":
+            return _heartbeat(message.heartbeat, stream_id, group_id, epoch)
+        case "ack":
+            checks.check_ack(message.ack)
+            return q.SessionAck(
+                stream_id=stream_id,
+                group_id=group_id,
+                partitions=tuple(_ack(each) for each in message.ack.partitions),
+            )
+        case "leave":
+            leave = message.leave
+            checks.check_leave(leave)
+            kind = q.LeaveKind(pb.SessionLeave.Kind.Name(leave.kind).lower())
+            return q.SessionLeave(
+                stream_id=stream_id,
+                group_id=group_id,
+                kind=kind,
+                within_ms=leave.within_ms,
+                reason=leave.reason[:REASON],
+            )
+        case "attach":
+            raise Malformed([Violation("attach", "this stream is attached already")])
+        case _:
+            raise Malformed([Violation("message", "it is missing")])
+
+
+def _heartbeat(
+    beat: pb.SessionHeartbeat, stream_id: CallId, group_id: str, epoch: int
+) -> q.SessionHeartbeat:
+    checks.check_heartbeat(beat)
+    # Versions begin anew with each owner: one of another epoch says nothing about what was told
+    # here. A member that does not say the epoch means the one of its stream.
+    is_ours = beat.applied_epoch in (0, epoch)
+    return q.SessionHeartbeat(
+        stream_id=stream_id,
+        group_id=group_id,
+        number=beat.number,
+        applied=beat.applied_version if is_ours else 0,
+        whole=beat.whole,
+        progress=beat.progress,
+        ready=beat.ready if beat.HasField("ready") else True,
+        overloaded=beat.overloaded,
+        held=tuple(_held(beat.held.topics)) if beat.HasField("held") else None,
+        log_ends=tuple((end.topic, end.partition, end.log_end_offset) for end in beat.log_ends)
+        if beat.log_ends
+        else (),
+    )
+
+
+_ACKS = {
+    pb.SessionAck.RELEASED: q.AckKind.RELEASED,
+    pb.SessionAck.READY: q.AckKind.READY,
+    pb.SessionAck.REFUSED: q.AckKind.REFUSED,
+}
+
+
+def _ack(each: pb.SessionAck.Partition) -> q.PartitionAck:
+    return q.PartitionAck(
+        each.topic,
+        each.partition,
+        _ACKS[each.kind],
+        each.token,
+        each.handoff_id,
+        each.position if each.HasField("position") else NO_OFFSET,
+        each.reason[:REASON],
+    )
+
+
+def _held(topics: Iterable[pb.HeldTopic]) -> Iterator[tuple[str, int, int]]:
+    for topic in topics:
+        for each in topic.partitions:
+            for partition in range(each.first, each.last + 1):
+                yield topic.name, partition, each.first_token + partition - each.first
+
+
+# --- What they are told ---
+
+
+def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+    """The answer to an Attach, in one message or, for a large state, in several."""
+    pages = iter(()) if reply.wanted is None else wanted_pages(reply.wanted, epoch)
+    waiting = reply.standing is q.Standing.WAITING
+    yield pb.SessionResponse(
+        attached=pb.Attached(
+            session_id=reply.session_id,
+            member_id=reply.member_id,
+            standing=pb.Attached.WAITING if waiting else pb.Attached.MEMBER,
+            retry_after_ms=reply.retry_after_ms,
+            why=reply.message,
+            coordinator_epoch=epoch,
+            lease_ms=reply.lease_ms,
+            heartbeat_interval_ms=reply.lease_ms // 4,
+            degraded_hold_ms=reply.degraded_hold_ms,
+            wanted=next(pages, None),
+        )
+    )
+    for page in pages:
+        yield pb.SessionResponse(wanted=page)
+
+
+def told(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+    """Messages about everything there is to say now, at most one of each kind.
+
+    `reply`: the answer to the stream's Attach.
+    """
+    if news.attached:
+        member = replace(
+            reply, standing=q.Standing.MEMBER, message="", retry_after_ms=0, wanted=news.wanted
+        )
+        yield from attached(member, epoch)
+    if news.ack is not None:
+        yield _ack_of(news.ack, epoch)
+    if news.wanted is not None and not news.attached:
+        for page in wanted_pages(news.wanted, epoch):
+            yield pb.SessionResponse(wanted=page)
+
+
+def _ack_of(told: HeartbeatAck, epoch: int) -> pb.SessionResponse:
+    message = pb.SessionHeartbeatAck(number=told.number, coordinator_epoch=epoch)
+    if told.not_renewed:
+        message.not_renewed.extend(_topics_of(told.not_renewed))
+    return pb.SessionResponse(heartbeat_ack=message)
+
+
+def _topics_of(places: Sequence[Place]) -> Iterator[pb.HeldTopic]:
+    for topic, each in groupby(sorted(places), key=itemgetter(0)):
+        ranges = ranges_of(partition for _, partition in each)
+        yield pb.HeldTopic(
+            name=topic, partitions=[pb.PartitionRange(first=p, last=q) for p, q in ranges]
+        )
+
+
+_ORDERS = {
+    Order.ACTIVE: pb.Wanted.ACTIVE,
+    Order.WARM: pb.Wanted.WARM,
+    Order.DRAIN: pb.Wanted.DRAIN,
+    Order.LOST: pb.Wanted.LOST,
+}
+
+
+def wanted_pages(wanted: Wanted, epoch: int) -> Iterator[pb.Wanted]:
+    """A wanted state, in pages: partitions that follow each other in all are one range."""
+    page, size_bytes = _page(wanted, epoch)
+    for run in _runs(wanted.partitions):
+        topic, item = run[0].topic, _range(run)
+        item_bytes = item.ByteSize() + FRAME_BYTES
+        topic_bytes = len(topic.encode()) + 2 * FRAME_BYTES
+        is_new = not page.topics or page.topics[-1].name != topic
+        if page.topics and size_bytes + item_bytes + is_new * topic_bytes > PAGE_BYTES:
+            page.is_part = True
+            yield page
+            page, size_bytes = _page(wanted, epoch)
+            is_new = True
+        if is_new:
+            page.topics.add(name=topic)
+        page.topics[-1].ranges.append(item)
+        size_bytes += item_bytes + is_new * topic_bytes
+    yield page
+
+
+def _page(wanted: Wanted, epoch: int) -> tuple[pb.Wanted, int]:
+    """A page without partitions, and the most that it takes."""
+    page = pb.Wanted(coordinator_epoch=epoch, version=wanted.version, why=wanted.why)
+    if wanted.based_on >= 0:
+        page.based_on = wanted.based_on
+    if wanted.answers >= 0:
+        page.answers = wanted.answers
+    return page, page.ByteSize() + FRAME_BYTES
+
+
+def _runs(partitions: Sequence[OrderedPartition]) -> Iterator[list[OrderedPartition]]:
+    run: list[OrderedPartition] = []
+    for each in partitions:
+        if run and (len(run) == RUN or not _follows(run[-1], each)):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _follows(before: OrderedPartition, each: OrderedPartition) -> bool:
+    return (
+        each.topic == before.topic
+        and each.partition == before.partition + 1
+        and each.order is before.order
+        and each.token == (before.token + 1 if before.token else 0)
+        and each.handoff_id == before.handoff_id
+        and each.remaining_ms == before.remaining_ms
+        and each.position == before.position
+    )
+
+
+def _range(run: Sequence[OrderedPartition]) -> pb.Wanted.Range:
+    first = run[0]
+    message = pb.Wanted.Range(
+        partitions=pb.PartitionRange(
+            first=first.partition, last=run[-1].partition, first_token=first.token
+        ),
+        order=_ORDERS[first.order],
+        handoff_id=first.handoff_id,
+        remaining_ms=first.remaining_ms,
+    )
+    if any(each.offset != NO_OFFSET for each in run):
+        message.committed_offsets.extend(each.offset for each in run)
+    if first.position != NO_OFFSET:
+        message.position = first.position
+    return message
+
+
+def last_of(end: q.StreamEnd, host: str = "", port: int = 0) -> pb.SessionResponse:
+    """The last message of a stream; `host`, `port`: where the group is now, if that is known."""
+    if isinstance(end, q.GoAway):
+        reason = pb.GoAway.Reason.Value(end.reason.name)
+        return pb.SessionResponse(go_away=pb.GoAway(reason=reason, host=host, port=port))
+    retry_ms = 0 if end.retry_after_ms == NO_TIME else end.retry_after_ms
+    return pb.SessionResponse(
+        refused=pb.SessionRefused(
+            error_code=errors_pb2.ErrorCode.ValueType(end.error),
+            error_message=end.message,
+            retry_after_ms=retry_ms,
+        )
+    )

@@ -1,0 +1,71 @@
+"""A member's side of a stream, as a test plays it: raw messages over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from coordinator.v1 import session_pb2 as pb
+from coordinator.v1 import session_pb2_grpc
+from tests.patience import HANG_S
+
+POLICY = pb.GroupPolicy(lease_ms=2_000, join_quiet_ms=0, initial_delay_ms=0)
+
+
+class Stream:
+    """One stream of a member."""
+
+    def __init__(self, channel, group: str = "g", metadata=None) -> None:
+        self.group, self.channel = group, channel
+        self.call = session_pb2_grpc.GroupSessionsStub(channel).Session(metadata=metadata)
+        self.seen: list[pb.SessionResponse] = []
+
+    async def say(self, **message) -> None:
+        await self.call.write(pb.SessionRequest(**message))
+
+    async def open(self, name: str, incarnation: bytes, number: int = 1, **fields) -> None:
+        """Send an Attach."""
+        fields.setdefault("topics", [pb.Attach.Topic(name="t", partitions=3)])
+        fields.setdefault("wishes", POLICY)
+        await self.say(
+            attach=pb.Attach(
+                group_id=self.group,
+                member_name=name,
+                incarnation=pb.Attach.Incarnation(id=incarnation),
+                stream_number=number,
+                **fields,
+            )
+        )
+
+    async def attach(self, name: str, incarnation: bytes, number: int = 1, **fields) -> pb.Attached:
+        await self.open(name, incarnation, number, **fields)
+        return (await self.next("attached")).attached
+
+    async def beat(self, number: int, **fields) -> None:
+        await self.say(heartbeat=pb.SessionHeartbeat(number=number, **fields))
+
+    async def next(self, kind: str) -> pb.SessionResponse:
+        """The next message of a kind; what comes before it is kept in `seen`."""
+        async with asyncio.timeout(HANG_S):
+            while True:
+                message = await self.call.read()
+                assert message is not grpc.aio.EOF, self.seen
+                self.seen.append(message)
+                if message.WhichOneof("message") == kind:
+                    return message
+
+    async def code(self) -> grpc.StatusCode:
+        """The status with which the stream ends."""
+        async with asyncio.timeout(HANG_S):
+            return await self.call.code()
+
+
+def orders(wanted: pb.Wanted) -> dict[int, str]:
+    """Order of each partition, by its number."""
+    return {
+        partition: pb.Wanted.Order.Name(each.order)
+        for topic in wanted.topics
+        for each in topic.ranges
+        for partition in range(each.partitions.first, each.partitions.last + 1)
+    }

@@ -1,0 +1,122 @@
+"""Wanted states in pages: none is larger than it may be, and together they are the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from coordinator.core.session_values.messages import (
+    HeartbeatAck,
+    Order,
+    OrderedPartition,
+    ToMember,
+    Wanted,
+)
+from coordinator.core.session_values.requests import AttachReply
+from coordinator.service.grpc.translate import sessions
+from coordinator.v1 import session_pb2 as pb
+
+TOKEN = 1_790_000_000 << 20
+MIB = 1024 * 1024
+LONG = "n" * 249
+
+
+def single(count: int, topic: str = "t", offset: int = -1) -> list[OrderedPartition]:
+    """Partitions of which none follows the one before: their tokens fall."""
+    return [
+        OrderedPartition(topic, p, Order.ACTIVE, TOKEN - 2 * p, offset=offset) for p in range(count)
+    ]
+
+
+def running(count: int, offset: int) -> list[OrderedPartition]:
+    return [
+        OrderedPartition("t", p, Order.ACTIVE, TOKEN + p, offset=offset + p) for p in range(count)
+    ]
+
+
+def topics(count: int) -> list[OrderedPartition]:
+    names = (f"{number:03}{LONG[3:]}" for number in range(count))
+    return [OrderedPartition(name, 0, Order.ACTIVE, TOKEN - n) for n, name in enumerate(names)]
+
+
+def pages(partitions: Iterable[OrderedPartition]) -> list[pb.Wanted]:
+    return list(sessions.wanted_pages(Wanted(7, 6, tuple(partitions), 3), 1))
+
+
+def read(found: Iterable[pb.Wanted]) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, partition, token and offset of each."""
+    for page in found:
+        for topic in page.topics:
+            for each in topic.ranges:
+                first, offsets = each.partitions.first, each.committed_offsets
+                for p in range(first, each.partitions.last + 1):
+                    offset = offsets[p - first] if offsets else -1
+                    yield topic.name, p, each.partitions.first_token + p - first, offset
+
+
+def said(partitions: Iterable[OrderedPartition]) -> list[tuple[str, int, int, int]]:
+    return [(each.topic, each.partition, each.token, each.offset) for each in partitions]
+
+
+LARGE = {
+    "250,000 single ranges": single(250_000),
+    "with offsets": single(60_000, offset=1 << 60),
+    "a long name": single(60_000, LONG),
+    "many long names": topics(9_000),
+    "one range with offsets": running(250_000, 1 << 60),
+    "one range of which one has an offset": [
+        *running(1, 5), *running(250_000, -1)[1:]
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("partitions", LARGE.values(), ids=LARGE)
+def test_a_large_state_comes_in_full_pages_of_a_mebibyte_at_most(
+    partitions: list[OrderedPartition],
+) -> None:
+    found = pages(partitions)
+    sizes = [page.ByteSize() for page in found]
+    assert max(sizes) <= MIB
+    assert all(size > MIB // 4 for size in sizes[:-1])
+    assert [page.is_part for page in found] == [True] * (len(found) - 1) + [False]
+    assert {(page.version, page.based_on, page.answers) for page in found} == {(7, 6, 3)}
+    assert list(read(found)) == said(partitions)
+
+
+@pytest.mark.parametrize("partitions", [[], single(1), running(1_000, 1)], ids=len)
+def test_a_small_state_is_one_page(partitions: list[OrderedPartition]) -> None:
+    (page,) = pages(partitions)
+    assert not page.is_part
+    assert list(read([page])) == said(partitions)
+
+
+@pytest.mark.parametrize("limit", range(60, 400, 7))
+def test_pages_hold_as_much_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(sessions, "PAGE_BYTES", limit)
+    partitions = [*single(20, "a"), *single(3, "b" * 40), *single(20, "c")]
+    found = pages(partitions)
+    assert list(read(found)) == said(partitions)
+    for page in found:
+        ranges = sum(len(topic.ranges) for topic in page.topics)
+        assert page.ByteSize() <= limit or ranges == 1
+        assert not page.is_part or ranges == 1 or page.ByteSize() > limit * 3 // 4 - 60
+
+
+def test_the_first_page_comes_with_the_answer_and_the_others_when_they_are_asked_for() -> None:
+    wanted = Wanted(1, -1, tuple(single(60_000)))
+    told = sessions.attached(AttachReply(wanted=wanted), 1)
+    first, *others = told
+    assert first.attached.wanted.is_part
+    assert list(read([first.attached.wanted, *(each.wanted for each in others)])) == said(
+        wanted.partitions
+    )
+
+
+def test_partitions_that_are_not_renewed_are_told_in_ranges() -> None:
+    places = tuple(("t", p) for p in range(250_000) if p != 5)
+    (message,) = sessions.told(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
+    (topic,) = message.heartbeat_ack.not_renewed
+    assert [(each.first, each.last) for each in topic.partitions] == [(0, 4), (6, 249_999)]
