@@ -133,6 +133,12 @@ class Credentials:
 _YES = ("true", "1", "yes")
 
 
+def address_of(host: str, port: int) -> str:
+    """HOST:PORT to dial; an IPv6 address is put into brackets."""
+    is_bare_ipv6 = ":" in host and not host.startswith("[")
+    return f"[{host}]:{port}" if is_bare_ipv6 else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """True if only this machine can reach the host."""
     import ipaddress  # Only clients with a token ask.

@@ -59,6 +59,8 @@ def matches_type(value: Any, hint: Any) -> bool:  # Any: any value, and any anno
         if parts[-1] is Ellipsis:
             return all(matches_type(each, parts[0]) for each in value)
         return len(value) == len(parts) and all(map(matches_type, value, parts))
+    if hint is object:
+        return True
     if hint is None or hint is NoneType:
         return value is None
     if hint is int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CommitFailed,
         CoordinatorError,
         FatalError,
+        FencedToken,
         OffsetMismatch,
         RebalanceInProgress,
         StaleMember,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from coordinator.client.holdings import Holding
     from coordinator.client.offsets import OffsetAndMetadata
     from coordinator.client.session import GroupMember
+    from coordinator.client.sessions.member import SessionMember
+    from coordinator.client.sessions.settings import PolicyWishes, SessionSettings
+    from coordinator.client.sessions.sync import BlockingSessionMember
     from coordinator.client.settings import MemberSettings
     from coordinator.client.state import MemberState
     from coordinator.client.sync import BlockingMember
@@ -50,11 +54,13 @@ __all__ = [
     "Assigned",
     "BlockingMember",
     "BlockingPartition",
+    "BlockingSessionMember",
     "CannotDial",
     "CommitFailed",
     "CoordinatorError",
     "Credentials",
     "FatalError",
+    "FencedToken",
     "GroupMember",
     "Holding",
     "Lost",
@@ -65,9 +71,12 @@ __all__ = [
     "OffsetMismatch",
     "Partition",
     "PartitionRevoked",
+    "PolicyWishes",
     "RebalanceEvent",
     "RebalanceInProgress",
     "Revoking",
+    "SessionMember",
+    "SessionSettings",
     "StaleMember",
     "Stopping",
     "TopicPartition",
@@ -79,11 +88,13 @@ _HOMES = {
     "Assigned": "coordinator.client.events",
     "BlockingMember": "coordinator.client.sync",
     "BlockingPartition": "coordinator.client.worker",
+    "BlockingSessionMember": "coordinator.client.sessions.sync",
     "CannotDial": "coordinator.dial",
     "CommitFailed": "coordinator.client.errors",
     "CoordinatorError": "coordinator.client.errors",
     "Credentials": "coordinator.dial",
     "FatalError": "coordinator.client.errors",
+    "FencedToken": "coordinator.client.errors",
     "GroupMember": "coordinator.client.session",
     "Holding": "coordinator.client.holdings",
     "Lost": "coordinator.client.events",
@@ -97,6 +108,9 @@ _HOMES = {
     "RebalanceEvent": "coordinator.client.events",
     "RebalanceInProgress": "coordinator.client.errors",
     "Revoking": "coordinator.client.events",
+    "PolicyWishes": "coordinator.client.sessions.settings",
+    "SessionMember": "coordinator.client.sessions.member",
+    "SessionSettings": "coordinator.client.sessions.settings",
     "StaleMember": "coordinator.client.errors",
     "Stopping": "coordinator.client.events",
     "TopicPartition": "coordinator.assignors",

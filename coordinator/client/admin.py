@@ -7,14 +7,16 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Literal
 
 import grpc
 
 from coordinator.assignors import TopicPartition
+from coordinator.client import session_admin
 from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
-from coordinator.client.nodes import TIMEOUT_S, Nodes
+from coordinator.client.nodes import TIMEOUT_S
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.session_admin import SessionGroupAdmin, check
 from coordinator.client.wire import (
     by_partition,
     code_name,
@@ -42,17 +44,11 @@ RemovedMember = pb.RemovedMember
 PartitionMove = pb.PartitionMove
 Advice = pb.Advice
 RefusedJoin = pb.RefusedJoin
+SessionGroup = session_admin.SessionGroup
+GroupNotFound = session_admin.GroupNotFound
 
 
-class GroupNotFound(LookupError):
-    """There is no such group."""
-
-    def __init__(self, group_id: str) -> None:
-        super().__init__(f"Consumer group '{group_id}' does not exist.")
-        self.group_id = group_id
-
-
-class GroupAdmin(Nodes):
+class GroupAdmin(SessionGroupAdmin):
     """Queries and changes of groups, blocking. Use it as a context manager.
 
     Every method raises grpc.RpcError when the coordinator cannot be reached, and LookupError
@@ -137,7 +133,7 @@ class GroupAdmin(Nodes):
             LookupError: the group is being loaded, or moves; try again.
         """
         group = self.describe_group(group_id)
-        _check(group_id, group)
+        check(group_id, group)
         if group.group_state == "Dead":
             raise GroupNotFound(group_id)
         return group
@@ -170,7 +166,7 @@ class GroupAdmin(Nodes):
             reason=reason,
         )
         response = self._admin(group_id).RemoveMembers(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
+        check(group_id, response)
         return [code_name(member.error_code) for member in response.members]
 
     def commit(
@@ -233,7 +229,7 @@ class GroupAdmin(Nodes):
             topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
         )
         response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
+        check(group_id, response)
         return {key: code_name(p.error_code) for key, p in by_partition(response).items()}
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
@@ -278,7 +274,7 @@ class GroupAdmin(Nodes):
         """
         request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
         response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
+        check(group_id, response)
         return response
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
@@ -289,7 +285,7 @@ class GroupAdmin(Nodes):
         """
         request = pb.DescribePhaseRequest(group_id=group_id)
         response = self._admin(group_id).DescribePhase(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
+        check(group_id, response)
         return response
 
     def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
@@ -334,11 +330,8 @@ class GroupAdmin(Nodes):
     ) -> group_pb2.OffsetFetchResponse:
         request = fetch_request(group_id, partitions)
         response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
-        _check(group_id, response)
+        check(group_id, response)
         return response
-
-    def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
-        return admin_pb2_grpc.GroupAdminStub(self.channel(self.coordinator_of(group_id)))
 
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
         channel = self.channel(self.coordinator_of(group_id))
@@ -347,11 +340,3 @@ class GroupAdmin(Nodes):
 
 def _is_record(key: TopicPartition) -> bool:
     return key.topic.startswith(FILES_TOPIC)
-
-
-def _check(group_id: str, response: Any) -> None:  # Any: a response with an error code.
-    if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise GroupNotFound(group_id)
-    if response.error_code != ErrorCode.NONE:
-        told = response.error_message or code_name(response.error_code)
-        raise LookupError(f"Group '{group_id}' refuses: {told}.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from coordinator.assignors import (
     ClusterView,
@@ -26,6 +27,8 @@ _GIVES_BACK = b"gives back"
 """User data of an assignment that takes partitions away from its own member. Nobody has them until
 the member has joined again. If a new process took the member's place meanwhile, it would not notice
 that they are missing; the mark tells it to join again."""
+_COUNTS = b"topics "
+"""Prefix of the user data of other assignments: before a digest of what the leader has divided."""
 
 
 def subscriptions(
@@ -49,20 +52,44 @@ def share_out(
         for m in members
     }
     shares = by_name(assignor).assign(ClusterView(partitions=dict(topics)), subscribed)
+    divided = _digest(topics)
     return tuple(
-        (member_id, encode_assignment(_assignment(subscribed[member_id], partitions)))
+        (member_id, encode_assignment(_assignment(subscribed[member_id], partitions, divided)))
         for member_id, partitions in shares.items()
     )
 
 
-def read_assignment(assignment: bytes) -> tuple[frozenset[TopicPartition], bool]:
-    """Decode an assignment: its partitions, and whether it takes some away from its own member."""
+@dataclass(frozen=True, slots=True)
+class ReadAssignment:
+    """A decoded assignment. `gives_back`: it takes partitions away from its own member."""
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    gives_back: bool = False
+    _divided: bytes = b""
+
+    def is_of(self, topics: Mapping[str, int]) -> bool:
+        """False if its leader had other numbers of partitions; True also if that is not known."""
+        return self._divided in (b"", _digest(topics))
+
+
+def read_assignment(assignment: bytes) -> ReadAssignment:
+    """Decode an assignment."""
     if not assignment:
-        return frozenset(), False
+        return ReadAssignment()
     read = decode_assignment(assignment)
-    return frozenset(read.partitions), read.user_data == _GIVES_BACK
+    data = read.user_data or b""
+    divided = data if data.startswith(_COUNTS) else b""
+    return ReadAssignment(frozenset(read.partitions), data == _GIVES_BACK, divided)
 
 
-def _assignment(member: Subscription, partitions: Sequence[TopicPartition]) -> Assignment:
-    gives_back = not set(member.owned_partitions).issubset(partitions)
-    return Assignment(tuple(partitions), user_data=_GIVES_BACK if gives_back else None)
+def _assignment(
+    member: Subscription, partitions: Iterable[TopicPartition], divided: bytes
+) -> Assignment:
+    kept = tuple(partitions)
+    gives_back = not set(member.owned_partitions).issubset(kept)
+    return Assignment(kept, user_data=_GIVES_BACK if gives_back else divided)
+
+
+def _digest(topics: Mapping[str, int]) -> bytes:
+    told = repr(sorted(topics.items())).encode(errors="surrogatepass")
+    return _COUNTS + hashlib.blake2b(told, digest_size=8).digest()

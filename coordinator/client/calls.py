@@ -21,6 +21,7 @@ class Code(StrEnum):
     COORDINATOR_LOAD_IN_PROGRESS = "COORDINATOR_LOAD_IN_PROGRESS"
     COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
     FENCED_INSTANCE_ID = "FENCED_INSTANCE_ID"
+    FENCED_TOKEN = "FENCED_TOKEN"  # noqa: S105  # An error code, no password.
     GROUP_AUTHORIZATION_FAILED = "GROUP_AUTHORIZATION_FAILED"
     GROUP_ID_NOT_FOUND = "GROUP_ID_NOT_FOUND"
     GROUP_MAX_SIZE_REACHED = "GROUP_MAX_SIZE_REACHED"
@@ -102,10 +103,11 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """An OffsetCommit."""
+    """An OffsetCommit. `tokens`: of a session member's holdings."""
 
     member: Identity
     commit: Commit
+    tokens: Mapping[TopicPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +182,14 @@ class Committed:
     """The answer to a CommitOffsets.
 
     `codes`: the distinct error codes of its partitions, sorted by number. `stored`: the current
-    offsets of partitions whose expected offset did not match.
+    offsets of partitions whose expected offset did not match. `holders`: member id and name of
+    those who hold the partitions whose token was not the holding's.
     """
 
     codes: tuple[str, ...]
     stored: Mapping[TopicPartition, int] = field(default_factory=dict)
     message: str = ""
+    holders: Mapping[TopicPartition, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +284,32 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection; calls under way on it fail as `Unreachable`."""
+    """Close the connection; calls under way on it fail as `Unreachable`, and streams end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenStream:
+    """Open the stream of a session member over the current connection. Compared by identity.
+
+    What it says is handed in as `Heard`, and its end as `StreamEnded`.
+    """
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message on a stream, after those before it."""
+
+    stream: OpenStream
+    message: object
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    """End a stream once everything is sent; nothing of it is heard any more."""
+
+    stream: OpenStream
 
 
 class Level(IntEnum):
@@ -304,7 +333,7 @@ class Log:
     member_id: str
 
 
-Action = Call | Cancel | HangUp | Log
+Action = Call | Cancel | HangUp | OpenStream | Send | CloseStream | Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +342,19 @@ class Answer:
 
     call: Call
     result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message of a stream."""
+
+    stream: OpenStream
+    message: object
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The end of a stream that was not closed here. `result`: why, if it is known."""
+
+    stream: OpenStream
+    result: Failure

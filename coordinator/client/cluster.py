@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.client.nodes import TIMEOUT_S, Nodes
 from coordinator.client.wire import code_name
+from coordinator.dial import address_of
 from coordinator.v1 import cluster_pb2 as pb
 from coordinator.v1 import cluster_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -40,7 +41,7 @@ class ClusterAdmin(Nodes):
         cluster = self.describe()
         for node in cluster.nodes:
             if node.node_id == cluster.controller:
-                address = f"{node.host}:{node.port}"
+                address = address_of(node.host, node.port)
                 return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))
         return self._cluster(self._bootstrap[0])  # Its refusal says why there is no controller.
 

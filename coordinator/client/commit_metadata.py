@@ -25,6 +25,7 @@ from coordinator.client.holdings import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 
 if TYPE_CHECKING:
+    from coordinator.client.sessions.polled import PolledSessionMember
     from coordinator.client.sync import BlockingMember
 
 LOGGER = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def fingerprint(metadata: str) -> str:
 
 
 def commit_told(
-    member: BlockingMember,
+    member: BlockingMember | PolledSessionMember,
     commits: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     expected: Mapping[TopicPartition, int],

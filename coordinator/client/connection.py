@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -21,7 +21,7 @@ from coordinator.client.surroundings import opener
 from coordinator.client.tracing import trace_context
 from coordinator.client.wire import METHODS, decode, encode, failure_of
 from coordinator.dial import Credentials
-from coordinator.v1 import group_pb2_grpc
+from coordinator.v1 import group_pb2_grpc, session_pb2_grpc
 
 LOGGER = logging.getLogger(__name__)
 
@@ -30,9 +30,10 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # gRPC's own pauses between connection attempts, below ours.
+    # gRPC's own pauses between connection attempts, below ours. With its jitter the longest is well
+    # below the 1.8 s in which members under the shortest profile have to be back after a restart.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
 
@@ -103,6 +104,34 @@ class Connection:
                 raise
             # The channel was closed, since another call of this member found the coordinator gone.
             raise closed_meanwhile() from None
+
+    async def stream(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Open the stream of a session member; see `Link`."""
+        channel = self._channel
+        if channel is None:
+            yield failure_of(closed_meanwhile())
+            return
+        call = None
+        try:
+            metadata = (*(self._credentials.metadata() or ()), *trace_context())
+            name = ("x-request-id", f"{self._name}-{next(self._numbers)}")
+            stub: Any = session_pb2_grpc.GroupSessionsStub(channel)  # Any: as `_stub`.
+            call = stub.Session(messages, metadata=(*metadata, name))
+            async for message in call:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            yield failure_of(error, self._tls_trouble)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            yield failure_of(closed_meanwhile())
+        except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
+            yield Broken(error)
+        finally:
+            if call is not None:
+                call.cancel()
+                await call.code()  # Its own tasks end with it, before the loop may stop.
 
     async def close(self) -> None:
         """Close the channel; calls under way fail."""

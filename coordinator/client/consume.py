@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.errors import CommitFailed
+from coordinator.client.errors import CommitFailed, StaleMember
+from coordinator.client.session import GroupMember
+from coordinator.client.sessions.member import SessionMember
+from coordinator.client.sessions.sync import BlockingSessionMember
 from coordinator.client.sync import BlockingMember
 from coordinator.client.worker import Partition, Worker
 from coordinator.client.worker.body import Plan
@@ -25,10 +28,16 @@ from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.member import LentMember, Member
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
-from coordinator.client.worker.reading import Chunk, Reading, commit
+from coordinator.client.worker.reading import Chunk, Reading, commit, until_may_begin
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
-from coordinator.client.worker.topics import Topics
-from coordinator.sources.base import Source, partitions_of
+from coordinator.client.worker.session_member import LentLeasedMember
+from coordinator.client.worker.topics import (
+    TOPICS_REFRESH_MS,
+    TopicCounts,
+    Topics,
+    topics_of_source,
+)
+from coordinator.sources.base import Source
 
 LOOK_S = 0.5
 """Time between two looks whether all is done, or whether a log has grown."""
@@ -67,7 +76,7 @@ class Stalled(Exception):
 
 
 def consume(
-    member: BlockingMember,
+    member: BlockingMember | BlockingSessionMember,
     source: Source,
     work: Work,
     *,
@@ -76,6 +85,7 @@ def consume(
     progress_timeout_s: float = 300.0,
     forever: bool = False,
     allow_empty: bool = False,
+    topics_refresh_ms: int = TOPICS_REFRESH_MS,
 ) -> Summary:
     """Work as a started member of the group until every partition is committed to its end.
 
@@ -88,10 +98,15 @@ def consume(
     meanwhile.
 
     Args:
+        member: of either protocol. In a session group each partition moves alone, and a result is
+            stored only while the lease of its partition lasts.
         rows_per_commit: rows of each partition that are processed again, at most, after a crash.
         pause_s: pause after each commit, to limit the load on the source.
         progress_timeout_s: give up after so long without any commit of the group.
         forever: partitions grow: go on at their ends, and never return.
+        topics_refresh_ms: time between two counts of the source's partitions; new ones are divided
+            among the members. Without `forever` they are read to the ends that they have then,
+            as far as the run comes: it does not wait for them.
         allow_empty: accept a source without any partition.
     Raises:
         Stalled: no member has committed for `progress_timeout_s`.
@@ -107,9 +122,12 @@ def consume(
         "use `await asyncio.to_thread(consume, ...)`"
     )
     source = member.in_group(source)
-    numbers = partitions_of(source, allow_empty=allow_empty)
-    ends = {number: source.end_offset(number) for number in numbers}
-    consumer = _Consumer(member, source, work, ends, rows_per_commit, pause_s, forever=forever)
+    count = topics_of_source(source, allow_empty=allow_empty)
+    topics = Topics(count, topics_refresh_ms)
+    ends = {number: source.end_offset(number) for number in range(count()[source.topic])}
+    consumer = _Consumer(
+        member, source, work, topics, ends, rows_per_commit, pause_s, forever=forever
+    )
     return consumer.run(progress_timeout_s)
 
 
@@ -118,9 +136,10 @@ class _Consumer:
 
     def __init__(
         self,
-        member: BlockingMember,
+        member: BlockingMember | BlockingSessionMember,
         source: Source,
         work: Work,
+        topics: Topics,
         ends: Mapping[int, int],
         rows_per_commit: int,
         pause_s: float,
@@ -128,8 +147,9 @@ class _Consumer:
         forever: bool,
     ) -> None:
         self._member = member
+        self._inner: GroupMember | SessionMember
         self._inner, self._loop = member.lend()
-        self._lent: LentMember | None = None
+        self._lent: LentMember | LentLeasedMember | None = None
         self._source, self._work = source, work
         self._ends = {TopicPartition(source.topic, number): end for number, end in ends.items()}
         self._awaited = [
@@ -146,11 +166,11 @@ class _Consumer:
             handlers=Handlers(),
             # The member's max_poll_interval_ms and `Stalled` stand in for it.
             limits=Limits(progress_timeout_ms=None),
-            # The member knows its partitions: only the name counts.
-            topics=Topics({source.topic: 1}, refresh_ms=1),
+            topics=topics,
             start=StartPolicy("earliest", None, None),
             log_ends=None,
             log_ends_interval_s=LOOK_S,
+            is_session=isinstance(member, BlockingSessionMember),
             blocks_loop=True,
         )
         self._worker = Worker.of(plan, ErrorPolicy(retry_backoff_ms=RETRY_MS))
@@ -178,8 +198,13 @@ class _Consumer:
         self._is_over = True
         self._worker.stop(reason, grace_ms=grace_ms)
 
-    def _lend(self, topics: object, environment: Environment, on_change: Any) -> Member:
-        self._lent = LentMember(self._inner, on_change)
+    def _lend(self, topics: TopicCounts, environment: Environment, on_change: Any) -> Member:
+        inner = self._inner
+        if isinstance(inner, SessionMember):
+            self._lent = LentLeasedMember(inner, on_change)
+        else:
+            self._lent = LentMember(inner, on_change)
+        self._lent.subscribe(topics)
         return self._lent
 
     # --- In the calling thread ---
@@ -201,6 +226,7 @@ class _Consumer:
         while not p.revoking.is_set():
             # One partition at a time, in turn: with its batch, its commit and its pause.
             async with self._lock:
+                await until_may_begin(p)
                 found = None if p.revoking.is_set() else self._next(p, reading)
                 if found is not None:
                     await commit(p, found[0])
@@ -217,6 +243,8 @@ class _Consumer:
 
     def _next(self, p: Partition, reading: Reading) -> tuple[Chunk, int] | None:
         """Process and store the next chunk; it and its rows, or None if there is none now."""
+        if not (self._forever or p.key in self._ends):
+            self._ends[p.key] = self._source.end_offset(p.number)  # It has appeared since.
         chunk = reading.next(self._rows_per_commit, None if self._forever else self._ends[p.key])
         if chunk is None:
             return None
@@ -225,6 +253,10 @@ class _Consumer:
             self._work.add(p.number, batch)
             rows += batch.num_rows
             self._member.alive()
+        if not p.valid:
+            raise StaleMember(
+                f"nothing was stored: {p.topic}[{p.number}] may belong to another member"
+            )
         self._work.store(p.number, chunk.after)
         return chunk, rows
 

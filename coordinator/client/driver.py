@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import (
     Acknowledged,
@@ -18,22 +18,28 @@ from coordinator.client.calls import (
     Answer,
     Call,
     Cancel,
+    CloseStream,
     Committed,
     Dropped,
+    Failure,
     FindCoordinator,
     Found,
     HangUp,
+    Heard,
     Log,
     NoRoom,
+    OpenStream,
     Refused,
     Request,
     Result,
+    Send,
+    StreamEnded,
     Unreachable,
 )
-from coordinator.client.machine import MemberMachine
 from coordinator.client.operations import Operation
 from coordinator.client.surroundings import library_context
 
+T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
 
 
@@ -43,8 +49,45 @@ class Link(Protocol):
     async def carry_out(self, call: Call) -> Result:
         """Make one attempt at a call."""
 
+    def stream(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Open the stream of a session member.
+
+        Args:
+            messages: to send; the stream ends with them.
+        Returns:
+            What is heard; the last one is a `Failure`, or there is none.
+        """
+
     async def close(self) -> None:
         """Close the channel; calls under way fail."""
+
+
+class Machine(Protocol):
+    """The machine of a member, as its driver sees it."""
+
+    is_closed: bool
+
+    @property
+    def name(self) -> str:
+        """The member and its group, for messages."""
+
+    def next_action(self, now_ms: int) -> Action | None:
+        """The next action to carry out; None: none before the next input or `next_deadline`."""
+
+    def next_deadline(self) -> int | None:
+        """Time at which `next_action` has something to do without another input; None: never."""
+
+    def handle(self, answer: Answer, now_ms: int) -> None:
+        """Take in the answer to a call."""
+
+    def heard(self, heard: Heard | StreamEnded, now_ms: int) -> None:
+        """Take in a message of a stream, or its end."""
+
+    def abandon(self, operation: Operation) -> None:
+        """End an operation that its caller does not wait for any more."""
+
+    def fail(self, error: Exception) -> None:
+        """Stop because of a bug; the owner is told."""
 
 
 class Driver:
@@ -57,7 +100,7 @@ class Driver:
 
     def __init__(
         self,
-        machine: MemberMachine,
+        machine: Machine,
         connection: Link,
         clock: Callable[[], int],
         on_change: Callable[[], None],
@@ -67,6 +110,7 @@ class Driver:
         self._clock = clock
         self.on_change = on_change
         self._calls: dict[Call, asyncio.Task[None]] = {}
+        self._streams: dict[OpenStream, _Stream] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
         self._waiting: dict[Operation, asyncio.Future[None]] = {}
         # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
@@ -121,6 +165,7 @@ class Driver:
         self.turn()
         await self._closed.wait()
         ending = [task for task in self._calls.values() if task.cancelling()]
+        ending += [stream.task for stream in self._streams.values() if stream.task is not None]
         await asyncio.gather(*ending, *self._hanging_up, return_exceptions=True)
 
     # --- Inside ---
@@ -137,6 +182,14 @@ class Driver:
             case Log(level, text, group_id, member_id):
                 fields = {"group": group_id, "member": member_id}
                 LOGGER.log(level, "%s", text, extra=fields)
+            case OpenStream():
+                self._open(action)
+            case Send(stream, message):
+                if stream in self._streams:
+                    self._streams[stream].outgoing.put_nowait(message)
+            case CloseStream(stream):
+                if stream in self._streams:
+                    self._streams[stream].close()
             case HangUp():
                 task = self._create_task(self._connection.close(), self._context)
                 self._hanging_up.add(task)
@@ -151,14 +204,33 @@ class Driver:
         began_ms = self._clock()
         result = await self._connection.carry_out(call)
         if LOGGER.isEnabledFor(logging.DEBUG):
-            name = self._machine.membership.name
-            took_ms = self._clock() - began_ms
-            LOGGER.debug("%s: %s in %d ms: %s", name, _told(call.request), took_ms, _told(result))
+            told, took_ms = _told(call.request), self._clock() - began_ms
+            LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, told, took_ms, _told(result))
+        self._hand_in(self._machine.handle, Answer(call, result))
+
+    def _hand_in(self, handle: Callable[[T, int], None], what: T) -> None:
         try:
-            self._machine.handle(Answer(call, result), self._clock())
+            handle(what, self._clock())
         except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
             self._machine.fail(error)
         self.turn()
+
+    def _open(self, action: OpenStream) -> None:
+        stream = _Stream()
+        self._streams[action] = stream
+        stream.task = self._create_task(self._listen(action, stream), self._context)
+        stream.task.add_done_callback(lambda _: self._streams.pop(action, None))
+
+    async def _listen(self, action: OpenStream, stream: _Stream) -> None:
+        """Hand in what a stream says, to its end."""
+        failure: Failure = Unreachable("the coordinator has ended the stream")
+        async for message in self._connection.stream(stream.messages()):
+            if isinstance(message, Failure):
+                failure = message
+            elif not stream.is_closed:
+                self._hand_in(self._machine.heard, Heard(action, message))
+        if not stream.is_closed:
+            self._hand_in(self._machine.heard, StreamEnded(action, failure))
 
     def _set_timer(self) -> None:
         deadline_ms = self._machine.next_deadline()
@@ -178,6 +250,27 @@ class Driver:
         self._timer = self._wakes_at_ms = None
         # Clocks round: never report a time before the deadline.
         self.turn(max(self._clock(), deadline_ms))
+
+
+class _Stream:
+    """A stream that is open: what is to be sent on it, and the task that hears it."""
+
+    def __init__(self) -> None:
+        # Bounded by the machine: a heartbeat an interval, an answer an order; and it gives a stream
+        # up whose heartbeats have no answer.
+        self.outgoing: asyncio.Queue[object] = asyncio.Queue()
+        self.task: asyncio.Task[None] | None = None
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Send what is left, and hear nothing more."""
+        self.is_closed = True
+        self.outgoing.put_nowait(None)
+
+    async def messages(self) -> AsyncIterator[object]:
+        """Messages to send, until the stream is closed."""
+        while (message := await self.outgoing.get()) is not None:
+            yield message
 
 
 def _told(message: Request | Result) -> str:

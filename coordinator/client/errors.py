@@ -55,6 +55,18 @@ class StaleMember(CommitFailed):
     """
 
 
+class FencedToken(StaleMember):
+    """Partitions of a session group were given to other members: the token of the commit is an old
+    one. `holders`: member id and name of the holder by partition; both are empty if nobody holds
+    it, and the name if the holder has none."""
+
+    def __init__(
+        self, message: str, code: str, holders: Mapping[TopicPartition, tuple[str, str]]
+    ) -> None:
+        super().__init__(message, code)
+        self.holders = dict(holders)
+
+
 class OffsetMismatch(CommitFailed):
     """An expected offset was not the one stored. `found`: the stored offset by partition.
 

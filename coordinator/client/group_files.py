@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
-import grpc
-
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import FILES_TOPIC, GroupAdmin
-from coordinator.client.calls import ELSEWHERE, Code
+from coordinator.client.asking import RETRIABLE_REFUSALS, asked
 from coordinator.client.commit_metadata import TOO_LARGE
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.dial import Credentials
@@ -39,10 +36,7 @@ from coordinator.sources.recorded import (
 LOGGER = logging.getLogger(__name__)
 _TOPIC_MAX = 249
 PAGES_A_CALL = 64
-GIVE_UP_S, PAUSE_S = 60.0, 0.2
 MISMATCH = "OFFSET_MISMATCH"
-_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_RETRIED_REFUSALS = ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 T = TypeVar("T")
 
 
@@ -75,7 +69,7 @@ class GroupFiles:
 
         Raises:
             RecordUnreadable: the pages were overwritten, by resetting their offsets for example.
-            grpc.RpcError, LookupError: the coordinator could not be asked for a minute.
+            CoordinatorError: see `asked`.
         """
         if self._is_off or SURROUNDINGS.get() is not None:
             return None
@@ -97,7 +91,7 @@ class GroupFiles:
         """See `FileOrder`. Several calls, if there are many: each appends whole pages.
 
         Raises:
-            ValueError: the record would be too long. grpc.RpcError, LookupError: as `known`.
+            ValueError: the record would be too long. CoordinatorError: see `asked`.
         """
         loaded = self._loaded[topic]
         extended = record.extended(rule, entries)
@@ -153,7 +147,7 @@ class GroupFiles:
             refusals = admin.commit(
                 self._group_id, commits, expected=expected, metadata=texts, needs_metadata=True
             )
-            if not _RETRIED_REFUSALS.isdisjoint(refusals.values()):
+            if not RETRIABLE_REFUSALS.isdisjoint(refusals.values()):
                 raise LookupError(f"the files were not recorded: {refusals}")
             return refusals
 
@@ -193,17 +187,7 @@ class GroupFiles:
             first += PAGES_A_CALL
 
     def _asked(self, ask: Callable[[GroupAdmin], T]) -> T:
-        """The answer of the coordinator, asked again for a minute while it moves or is away."""
-        give_up_at = time.monotonic() + GIVE_UP_S
-        while True:
-            try:
-                with GroupAdmin(self._bootstrap, credentials=self._credentials) as admin:
-                    return ask(admin)
-            except (grpc.RpcError, LookupError) as error:
-                is_final = isinstance(error, grpc.RpcError) and error.code() not in _RETRIED
-                if is_final or time.monotonic() > give_up_at:
-                    raise
-                time.sleep(PAUSE_S)
+        return asked(self._bootstrap, self._group_id, self._credentials, ask)
 
 
 def in_group(

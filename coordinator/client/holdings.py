@@ -11,7 +11,7 @@ against the holdings that the owner knows, never against those the machine has l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
@@ -27,11 +27,12 @@ class Holding:
 
     For handlers that do not poll themselves: take it with `member.holding(partition)` when the work
     begins, and pass it to `commit(..., holdings=[holding])`. Compared by identity. `generation` is
-    the one in which it began.
+    the one in which it began. `token`: of a grant in a session group; 0: it has none.
     """
 
     partition: TopicPartition
     generation: int
+    token: int = 0
 
 
 class Holdings:
@@ -134,5 +135,15 @@ class Holdings:
 def _refusal(reasons: dict[TopicPartition, str]) -> str:
     if list(reasons) == [MEMBERSHIP]:
         return f"nothing was sent, for this is no member of the group: {reasons[MEMBERSHIP]}"
-    named = "; ".join(f"{p[0]}[{p[1]}]: {why}" for p, why in sorted(reasons.items()))
+    return not_held(reasons)
+
+
+def not_held(reasons: Mapping[TopicPartition, str]) -> str:
+    """Refusal of a commit for partitions that are not held, with the reasons."""
+    named = spelled_reasons(reasons)
     return f"nothing was sent, for this member does not hold what is to be committed: {named}"
+
+
+def spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
+    """Partitions and a reason of each, sorted: `invoices[0]: it was lost; invoices[3]: ...`."""
+    return "; ".join(f"{p[0]}[{p[1]}]: {why}" for p, why in sorted(reasons.items()))

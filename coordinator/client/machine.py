@@ -14,6 +14,7 @@ before it. In between the owner polls, commits and closes, and the driver asks a
 | `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
 | `operations.py` | how commits and fetches are retried, and what their answers mean |
 | `holdings.py` | which holdings a commit counts for |
+| `calling.py` | which call is next, over which connection; shared with members of sessions |
 | `discovery.py` | which bootstrap address to ask next |
 | `assignor_choice.py` | with which assignors to join, and so whether the member is eager |
 | `reachability.py` | when to tell that no coordinator answers |
@@ -23,17 +24,15 @@ Model: the connection of quinn-proto (`poll_transmit`, `handle_event`, `poll_tim
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import calls
+from coordinator.client.calling import Asker, CallingMachine, told_failure
 from coordinator.client.calls import Level
 from coordinator.client.config import MemberConfig
-from coordinator.client.discovery import Discovery
-from coordinator.client.errors import CoordinatorError, FatalError, StaleMember, words_of
+from coordinator.client.errors import CoordinatorError, StaleMember
 from coordinator.client.events import RebalanceEvent
 from coordinator.client.holdings import Holding
 from coordinator.client.membership import Membership, Next, Phase
@@ -41,19 +40,15 @@ from coordinator.client.offsets import Commit
 from coordinator.client.operations import (
     GIVE_UP_MS,
     CommitOperation,
-    FetchOperation,
     Operation,
     ReportOperation,
 )
-from coordinator.client.reachability import Reachability, trouble_of
+from coordinator.client.reachability import trouble_of
 from coordinator.client.schedule import LEAVE_TIMEOUT_MS, Schedule, timeout_ms
 from coordinator.client.state import MemberState
 
-Op = TypeVar("Op", bound=Operation)
-_Asker = Schedule | Operation
 
-
-class MemberMachine:
+class MemberMachine(CallingMachine):
     """One member. `membership` may be read from outside; only the methods here change it.
 
     Args:
@@ -64,20 +59,12 @@ class MemberMachine:
     def __init__(
         self, config: MemberConfig, bootstrap: Iterable[str], random: Callable[[], float]
     ) -> None:
+        super().__init__(config.group_id, bootstrap, random)
         self.config = config
         self.membership = Membership(config)
         self._schedule = Schedule(self.membership, random)
-        self._discovery = Discovery(config.group_id, bootstrap)
-        self._random = random
-        self._operations: list[Operation] = []
-        # Askers with a request to make, in order: each waits until there is a connection.
-        self._queue: deque[_Asker] = deque()
-        self._out: dict[calls.Call, calls.Call] = {}  # A dict keeps their order; a set does not.
-        self._actions: deque[calls.Action] = deque()
         self._closing: _Closing | None = None
-        self._reachability = Reachability()
         self._state = ("stopped", 0)
-        self.is_closed = False
 
     # --- The owner ---
 
@@ -87,24 +74,21 @@ class MemberMachine:
         return self.membership.events
 
     @property
+    def name(self) -> str:
+        return self.membership.name
+
+    def log(self, level: Level, text: str) -> None:
+        self.membership.log(level, text)
+
+    @property
     def failure(self) -> CoordinatorError | None:
         """The error that stopped the member; None: there was none."""
-        failure = self.membership.failure
-        if failure is None or isinstance(failure, FatalError):
-            return failure
-        error = CoordinatorError(f"the member has failed: {words_of(failure)}")
-        error.__cause__ = failure
-        return error
+        return told_failure(self.membership.failure)
 
     @property
     def has_stopped(self) -> bool:
         """True if the member will not join again."""
         return self.membership.phase is Phase.STOPPED
-
-    @property
-    def is_connected(self) -> bool:
-        """True if a coordinator was found, and no call to it has failed since."""
-        return self._discovery.is_connected
 
     @property
     def state(self) -> MemberState:
@@ -145,10 +129,9 @@ class MemberMachine:
         self.membership.is_draining = True
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
-        """Change the topics or their numbers of partitions, and join again with them."""
+        """Change the topics or their numbers of partitions, and join again if need be."""
         phase = self.membership.phase
-        self.membership.subscribe(topics)
-        self.membership.rebalance(now_ms)
+        self.membership.subscribe(topics, now_ms)
         self._hurry_if_moved(phase, now_ms)
 
     def alive(self, now_ms: int) -> None:
@@ -185,24 +168,9 @@ class MemberMachine:
         begun = CommitOperation(commit, claimed, membership, self._random, now_ms, timeout_ms)
         return self._begin(begun)
 
-    def fetch(
-        self,
-        partitions: tuple[TopicPartition, ...] | None,
-        now_ms: int,
-        timeout_ms: int = GIVE_UP_MS,
-    ) -> FetchOperation:
-        """Begin a fetch of committed offsets; None: all of them."""
-        group_id, random = self.config.group_id, self._random
-        return self._begin(FetchOperation(group_id, partitions, random, now_ms, timeout_ms))
-
     def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation:
         """Begin a report of log end offsets."""
         return self._begin(ReportOperation(self.membership, ends, self._random, now_ms))
-
-    def abandon(self, operation: Operation) -> None:
-        """End an operation that its caller does not wait for any more."""
-        operation.end()
-        self._cancel(operation)
 
     def close(self, reason: str, now_ms: int, *, leave: bool | None = None) -> None:
         """Stop, and leave the group once pending commits are answered, within two seconds.
@@ -213,7 +181,7 @@ class MemberMachine:
         self.membership.stop(reason)
         if self._closing is None:
             leaves = self.config.instance_id is None if leave is None else leave
-            self._closing = _Closing(reason, leaves, now_ms + LEAVE_TIMEOUT_MS)
+            self._closing = _Closing(self, reason, leaves, now_ms + LEAVE_TIMEOUT_MS)
 
     # --- The driver ---
 
@@ -227,29 +195,6 @@ class MemberMachine:
         self._actions.extend(self.membership.logs)
         self.membership.logs.clear()
         return self._actions.popleft() if self._actions else None
-
-    def handle(self, answer: calls.Answer, now_ms: int) -> None:
-        """Take in the answer to a call."""
-        call, result = answer.call, answer.result
-        if self._out.pop(call, None) is None:
-            return  # It was cancelled.
-        self.membership.log_if(Level.INFO, self._reachability.take_in(result, now_ms))
-        if isinstance(result, calls.Unreachable):
-            self._hang_up(call.connection)
-        match call.asker:
-            case Discovery() as discovery:
-                failure = discovery.handle(result)
-                if failure is not None and self._queue:
-                    # The others in the queue begin a new search.
-                    self._tell(self._queue.popleft(), None, failure, now_ms)
-            case _Closing(reason):
-                trouble = trouble_of(result)
-                self.membership.log_if(Level.INFO, "" if trouble else f"left: {reason}")
-                self.membership.log_if(Level.WARNING, trouble and f"could not leave: {trouble}")
-                self._end()
-            case Schedule() | Operation() as asker:
-                if self._tell(asker, call.request, result, now_ms) is Next.REDISCOVER:
-                    self._hang_up(call.connection)
 
     def next_deadline(self) -> int | None:
         """Time at which `next_action` has something to do without another input; None: never."""
@@ -267,22 +212,11 @@ class MemberMachine:
 
     # --- Requests ---
 
-    def _begin(self, operation: Op) -> Op:
-        self._operations.append(operation)
-        return operation
-
     def _queue_what_is_due(self, now_ms: int) -> None:
         if self._schedule.is_due(now_ms):
             self._schedule.is_out = True
             self._queue.append(self._schedule)
-        for operation in self._operations:
-            operation.look(now_ms)
-            if operation.due_ms is not None and now_ms >= operation.due_ms:
-                operation.due_ms = None
-                self._queue.append(operation)
-            if operation.is_done:
-                self._cancel(operation)  # Its time is up: an answer comes too late.
-        self._operations = [one for one in self._operations if not one.is_done]
+        self._queue_operations(now_ms)
 
     def _take_step(self, now_ms: int) -> bool:
         """True if something was done, so that there may be more to do."""
@@ -291,22 +225,13 @@ class MemberMachine:
         self._queue_what_is_due(now_ms)
         if self._closing_is_due(now_ms):
             self._begin_to_close()
-        elif not self._queue:
-            return False
-        elif self._discovery.is_connected:
-            self._attempt(self._queue.popleft(), now_ms)
-        elif self._discovery.is_looking:
-            return False
-        else:
-            self._call(self._discovery.look(), self._discovery)
-        return True
+            return True
+        return self._send_next(now_ms)
 
-    def _attempt(self, asker: _Asker, now_ms: int) -> None:
+    def _attempt(self, asker: Asker, now_ms: int) -> None:
         phase = self.membership.phase
-        request = asker.attempt(now_ms)
+        super()._attempt(asker, now_ms)
         self._hurry_if_moved(phase, now_ms)
-        if request is not None:
-            self._call(request, asker)
 
     def _repeat_join(self, now_ms: int) -> None:
         """Replace the join under way: the member has given partitions back meanwhile."""
@@ -316,22 +241,19 @@ class MemberMachine:
             self._schedule.is_out = False
             self._schedule.hurry(now_ms)
 
-    def _call(self, request: calls.Request, asker: _Asker | Discovery | _Closing) -> None:
-        timeout = timeout_ms(request, self.config)
-        call = calls.Call(request, timeout, self._discovery.connection, asker)
-        self._out[call] = call
-        self._actions.append(call)
+    def _timeout_ms(self, request: calls.Request) -> int:
+        return timeout_ms(request, self.config)
 
     def _tell(
         self,
-        asker: _Asker,
+        asker: Asker,
         request: calls.Request | None,
         result: calls.Result,
         now_ms: int,
     ) -> Next:
         phase = self.membership.phase
         todo = asker.handle(request, result, now_ms)
-        if asker is not self._schedule:
+        if isinstance(asker, Operation):
             self._hurry_if_moved(phase, now_ms)
         return todo
 
@@ -340,12 +262,6 @@ class MemberMachine:
         if self.membership.phase is not phase:
             self._schedule.hurry(now_ms)
 
-    def _cancel(self, asker: _Asker | Discovery) -> None:
-        self._queue = deque(other for other in self._queue if other is not asker)
-        for call in [call for call in self._out if call.asker is asker]:
-            del self._out[call]
-            self._actions.append(calls.Cancel(call))
-
     # --- The log and the state ---
 
     @property
@@ -353,13 +269,6 @@ class MemberMachine:
         """True while the member wants to be in its group."""
         phase = self.membership.phase
         return self._schedule.is_started and phase not in (Phase.IDLE, Phase.STOPPED)
-
-    def _tell_of_silence(self, now_ms: int) -> None:
-        if self._asks:
-            silence = self._reachability.pass_deadlines(self._discovery.addresses, now_ms)
-            self.membership.log_if(Level.WARNING, silence)
-        else:
-            self._reachability.since_ms = None
 
     def _note_state(self, now_ms: int) -> None:
         phase = self.membership.phase
@@ -371,13 +280,7 @@ class MemberMachine:
         if name != self._state[0]:
             self._state = (name, now_ms)
 
-    # --- The connection ---
-
-    def _hang_up(self, connection: int) -> None:
-        """Close a connection, unless another has been found since."""
-        if self._discovery.is_connected and connection == self._discovery.connection:
-            self._discovery.is_connected = False
-            self._actions.append(calls.HangUp())
+    # --- Closing ---
 
     def _closing_is_due(self, now_ms: int) -> bool:
         closing = self._closing
@@ -405,18 +308,28 @@ class MemberMachine:
         if self._schedule.is_started:
             membership.log(Level.INFO, f"closed{kept if membership.member_id else ''}: {reason}")
 
-    def _end(self) -> None:
-        if not self._queue:
-            self._cancel(self._discovery)
-        self._hang_up(self._discovery.connection)
-        self.is_closed = True
+    def closed(self, reason: str, trouble: str) -> None:
+        """Take in the end of the call that leaves. `trouble`: why it failed; empty: it did not."""
+        membership = self.membership
+        membership.log_if(Level.INFO, "" if trouble else f"left: {reason}")
+        membership.log_if(Level.WARNING, trouble and f"could not leave: {trouble}")
+        self._end()
 
 
 @dataclass(slots=True, eq=False)
 class _Closing:
     """A close that the owner asked for. `until_ms`: when it stops waiting for commits."""
 
+    machine: MemberMachine
     reason: str
     leaves: bool
     until_ms: int
     has_begun: bool = False
+
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """Not called: leaving waits for no connection."""
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """The coordinator has answered, or cannot be reached."""
+        self.machine.closed(self.reason, trouble_of(result))
+        return Next.GO_ON

@@ -38,6 +38,7 @@ from coordinator.client.holdings import MEMBERSHIP, Holdings
 from coordinator.client.revocations import Revocations
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
+TOPICS_CHANGED = "the topics have changed"
 _FATAL = frozenset(
     {
         Code.FENCED_INSTANCE_ID,
@@ -92,6 +93,8 @@ class Membership:
     must_join_again: bool = False
     """True if partitions were given back that the join under way says are held."""
     _claimed: frozenset[TopicPartition] = _NOTHING
+    _subscribed: frozenset[str] = frozenset()
+    """Topics of the last join."""
     _last_heard_ms: int = 0
     _joined: calls.Joined = field(default_factory=calls.Joined)
     _reason: str = ""
@@ -135,6 +138,7 @@ class Membership:
         """A JoinGroup with the partitions that the member holds."""
         config = self.config
         self.must_join_again = False
+        self._subscribed = frozenset(config.topics)
         self._claimed = self.assignment | self.revocations.partitions
         held = Subscription(
             topics=() if self.is_draining else tuple(sorted(config.topics)),
@@ -202,7 +206,8 @@ class Membership:
         if reply.code != Code.NONE:
             return self._refused(reply.code, reply.message)
         self._last_heard_ms = sent_at_ms
-        given, gives_back = read_assignment(reply.assignment)
+        read = read_assignment(reply.assignment)
+        given, gives_back = read.partitions, read.gives_back
         self._previous, self._previous_generation = given, self.generation
         revoked = self._still_revoked(given)
         taken = self.assignment - given
@@ -225,6 +230,11 @@ class Membership:
             # Given back since the join, or the process that held them is gone (a static member has
             # restarted, say): they are free, and only this member can have them assigned.
             self.phase = Phase.JOINING
+        topics = self.config.topics
+        if self._subscribed != topics.keys() or (self.is_leader and not read.is_of(topics)):
+            # They changed since they were sent, or while the leader's place was empty: one that is
+            # static and restarts is given the assignment of its predecessor.
+            self._join_with_topics(now_ms)
         return Next.GO_ON
 
     def beaten(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
@@ -272,10 +282,20 @@ class Membership:
         if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
             self._revoke(self.assignment, now_ms)
 
-    def subscribe(self, topics: Mapping[str, int]) -> None:
-        """Change the topics or their numbers of partitions, and join again with them."""
-        self.config = replace(self.config, topics=dict(topics))
-        self._reason = "the topics have changed"
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """Change the topics or their numbers of partitions.
+
+        Joins again with other topics, and as leader with other numbers: a follower's do not count
+        before it leads. Source: Kafka `ConsumerCoordinator.rejoinNeededOrPending`.
+        """
+        before, self.config = self.config.topics, replace(self.config, topics=dict(topics))
+        if before.keys() != topics.keys() or (self.is_leader and before != topics):
+            self._join_with_topics(now_ms)
+
+    def _join_with_topics(self, now_ms: int) -> None:
+        if self.is_in_session:
+            self._reason = self._reason or TOPICS_CHANGED
+        self.rebalance(now_ms)
 
     def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
         """Events since the last call. From now on the owner holds what they assign."""

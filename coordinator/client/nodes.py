@@ -7,7 +7,7 @@ from typing import Self
 import grpc
 
 from coordinator.client.surroundings import opener
-from coordinator.dial import Credentials
+from coordinator.dial import Credentials, address_of
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 
 TIMEOUT_S = 10.0
@@ -79,7 +79,7 @@ class Nodes:
                     raise
                 continue
             if found.host:
-                return f"{found.host}:{found.port}"
+                return address_of(found.host, found.port)
         raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
@@ -94,7 +94,7 @@ class Nodes:
 
     def addresses(self) -> dict[int, str]:
         """HOST:PORT of every node by its number."""
-        return {node.node_id: f"{node.host}:{node.port}" for node in self.describe().nodes}
+        return {node.node_id: address_of(node.host, node.port) for node in self.describe().nodes}
 
     def _cluster(self, address: str) -> cluster_pb2_grpc.ClusterAdminStub:
         return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))

@@ -16,6 +16,7 @@ from coordinator.client.calls import Code, Level
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
+    FencedToken,
     OffsetMismatch,
     RebalanceInProgress,
     StaleMember,
@@ -286,13 +287,16 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
     Args:
         repeated: an earlier attempt may have been carried out; its offsets are no mismatch.
     Raises:
-        RebalanceInProgress, StaleMember, OffsetMismatch, CommitFailed: the commit was refused.
+        RebalanceInProgress, StaleMember, FencedToken, OffsetMismatch, CommitFailed: the commit was
+            refused.
     """
     refused = [code for code in reply.codes if code not in (Code.NONE, Code.OFFSET_MISMATCH)]
     if refused:
         code = refused[0]
         if code == Code.REBALANCE_IN_PROGRESS:
             raise RebalanceInProgress(reply.message, code)
+        if code == Code.FENCED_TOKEN:
+            raise FencedToken(_fenced(reply), code, reply.holders)
         raise (StaleMember if code in _STALE else CommitFailed)(reply.message, code)
     if reply.stored:
         if repeated and all(
@@ -300,3 +304,12 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
         ):
             return  # An earlier attempt was carried out.
         raise OffsetMismatch(reply.message, "OFFSET_MISMATCH", reply.stored)
+
+
+def _fenced(reply: calls.Committed) -> str:
+    """The holders of partitions that were committed under old tokens, for a message."""
+    told = [
+        f"{p.topic}[{p.partition}] is held by {name or member_id or 'nobody'}"
+        for p, (member_id, name) in sorted(reply.holders.items())
+    ]
+    return "; ".join([*told, *([reply.message] if reply.message else [])])

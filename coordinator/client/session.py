@@ -7,43 +7,36 @@ to the machine, has the driver take a turn, and waits for the result.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.connection import Connection
 from coordinator.client.driver import Driver
-from coordinator.client.errors import StaleMember
 from coordinator.client.events import RebalanceEvent, Stopping
 from coordinator.client.forms import (
     addresses_of,
-    expected_of,
-    manifest_of,
-    offsets_of,
-    partitions_of,
     timeout_ms_of,
+    topics_of,
 )
 from coordinator.client.holdings import Holding
 from coordinator.client.interrupts import SignalGuard, closing_reason
 from coordinator.client.log_ends import report_log_ends
 from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.machine import MemberMachine
-from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
-from coordinator.client.operations import GIVE_UP_MS
+from coordinator.client.offsets import Offsets
+from coordinator.client.on_loop import TIMEOUT_S, LoopMember, commit_of
 from coordinator.client.settings import MemberSettings, member_config, remarks
 from coordinator.client.surroundings import SURROUNDINGS
 from coordinator.client.view import MemberView
 from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    from coordinator.sources.base import Source
+    pass
 
 LOG_ENDS_INTERVAL_S = 5.0
-TIMEOUT_S = GIVE_UP_MS / 1000
 
 
 def epoch_ms() -> int:
@@ -51,13 +44,20 @@ def epoch_ms() -> int:
     surroundings = SURROUNDINGS.get()
     if surroundings is not None:
         return surroundings.now_ms()
-    return _EPOCH_OFFSET_MS + time.monotonic_ns() // 1_000_000
+    return _EPOCH_OFFSET_MS + _steady_ns() // 1_000_000
 
 
-_EPOCH_OFFSET_MS = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+def _steady_ns() -> int:
+    """Nanoseconds on a clock that is never set, and goes on while the machine sleeps."""
+    return time.clock_gettime_ns(_STEADY) if _STEADY is not None else time.monotonic_ns()
 
 
-class GroupMember(MemberView):
+# A session or a lease goes on at the coordinator while this machine sleeps.
+_STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_EPOCH_OFFSET_MS = (time.time_ns() - _steady_ns()) // 1_000_000
+
+
+class GroupMember(LoopMember[MemberMachine], MemberView):
     """A member of a group, on the running event loop.
 
     Threads: its coroutines are awaited on the loop that runs `start`; `alive`, `holds`, `state` and
@@ -83,54 +83,38 @@ class GroupMember(MemberView):
         **settings: Unpack[MemberSettings],
     ) -> None:
         config = member_config(group_id, topics, settings)
-        self._bootstrap = addresses_of(bootstrap)
-        self._credentials = settings.get("credentials") or Credentials.from_environment()
+        addresses = addresses_of(bootstrap)
+        credentials = settings.get("credentials") or Credentials.from_environment()
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
-        self._machine = MemberMachine(config, self._bootstrap, random)
-        self._clock = clock
-        self._connection = Connection(
-            self._credentials,
-            config.heartbeat_interval_ms / 1000,
-            self._beat_now,
-            random,
-        )
-        self._driver = Driver(self._machine, self._connection, clock, self._tell)
+        machine = MemberMachine(config, addresses, random)
+        super().__init__(machine, clock, addresses, group_id, credentials)
+        beat_s = config.heartbeat_interval_ms / 1000
+        self._connection = Connection(credentials, beat_s, self._beat_now, random)
+        self._driver = Driver(machine, self._connection, clock, self._tell)
         self._log_ends = settings.get("log_ends")
         self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
         self._remarks = remarks(config, settings)
         self._handles_signals = settings.get("handle_signals", True)
         self._guard: SignalGuard | None = None
-        self.pid: int | None = None
-        """Id of the process that has started it; None: none has."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._told = asyncio.Event()
+
+    BLOCKING = "BlockingMember"
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._machine.events) or self._machine.has_stopped
 
     def _seen(self) -> tuple[MemberMachine, int]:
         check_process(self.pid)
         return self._machine, self._clock()
 
-    def in_group(self, source: Source) -> Source:
-        """A source whose files are in the order that the member's group has recorded."""
-        from coordinator.client.group_files import in_group  # See log_ends.py.
-
-        return in_group(source, self._bootstrap, self.group_id, self._credentials)
-
-    def parts(self) -> tuple[MemberMachine, Driver, Callable[[], int]]:
-        """Machine, driver and clock, for a worker that takes the place of polling."""
-        self._check_loop()
-        return self._machine, self._driver, self._clock
-
     # --- Life ---
 
     async def start(self) -> None:
         """Begin to join, in the background; `poll` returns the events."""
-        if self._loop is not None:
-            self._check_loop()
+        if not self._takes_loop():
             return
-        self._loop = asyncio.get_running_loop()
-        self.pid = os.getpid()
         for level, text in self._remarks:
             self._machine.membership.log(level, text)
         self._machine.start(self._clock())
@@ -139,7 +123,7 @@ class GroupMember(MemberView):
             reports = report_log_ends(
                 self._log_ends, self._machine, self._report, self._log_ends_interval_s
             )
-            self._reporting = self._loop.create_task(reports)
+            self._reporting = asyncio.create_task(reports)
 
     async def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group so that it rebalances at once.
@@ -202,7 +186,7 @@ class GroupMember(MemberView):
         machine.poll_begins(self._clock())
         self._driver.turn()
         try:
-            await self._wait_for_events(seconds)
+            await self._wait_for_news(seconds)
         finally:
             machine.poll_ends(self._clock())
         if machine.failure is not None:
@@ -211,15 +195,6 @@ class GroupMember(MemberView):
         self._driver.turn()
         return events
 
-    async def _wait_for_events(self, seconds: float | None) -> None:
-        if seconds == 0:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not self._machine.events and not self._machine.has_stopped:
-                    self._told.clear()
-                    await self._told.wait()
-
     async def events(self) -> AsyncIterator[RebalanceEvent]:
         """Iterate over the events of `poll`; ends after `Stopping`."""
         while True:
@@ -227,6 +202,22 @@ class GroupMember(MemberView):
                 yield event
                 if isinstance(event, Stopping):
                     return
+
+    async def subscribe(self, topics: Mapping[str, int]) -> None:
+        """Change the topics or their numbers of partitions, and have them divided.
+
+        The numbers that count are those of the group's leader, so every member is to be told them.
+        It joins again if the topics are others, or if it leads. A cooperative member keeps what it
+        has meanwhile.
+
+        Args:
+            topics: topic to number of partitions, all of them.
+        Raises:
+            TypeError, ValueError: as when the member is made.
+        """
+        self._check_loop()
+        self._machine.subscribe(topics_of(topics), self._clock())
+        self._driver.turn()
 
     # --- Offsets ---
 
@@ -262,49 +253,12 @@ class GroupMember(MemberView):
                 be stored.
         """
         self._check_loop()
-        commit = Commit(
-            offsets_of(offsets), expected_of(expected or {}), atomic, manifest_of(manifest)
-        )
+        commit = commit_of(offsets, expected, manifest, atomic=atomic)
         shown = (holdings,) if isinstance(holdings, Holding) else holdings
         timeout_ms = timeout_ms_of(timeout)
-        try:
-            begun = self._machine.commit(commit, shown, self._clock(), timeout_ms)
-        except StaleMember:
-            self._driver.turn()  # It is logged.
-            raise
-        await self._driver.result_of(begun)
-
-    async def committed(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # As `commit`.
-    ) -> dict[TopicPartition, int]:
-        """Committed offsets; -1 where there is none.
-
-        Args:
-            partitions: to ask for; None: all that are stored.
-            timeout: seconds to try for.
-        Raises:
-            Unavailable: no coordinator answered before the timeout, with retries.
-        """
-        found = await self.committed_with_metadata(partitions, timeout=timeout)
-        return {key: commit.offset for key, commit in found.items()}
-
-    async def committed_with_metadata(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # As `commit`.
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets with their metadata; otherwise as `committed`."""
-        self._check_loop()
-        asked = None if partitions is None else partitions_of(partitions)
-        if asked == ():
-            return {}
-        fetch = self._machine.fetch(asked, self._clock(), timeout_ms_of(timeout))
-        await self._driver.result_of(fetch)
-        return fetch.value
+        await self._commit(
+            commit, lambda told: self._machine.commit(told, shown, self._clock(), timeout_ms)
+        )
 
     # --- Inside ---
 
@@ -316,18 +270,6 @@ class GroupMember(MemberView):
     def _beat_now(self) -> None:
         self._machine.beat_now(self._clock())
         self._driver.turn()
-
-    def _tell(self) -> None:
-        if self._machine.events or self._machine.has_stopped:
-            self._told.set()
-
-    def _check_loop(self) -> None:
-        check_process(self.pid)
-        if self._loop not in (None, asyncio.get_running_loop()):
-            raise RuntimeError(
-                "a GroupMember is called on the event loop that started it; BlockingMember may be "
-                "called from any thread"
-            )
 
 
 def _cancel_this_task() -> Callable[[], object]:

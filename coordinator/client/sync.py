@@ -1,55 +1,22 @@
-"""`BlockingMember`: a `GroupMember` for code that does not use asyncio.
-
-The members of a process share an event loop in a thread of its own, so that they send heartbeats
-while their owners work, and batch them. Nothing happens at import or construction: `start` makes
-the thread, the loop and the connections in the process that calls it, which is safe in forked
-worker processes.
-"""
+"""`BlockingMember`: a `GroupMember` for code that does not use asyncio; see `blocking.py`."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Unpack
 
+from coordinator.client.blocking import BlockingCalls, in_plain_code
 from coordinator.client.errors import StaleMember
-from coordinator.client.interrupts import SignalGuard, closing_reason
-from coordinator.client.loop_thread import LoopThread, check_process, is_forked_from
 from coordinator.client.machine import MemberMachine
 from coordinator.client.session import GroupMember
 from coordinator.client.settings import MemberSettings
-from coordinator.client.surroundings import ProtocolLoop
 from coordinator.client.view import MemberView
 
 if TYPE_CHECKING:
     from coordinator.sources.base import Source
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def _in_plain_code(
-    method: Callable[Concatenate[GroupMember, P], Coroutine[Any, Any, T]],
-    *,
-    refusal: type[Exception] = RuntimeError,
-) -> Callable[Concatenate[BlockingMember, P], T]:
-    """Make a blocking method of a coroutine method of `GroupMember`, with its docstring.
-
-    Args:
-        refusal: type of the exception once the member is closed.
-    """
-
-    @wraps(method)
-    def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._call(method(self._member, *args, **kwargs), refusal)
-
-    return call
-
-
-class BlockingMember(MemberView):
+class BlockingMember(BlockingCalls[GroupMember], MemberView):
     """A `GroupMember` whose methods block.
 
     Threads: one thread polls. Others may commit with holdings that it gave them, and use
@@ -76,129 +43,27 @@ class BlockingMember(MemberView):
         topics: Mapping[str, int],
         **settings: Unpack[MemberSettings],
     ) -> None:
-        self._make: Callable[[], GroupMember] = lambda: GroupMember(
-            bootstrap, group_id, topics, **settings
+        super().__init__(
+            lambda: GroupMember(bootstrap, group_id, topics, **settings),
+            handles_signals=settings.get("handle_signals", True),
         )
-        self._member = self._make()  # It checks the arguments.
-        self._handles_signals = settings.get("handle_signals", True)
-        self._guard: SignalGuard | None = None
-        self._closing: Future[None] | None = None
-        self._on: ProtocolLoop | None = None
-        # Held while a call is put on the loop, so that none comes after the close.
-        # Reentrant: a signal handler may close the member in the middle of a call.
-        self._lock = threading.RLock()
-        self._calls: set[asyncio.Task[Any]] = set()
-
-    def start(self) -> None:
-        """Begin to join, in the background."""
-        check_process(self._member.pid)
-        if self._on is not None:
-            return
-        self._member = self._make()
-        self._on = LoopThread.use()
-        self._call(self._member.start())
 
     def close(self, reason: str = "closed", *, leave: bool | None = None) -> None:
         """Stop, and leave the group (a static member keeps its place).
 
         May be called from any thread, and again after Ctrl-C has interrupted it: it goes on.
         """
-        check_process(self._member.pid)
-        with self._lock:
-            on = self._on
-            if on is None:
-                return
-            if self._closing is None:
-                self._closing = asyncio.run_coroutine_threadsafe(
-                    self._close(reason, leave), on.loop
-                )
-            closing = self._closing
-        try:
-            on.result_of(closing)
-        finally:
-            if closing.done():
-                self._release()
-
-    def __enter__(self) -> BlockingMember:
-        self.start()
-        if self._handles_signals:
-            self._guard = SignalGuard()
-            self._guard.install()
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if is_forked_from(self._member.pid):
-            return  # The member is the parent's.
-        try:
-            self.close(closing_reason(error))
-        finally:
-            if self._guard is not None:
-                self._guard.remove()
+        self._close_by(lambda member: member.close(reason, leave=leave))
 
     def in_group(self, source: Source) -> Source:
         """See `GroupMember.in_group`."""
         return self._member.in_group(source)
 
-    def lend(self) -> tuple[GroupMember, asyncio.AbstractEventLoop]:
-        """The member and its loop, for `consume`, which takes the place of polling.
-
-        Raises:
-            RuntimeError: it is not started, or is closed.
-        """
-        with self._lock:
-            check_process(self._member.pid)
-            return self._member, self._running().loop
-
-    poll = _in_plain_code(GroupMember.poll)
-    commit = _in_plain_code(GroupMember.commit, refusal=StaleMember)
-    committed = _in_plain_code(GroupMember.committed)
-    committed_with_metadata = _in_plain_code(GroupMember.committed_with_metadata)
-
-    def _running(self, refusal: type[Exception] = RuntimeError) -> ProtocolLoop:
-        if self._on is None or self._closing is not None:
-            raise refusal("the member is closed, or was never started")
-        return self._on
+    poll = in_plain_code(GroupMember.poll)
+    subscribe = in_plain_code(GroupMember.subscribe)
+    commit = in_plain_code(GroupMember.commit, refusal=StaleMember)
+    committed = in_plain_code(GroupMember.committed)
+    committed_with_metadata = in_plain_code(GroupMember.committed_with_metadata)
 
     def _seen(self) -> tuple[MemberMachine, int]:
         return self._member._seen()
-
-    def _release(self) -> None:
-        with self._lock:
-            on, self._on, self._closing = self._on, None, None
-        if on is not None:  # Another thread may close the member, too.
-            on.release()
-
-    async def _close(self, reason: str, leave: bool | None) -> None:
-        """Close the member, and cancel calls of other threads, since the loop may stop."""
-        await self._member.close(reason, leave=leave)
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
-
-    async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        self._calls.add(task)
-        try:
-            return await work
-        finally:
-            self._calls.discard(task)
-
-    def _call(self, work: Coroutine[Any, Any, T], refusal: type[Exception] = RuntimeError) -> T:
-        if is_forked_from(self._member.pid):
-            work.close()
-        check_process(self._member.pid)
-        with self._lock:
-            try:
-                on = self._running(refusal)
-            except refusal:
-                work.close()
-                raise
-            future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), on.loop)
-        try:
-            return on.result_of(future)
-        except CancelledError:
-            raise refusal("the member was closed meanwhile") from None
-        except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits for it any more.
-            raise

@@ -10,6 +10,7 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.client import calls
 from coordinator.client.offsets import OffsetAndMetadata, Offsets
+from coordinator.dial import address_of
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
@@ -78,10 +79,10 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
                 reason=reason[:255],
             )
             return pb.LeaveGroupRequest(group_id=member.group_id, members=[identity])
-        case calls.CommitOffsets(member, commit):
+        case calls.CommitOffsets(member, commit, tokens):
             return pb.OffsetCommitRequest(
                 **_named(member),
-                topics=commit_topics(commit.offsets, commit.expected),
+                topics=commit_topics(commit.offsets, commit.expected, tokens),
                 atomic=commit.atomic,
                 manifest=commit.manifest,
             )
@@ -103,9 +104,11 @@ def _named(member: calls.Identity) -> dict[str, Any]:  # Any: the fields' own ty
 
 
 def commit_topics(
-    offsets: Offsets, expected: Mapping[TopicPartition, int]
+    offsets: Offsets,
+    expected: Mapping[TopicPartition, int],
+    tokens: Mapping[TopicPartition, int] | None = None,
 ) -> list[pb.OffsetCommitRequest.Topic]:
-    """Topics of an OffsetCommitRequest."""
+    """Topics of an OffsetCommitRequest; `tokens`: of a session member's holdings."""
     told: dict[TopicPartition, dict[str, Any]] = {}  # Any: the fields' own types.
     for key, offset in offsets.items():
         commit = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
@@ -114,6 +117,7 @@ def commit_topics(
             "committed_leader_epoch": commit.leader_epoch,
             "committed_metadata": commit.metadata,
             "expected_committed_offset": expected.get(key),
+            "token": (tokens or {}).get(key),
         }
     return request_topics(pb.OffsetCommitRequest, told)
 
@@ -161,7 +165,7 @@ def decode(response: Any, asked_at: str = "") -> calls.Reply:  # Any: one of the
     """
     match response:
         case pb.FindCoordinatorResponse(host=host, port=port):
-            return calls.Found(f"{host}:{port}" if host and port > 0 else asked_at)
+            return calls.Found(address_of(host, port) if host and port > 0 else asked_at)
         case pb.JoinGroupResponse():
             return _joined(response)
         case pb.SyncGroupResponse():
@@ -220,6 +224,11 @@ def _committed(response: pb.OffsetCommitResponse) -> calls.Committed:
             if answer.error_code == ErrorCode.OFFSET_MISMATCH
         },
         message=response.error_message,
+        holders={
+            p: (answer.holder_member_id, answer.holder_member_name)
+            for p, answer in answers.items()
+            if answer.error_code == ErrorCode.FENCED_TOKEN
+        },
     )
 
 

@@ -81,11 +81,11 @@ def node():
 class Script:
     """A program that runs a worker."""
 
-    def __init__(self, node: Process, group: str, text: str) -> None:
+    def __init__(self, node: Process, group: str, text: str, head: str = HEAD) -> None:
         self.group = group
         self._node = node
         self._process = subprocess.Popen(
-            [sys.executable, "-c", HEAD + textwrap.dedent(text), node.address, group],
+            [sys.executable, "-c", head + textwrap.dedent(text), node.address, group],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -132,8 +132,8 @@ class Script:
 
 
 @contextlib.contextmanager
-def script(node, request, text):
-    running = Script(node, request.node.name, text)
+def script(node, request, text, head=HEAD):
+    running = Script(node, request.node.name, text, head)
     try:
         yield running
     finally:

@@ -41,6 +41,18 @@ async def warm(p: Partition) -> None: ...
 def drain(p: BlockingPartition) -> None: ...
 
 
+leased = Worker(
+    "a:1", "g", topics={"t": 1}, protocol="session", member_name="worker-1", max_failures=3,
+    return_within_ms=60_000, capacity=2.0, wishes={"lease_ms": "fast", "mode": "warm"},
+)  # fmt: skip
+
+
+@leased.handler
+async def handle_under_a_lease(p: Partition) -> None:
+    if p.valid and p.token > 0:
+        await p.commit(p.position + 1)
+
+
 rows_worker = Worker("a:1", "g", source=open_source("/logs"), on_error="release", concurrency=4)
 
 
@@ -87,6 +99,9 @@ def wrong_settings_are_errors(p: Partition, b: BlockingPartition) -> None:
     Worker("a:1", "g", topics={"t": 1}, grace=5)  # type: ignore[call-arg]
     Worker("a:1", "g", topics={"t": "1"})  # type: ignore[dict-item]
     Worker("a:1", "g", topics={"t": 1}, on_error="ignore")  # type: ignore[arg-type]
+    Worker("a:1", "g", topics={"t": 1}, protocol="sessions")  # type: ignore[arg-type]
+    Worker("a:1", "g", protocol="session", capacity="2")  # type: ignore[arg-type]
+    Worker("a:1", "g", protocol="session", wishes={"lease": 3})  # type: ignore[typeddict-unknown-key]
     worker.handler(on_error="ignore")  # type: ignore[call-overload]
     b.commit("5")  # type: ignore[arg-type]
     worker.commit({p: "5"})  # type: ignore[dict-item, unused-coroutine]

@@ -15,10 +15,11 @@
 | `worker.py` | the face: registration, run, serve, stop |
 | `partition.py` | what handlers are given |
 | `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
+| `session_core.py` | what is decided otherwise in session groups |
 | `body.py` | carries them out on the protocol's loop; `runs.py`: handlers as tasks and threads |
-| `member.py` | what is needed of a member, whichever protocol it speaks |
+| `member.py`, `session_member.py` | what is needed of a member, whichever protocol it speaks |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
-| `handlers.py`, `policy.py` | what was registered; settings, error policies |
+| `handlers.py`, `policy.py`, `settings.py` | what was registered; error policies; settings |
 | `positions.py`, `topics.py` | where partitions begin, which there are |
 | `reading.py`, `rows.py` | a source in chunks that are committed; handlers of its rows |
 | `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |
@@ -27,9 +28,10 @@
 Hooks are `async def` functions of a `Partition` or `def` functions of a `BlockingPartition`, and
 run beside the protocol as handlers do:
 
-| hook | called, in the classic protocol | if it raises |
+| hook | called | if it raises |
 |---|---|---|
 | `warm` | after the assignment, before the handler is first called | the error policy decides |
+| `warm` | mode warm or copy of a session group: before the grant | logged; it is refused |
 | `drain` | when the partition is to be given back, beside the handler | logged |
 | `lost` | when a holding ended without being given back | logged |
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from coordinator.assignors import TopicPartition
 from coordinator.client.worker.scope import Run, Scope
 
 
@@ -39,14 +38,29 @@ class CancelRun:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Give a partition back to the group."""
+    """Give the partition of a scope back to the group.
 
-    key: TopicPartition
+    `refused`: why this member will not have it now; empty: it would.
+    """
+
+    scope: Scope
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The partition of a scope is prepared, or cannot be: `refused` says why."""
+
+    scope: Scope
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take no more partitions."""
+    """Take no more partitions, and give all back within so many milliseconds."""
+
+    reason: str
+    within_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,6 @@ class Say:
     run: Run | None = None
 
 
-Action = Locate | Start | TellRevoking | CancelRun | GiveBack | Drain | Leave | Say
+Action = Locate | Start | TellRevoking | CancelRun | GiveBack | Ready | Drain | Leave | Say
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR

@@ -20,9 +20,11 @@ from typing import Any, TypeVar
 from coordinator.client.errors import StaleMember
 from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
+from coordinator.client.holdings import Holding
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.membership import member_name
 from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.sessions.changes import Resumed, Suspended, Warming
 from coordinator.client.surroundings import copy_outcome
 from coordinator.client.worker.actions import (
     Action,
@@ -31,6 +33,7 @@ from coordinator.client.worker.actions import (
     GiveBack,
     Leave,
     Locate,
+    Ready,
     Say,
     Start,
     TellRevoking,
@@ -39,13 +42,14 @@ from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.handlers import Handlers, is_coroutine_function
-from coordinator.client.worker.member import Member
+from coordinator.client.worker.member import Dropped, Member
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
 from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.runs import Runs
 from coordinator.client.worker.scope import FOREVER_MS, Run, Scope
+from coordinator.client.worker.session_core import SessionCore
 from coordinator.client.worker.topics import Topics
 from coordinator.client.worker.watch import LoopWatch
 
@@ -53,6 +57,7 @@ T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
 LAST_WAIT_S = 2.0
 """Time that the second signal leaves for leaving the group."""
+LeaseEvent = Warming | Dropped | Suspended | Resumed
 NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
 
 
@@ -68,6 +73,8 @@ class Plan:
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float
+    is_session: bool = False
+    """True if the group's partitions are assigned by the coordinator."""
     blocks_loop: bool = False
     """True if handlers are meant to block their loop, which is not watched then."""
 
@@ -84,8 +91,11 @@ class Body:
     ) -> None:
         self.environment = environment
         self.pid = os.getpid()
-        self.lease_ends_ms = FOREVER_MS
-        self.core = WorkerCore(plan.handlers, plan.limits)
+        self.core = (
+            SessionCore(plan.handlers, plan.limits, self._may_begin)
+            if plan.is_session
+            else WorkerCore(plan.handlers, plan.limits)
+        )
         self.member: Member | None = None
         self.finished: Future[None] = Future()
         """Done when the group is left and nothing is to be done any more."""
@@ -100,6 +110,8 @@ class Body:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
+        self._next_step = asyncio.Event()
+        """Set after the next step, when leases may have been renewed."""
         self._left: asyncio.Event | None = None
         self._reason = "stopped"
 
@@ -163,7 +175,7 @@ class Body:
         if not asking.done():
             asking.cancel()
             return None
-        topics = asking.result()
+        topics = plan.topics.first = asking.result()
         plan.handlers.check(topics)
         return topics
 
@@ -184,6 +196,7 @@ class Body:
 
     def _take_step(self) -> None:
         now_ms = self.environment.now_ms()
+        next_step, self._next_step = self._next_step, asyncio.Event()
         if self.member is not None:
             self._hear(self.member, now_ms)
         while (action := self.core.next_action(now_ms)) is not None:
@@ -196,6 +209,7 @@ class Body:
         if deadline_ms is not None and not self.finished.done():
             pause_s = max(0, deadline_ms - self.environment.now_ms()) / 1000
             self._timer = self._loop.call_later(pause_s, self._wake)
+        next_step.set()
 
     def _hear(self, member: Member, now_ms: int) -> None:
         for event in member.take_events():
@@ -211,8 +225,25 @@ class Body:
                     if member.failure is not None:
                         self.core.errors.append(member.failure)
                     self.core.stop(reason, now_ms, now_ms)
-        lease_ends_ms = member.lasts_until_ms()
-        self.lease_ends_ms = FOREVER_MS if lease_ends_ms is None else lease_ends_ms
+                case Warming() | Dropped() | Suspended() | Resumed():
+                    self._hear_of_lease(event, now_ms)
+
+    def _hear_of_lease(self, event: LeaseEvent, now_ms: int) -> None:
+        core = self.core
+        assert isinstance(core, SessionCore), "classic groups have no leases"
+        match event:
+            case Warming(key, handoff_id, offset, position):
+                core.warm(key, handoff_id, offset, position, now_ms)
+            case Dropped(key):
+                core.drop(key, now_ms)
+            case Suspended(key):
+                core.suspended(key)
+            case Resumed(key):
+                core.resumed(key, now_ms)
+
+    def _may_begin(self, holding: Holding) -> bool:
+        """True if new work of a holding may be begun, by its lease."""
+        return self.member is not None and self.member.may_begin(holding)
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -226,13 +257,16 @@ class Body:
             case CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
-            case GiveBack(key):
+            case GiveBack(scope, refused):
                 # A join that is replaced in the same turn is never sent: all share the last one.
                 if self.member is not None:
-                    self.member.give_back([key])
-            case Drain():
+                    position = scope.committed if scope.is_located else -1
+                    self.member.give_back(scope.holding, position, refused)
+            case Ready(scope, refused):
                 if self.member is not None:
-                    self.member.drain()
+                    self.member.prepared(scope.key, scope.handoff_id, refused)
+            case Drain(reason, within_ms):
+                self._drain(reason, within_ms)
             case Leave(reason):
                 self._reason = reason
                 if self._left is not None:
@@ -240,6 +274,11 @@ class Body:
             case Say(level, text, error, run):
                 stack = "" if run is None else self._runs.stack_of(run)
                 self._log(level, text + stack, error)
+
+    def _drain(self, reason: str, within_ms: int) -> None:
+        is_ordered = self.member is not None and self.member.drain(reason, within_ms)
+        if isinstance(self.core, SessionCore) and not is_ordered:
+            self.core.hand_over(self.environment.now_ms())
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
         group_id = self.plan.group_id
@@ -258,6 +297,10 @@ class Body:
 
     # --- Asked by handlers ---
 
+    def lasts_until_ms(self, scope: Scope) -> int:
+        """See `Calls`."""
+        return FOREVER_MS if self.member is None else self.member.lasts_until_ms(scope.holding)
+
     def tell(self, run: Run, what: str, offset: int = -1) -> None:
         """See `Calls`."""
         self.environment.post(self._told, run, what, offset)
@@ -269,6 +312,7 @@ class Body:
         match what:
             case "alive":
                 self.core.alive(scope, now_ms)
+                self._show_progress()
             case "done":
                 self.core.done(scope)
             case "log_end":
@@ -283,17 +327,25 @@ class Body:
 
     def _run_ended(self, run: Run, error: BaseException | None) -> None:
         self._runs.forget(run)
+        if error is None:  # So does a handler that finds no rows, each time it has looked.
+            self._show_progress()
         self.core.ended(run, error, self.environment.now_ms())
         self._wake()
 
+    def _show_progress(self) -> None:
+        if self.member is not None:
+            self.member.alive()
+
     async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         """See `Calls`."""
-        work = self._commit(commits, atomic=atomic, manifest=manifest)
-        if asyncio.get_running_loop() is self._loop:
-            await work
-        else:
-            await asyncio.wrap_future(self._submit(work))
+        await self._crossing(self._commit(commits, atomic=atomic, manifest=manifest))
         self._runs.end_if_revoked(commits)
+
+    async def _crossing(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work of the protocol's loop for a handler on its own."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(self._submit(work))
 
     def commit_blocking(
         self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes
@@ -307,6 +359,21 @@ class Body:
                 raise PartitionRevoked(str(error)) from error
             raise
         self._runs.end_if_revoked(commits)
+
+    async def until_may_begin(self, run: Run) -> None:
+        """See `Calls`."""
+        if not self.core.may_begin(run.scope):
+            await self._crossing(self._until_may_begin(run))
+
+    def until_may_begin_blocking(self, run: Run) -> None:
+        """See `Calls`."""
+        if not self.core.may_begin(run.scope):
+            self._wait(self._until_may_begin(run))
+
+    async def _until_may_begin(self, run: Run) -> None:
+        """Return when new work may be begun, or the holding has ended: the next call tells so."""
+        while not (run.scope.has_ended or run.is_cancelled or self.core.may_begin(run.scope)):
+            await self._next_step.wait()
 
     def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
         """See `Calls`."""

@@ -54,6 +54,8 @@ class WorkerCore:
         self._limits = limits
         self._tokens = itertools.count(1)
         self.scopes: dict[TopicPartition, Scope] = {}
+        self.warming: dict[TopicPartition, Scope] = {}
+        """Scopes of partitions that are prepared for this process; in session groups."""
         self.left_over: list[Run] = []
         self.errors: list[BaseException] = []
         self.stopping_because: str | None = None
@@ -73,7 +75,8 @@ class WorkerCore:
     def assigned(self, key: TopicPartition, holding: Holding, now_ms: int) -> None:
         """A holding begins."""
         assert key not in self.scopes, f"{named(key)} is held already"
-        scope = Scope(key, next(self._tokens), self._handlers.of(key.topic), holding, now_ms)
+        token = holding.token or next(self._tokens)
+        scope = Scope(key, token, self._handlers.of(key.topic), holding, now_ms)
         self.scopes[key] = scope
         attempts, until_ms, last_error = self._rests.pop(key, (0, 0, ""))
         scope.attempts, scope.last_error = attempts, last_error
@@ -112,13 +115,16 @@ class WorkerCore:
         """Have the handlers finish until `until_ms`, then leave. May be repeated with less time."""
         if self.stopping_because is None:
             self.stopping_because = reason
-            self._actions.append(Drain())
+            self._actions.append(Drain(reason, max(0, until_ms - now_ms)))
         if until_ms >= self._stop_until_ms:
             return
         self._stop_until_ms = until_ms
+        self._stop_scopes(until_ms, now_ms)
+        self._leave_if_ended(now_ms)
+
+    def _stop_scopes(self, until_ms: int, now_ms: int) -> None:
         self.revoking(list(self.scopes), until_ms, now_ms)
         self._at(until_ms, self._end_of_grace)
-        self._leave_if_ended(now_ms)
 
     # --- Handlers ---
 
@@ -230,9 +236,14 @@ class WorkerCore:
             return
         limit = self._limits.concurrency
         free = len(self._queue) if limit is None else limit - len(self.running)
-        while self._queue and free > 0:
+        for _ in range(len(self._queue)):
+            if free <= 0:
+                return
             scope = self._queue.popleft()
             if scope.stage is not Stage.READY:
+                continue
+            if not self.may_begin(scope):
+                self._queue.append(scope)
                 continue
             free -= 1
             scope.enter(Stage.RUNNING, now_ms)
@@ -243,6 +254,10 @@ class WorkerCore:
                 self._start(scope, RunKind.HANDLER, scope.handler.is_async, now_ms)
             else:
                 self._call_hook(scope, RunKind.WARM, now_ms)
+
+    def may_begin(self, scope: Scope) -> bool:
+        """True if new work may be begun now. From any thread."""
+        return True
 
     def _start(self, scope: Scope, kind: RunKind, is_async: bool, now_ms: int) -> Run:
         run = Run(scope, kind, is_async, now_ms)
@@ -304,8 +319,11 @@ class WorkerCore:
             return
         self._end(scope, "it was given back", now_ms)
         if self.stopping_because is None or self.scopes:
-            self._actions.append(GiveBack(scope.key))
+            self._give_back(scope)
         self._leave_if_ended(now_ms)
+
+    def _give_back(self, scope: Scope, refused: str = "") -> None:
+        self._actions.append(GiveBack(scope, refused))
 
     def _lose(self, scope: Scope, reason: str, now_ms: int) -> None:
         runs = list(scope.runs)
@@ -352,10 +370,12 @@ class WorkerCore:
         )
         if scope.stage is Stage.STALLED:
             self._give_up_stalled(run, now_ms)
+        self._run_is_over(run, None)
 
     def _left_over_ended(self, run: Run, error: BaseException | None, now_ms: int) -> None:
         if run in self.left_over:
             self.left_over.remove(run)
+        self._run_is_over(run, error)
         key = run.scope.key
         if error is not None:
             self._say(ERROR, f"the {run.kind} of {named(key)} failed after its holding", error)
@@ -365,6 +385,9 @@ class WorkerCore:
         if successor is not None and successor.stage is Stage.BLOCKED:
             self._queue_up(successor, now_ms)
         self._leave_if_ended(now_ms)
+
+    def _run_is_over(self, run: Run, error: BaseException | None) -> None:
+        """A run of a scope that has ended has ended as well, or is not waited for any more."""
 
     def _is_blocked(self, scope: Scope) -> bool:
         return any(run.scope.key == scope.key for run in (*self.left_over, *scope.runs))
@@ -420,7 +443,7 @@ class WorkerCore:
             case "release":
                 self._rests[scope.key] = (scope.attempts, now_ms + pause_ms, scope.last_error)
                 self._lose(scope, "it was released after a failure", now_ms)
-                self._actions.append(GiveBack(scope.key))
+                self._give_back(scope, scope.last_error)
             case "stop":
                 scope.enter(Stage.DONE, now_ms)
                 if scope.runs:
@@ -468,7 +491,7 @@ class WorkerCore:
         timeout_ms, scope = self._limits.progress_timeout_ms, run.scope
         if timeout_ms is None or run.is_watched or run.has_ended:
             return
-        if scope.stage is not Stage.RUNNING:
+        if scope.stage is not Stage.RUNNING or scope.is_suspended:
             return
         if scope.waits_since_ms is None:
             return  # Watched again when rows wait.

@@ -5,10 +5,12 @@ All of it is called on the protocol's loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.calling import CallingMachine
 from coordinator.client.config import MemberConfig
 from coordinator.client.driver import Driver
 from coordinator.client.errors import CoordinatorError
@@ -18,9 +20,22 @@ from coordinator.client.machine import MemberMachine
 from coordinator.client.membership import Phase
 from coordinator.client.offsets import Commit, OffsetAndMetadata
 from coordinator.client.session import GroupMember
+from coordinator.client.sessions.changes import Resumed, Suspended, Warming
 from coordinator.client.state import MemberState
 from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.scope import FOREVER_MS
 from coordinator.dial import Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A partition that was being prepared will not be this member's."""
+
+    partition: TopicPartition
+
+
+MemberEvent = RebalanceEvent | Warming | Dropped | Suspended | Resumed
+"""Event of a member, for its worker; the last four occur in session groups alone."""
 
 
 class Member(Protocol):
@@ -43,20 +58,34 @@ class Member(Protocol):
     def state(self) -> MemberState:
         """The member's state in a word, with `since` and `last_error`."""
 
-    def lasts_until_ms(self) -> int | None:
-        """Time at which everything is lost unless the coordinator answers; None: not known."""
+    def lasts_until_ms(self, holding: Holding) -> int:
+        """Time at which a holding is over unless the coordinator answers. From any thread."""
 
-    def take_events(self) -> list[RebalanceEvent]:
+    def take_events(self) -> Sequence[MemberEvent]:
         """Events since the last call."""
 
     def holding(self, partition: TopicPartition) -> Holding:
         """The holding of a partition that was just assigned."""
 
-    def give_back(self, partitions: Collection[TopicPartition]) -> None:
-        """Give partitions back, asked to or not; they may be assigned to this member again."""
+    def give_back(self, holding: Holding, position: int, refused: str) -> None:
+        """Give a partition back, asked to or not; it may be assigned to this member again.
 
-    def drain(self) -> None:
-        """Take no more partitions."""
+        Args:
+            position: the next offset to read; -1: not known.
+            refused: why this member will not have it now; empty: it would.
+        """
+
+    def drain(self, reason: str, within_ms: int) -> bool:
+        """Take no more partitions; False: the group will not ask for those that are held."""
+
+    def may_begin(self, holding: Holding) -> bool:
+        """True if new work of a holding may be begun now. From any thread."""
+
+    def prepared(self, partition: TopicPartition, handoff_id: int, refused: str) -> None:
+        """The partition of a `Warming` is prepared; or will not be, and why."""
+
+    def alive(self) -> None:
+        """Count as progress of the working side."""
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
         """Change the topics or their numbers of partitions."""
@@ -76,12 +105,14 @@ class Member(Protocol):
         """Leave the group, unless the member is static, and close the connection."""
 
 
-class MachineMember:
-    """`Member` of the classic protocol, on a machine and its driver."""
+M = TypeVar("M", bound=CallingMachine)
 
-    _machine: MemberMachine
-    _driver: Driver
-    _now_ms: Callable[[], int]
+
+class DrivenMember(Generic[M]):
+    """A `Member` on a machine and its driver: what is the same in both protocols."""
+
+    def __init__(self, machine: M, driver: Driver, now_ms: Callable[[], int]) -> None:
+        self._machine, self._driver, self._now_ms = machine, driver, now_ms
 
     @property
     def failure(self) -> CoordinatorError | None:
@@ -89,19 +120,60 @@ class MachineMember:
         return self._machine.failure
 
     @property
-    def member_id(self) -> str:
-        """See `Member`."""
-        return self._machine.membership.member_id
-
-    @property
     def state(self) -> MemberState:
         """See `Member`."""
         return self._machine.state
 
-    def lasts_until_ms(self) -> int | None:
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See `Member`."""
+        fetch = self._machine.fetch(tuple(partitions), self._now_ms())
+        await self._driver.result_of(fetch)
+        return fetch.value
+
+
+class Borrowed:
+    """A member that the caller of `consume` has started, and closes: nobody else polls meanwhile.
+
+    What it holds when the worker stops it holds on to.
+
+    Attributes:
+        assignments: how many times it was assigned partitions.
+    """
+
+    _driver: Driver
+
+    def _borrow(self, on_change: Callable[[], None]) -> None:
+        self._owner_on_change, self._driver.on_change = self._driver.on_change, on_change
+        self._is_draining = False
+        self.assignments = 0
+
+    def _count(self, events: Iterable[MemberEvent]) -> None:
+        self.assignments += sum(isinstance(event, Assigned) for event in events)
+
+    def drain(self, reason: str, within_ms: int) -> bool:
+        """See `Member`; nothing is told to the group."""
+        self._is_draining = True
+        return False
+
+    async def close(self, reason: str) -> None:
+        """Return it to its owner."""
+        self._driver.on_change = self._owner_on_change
+
+
+class MachineMember(DrivenMember[MemberMachine]):
+    """`Member` of the classic protocol, on a machine and its driver."""
+
+    @property
+    def member_id(self) -> str:
+        """See `Member`."""
+        return self._machine.membership.member_id
+
+    def lasts_until_ms(self, holding: Holding) -> int:
         """See `Member`. While a generation is being joined, the coordinator counts no session."""
         membership = self._machine.membership
-        return membership.session_ends_ms if membership.is_in_session else None
+        return membership.session_ends_ms if membership.is_in_session else FOREVER_MS
 
     def take_events(self) -> list[RebalanceEvent]:
         """See `Member`."""
@@ -111,14 +183,25 @@ class MachineMember:
         """See `Member`."""
         return self._machine.membership.holdings.of(partition)
 
-    def give_back(self, partitions: Collection[TopicPartition]) -> None:
-        """See `Member`."""
-        self._machine.give_back(frozenset(partitions), self._now_ms())
+    def give_back(self, holding: Holding, position: int, refused: str) -> None:
+        """See `Member`. The assignor decides who gets it, and from which offset is committed."""
+        self._machine.give_back(frozenset((holding.partition,)), self._now_ms())
         self._driver.turn()
 
-    def drain(self) -> None:
+    def drain(self, reason: str, within_ms: int) -> bool:
         """See `Member`."""
         self._machine.drain()
+        return False
+
+    def may_begin(self, holding: Holding) -> bool:
+        """See `Member`; as long as it lasts."""
+        return True
+
+    def prepared(self, partition: TopicPartition, handoff_id: int, refused: str) -> None:
+        """Not called: nothing is prepared in classic groups."""
+
+    def alive(self) -> None:
+        """Nothing: the worker itself watches the progress of its handlers."""
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
         """See `Member`."""
@@ -128,14 +211,6 @@ class MachineMember:
     async def commit(self, commit: Commit, holdings: Collection[Holding]) -> None:
         """See `Member`."""
         await self._driver.result_of(self._machine.commit(commit, holdings, self._now_ms()))
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See `Member`."""
-        fetch = self._machine.fetch(tuple(partitions), self._now_ms())
-        await self._driver.result_of(fetch)
-        return fetch.value
 
     async def report(self, ends: Mapping[TopicPartition, int]) -> None:
         """See `Member`."""
@@ -162,10 +237,10 @@ class ClassicMember(MachineMember):
         environment: Environment,
         on_change: Callable[[], None],
     ) -> None:
-        self._machine = MemberMachine(config, bootstrap, environment.random)
-        self._now_ms = environment.now_ms
+        machine = MemberMachine(config, bootstrap, environment.random)
         link = environment.connect(credentials, config.heartbeat_interval_ms / 1000, self._beat_now)
-        self._driver = Driver(self._machine, link, self._now_ms, on_change)
+        driver = Driver(machine, link, environment.now_ms, on_change)
+        super().__init__(machine, driver, environment.now_ms)
         self._machine.start(self._now_ms())
         self._driver.turn()
 
@@ -174,20 +249,12 @@ class ClassicMember(MachineMember):
         self._driver.turn()
 
 
-class LentMember(MachineMember):
-    """A member that the caller of `consume` has started, and closes: nobody else polls meanwhile.
-
-    Each `alive` counts as a poll. What it holds when the worker stops it holds on to.
-
-    Attributes:
-        assignments: how many times it was assigned partitions.
-    """
+class LentMember(Borrowed, MachineMember):
+    """A `GroupMember` that is lent, see `Borrowed`. Each `alive` counts as a poll."""
 
     def __init__(self, member: GroupMember, on_change: Callable[[], None]) -> None:
-        self._machine, self._driver, self._now_ms = member.parts()
-        self._owner_on_change, self._driver.on_change = self._driver.on_change, on_change
-        self.assignments = 0
-        self._is_draining = False
+        super().__init__(*member.parts())
+        self._borrow(on_change)
         self._poll()
         membership = self._machine.membership
         held = membership.holdings.known(membership.assignment)
@@ -198,7 +265,7 @@ class LentMember(MachineMember):
         """See `Member`."""
         first, self._first = self._first, []
         events = super().take_events()
-        self.assignments += sum(isinstance(event, Assigned) for event in events)
+        self._count(events)
         return first + events
 
     def alive(self) -> None:
@@ -207,23 +274,27 @@ class LentMember(MachineMember):
             self._poll()
         self._machine.alive(self._now_ms())
 
-    def give_back(self, partitions: Collection[TopicPartition]) -> None:
+    def give_back(self, holding: Holding, position: int, refused: str) -> None:
         """See `Member`; nothing while the worker stops."""
         if not self._is_draining:
-            super().give_back(partitions)
+            super().give_back(holding, position, refused)
 
-    def drain(self) -> None:
-        """See `Member`; nothing is told to the group."""
-        self._is_draining = True
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        """See `Member`. Its owner may have told it more topics, and more partitions to come."""
+        more = widened(self._machine.membership.config.topics, topics)
+        if more is not None:
+            super().subscribe(more)
 
     async def report(self, ends: Mapping[TopicPartition, int]) -> None:
         """Nothing: its own setting `log_ends` has it report."""
-
-    async def close(self, reason: str) -> None:
-        """Return it to its owner."""
-        self._driver.on_change = self._owner_on_change
 
     def _poll(self) -> None:
         self._machine.poll_begins(self._now_ms())
         self._machine.poll_ends(self._now_ms())
         self._driver.turn()
+
+
+def widened(known: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int] | None:
+    """Topics with at least as many partitions as both say; None: they are the known ones."""
+    more = {name: max(count, known.get(name, 0)) for name, count in told.items()}
+    return None if more.items() <= known.items() else {**known, **more}

@@ -40,7 +40,7 @@ class WorkerMetrics:
                 name = event.replace(" ", "_")
                 self._events.labels(self._group_id, name).inc(count - self._seen[event])
                 self._seen[event] = count
-        stages = Counter(scope.stage for scope in core.scopes.values())
+        stages = Counter(scope.stage for scope in (*core.warming.values(), *core.scopes.values()))
         for stage, gauge in self._gauges.items():
             gauge.set(stages[stage])
         self._left_over.set(len(core.left_over))

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import number_of, offset_of
-from coordinator.client.loop_thread import check_process
+from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.scope import Run, Scope, named
+from coordinator.client.worker.scope import Run, Scope, Stage, named
 
 
 class Calls(Protocol):
@@ -28,8 +28,6 @@ class Calls(Protocol):
     environment: Environment
     pid: int
     """Process in which the worker runs."""
-    lease_ends_ms: int
-    """Time at which all holdings end unless the coordinator answers."""
 
     async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         """Commit, from the loop of the handlers."""
@@ -39,8 +37,17 @@ class Calls(Protocol):
     ) -> None:
         """Commit, from another thread."""
 
+    def lasts_until_ms(self, scope: Scope) -> int:
+        """Time at which a holding ends unless the coordinator answers; from any thread."""
+
     def tell(self, run: Run, what: str, offset: int = -1) -> None:
         """Pass `alive`, `log_end` or `done` on, from any thread."""
+
+    async def until_may_begin(self, run: Run) -> None:
+        """Wait until new work may be begun, from the loop of the handlers."""
+
+    def until_may_begin_blocking(self, run: Run) -> None:
+        """Do the same, from another thread."""
 
     def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
         """Block until the partition is being revoked, or for so long."""
@@ -186,22 +193,28 @@ class PartitionView:
 
     @property
     def token(self) -> int:
-        """Number of the holding; each holding of this process has another one, a higher one."""
+        """Number of the holding, higher than those of former ones: of this process, or in a
+        session group of all processes, so that a sink can check it. 0 while it is prepared."""
         return self._scope.token
 
     @property
     def valid(self) -> bool:
         """True while the partition is this process's, and this call of the handler counts.
 
-        A process that stood still sees False as soon as its session may have ended, before it has
-        heard so.
+        A process that stood still sees False as soon as its session may have ended, or 9/10 of its
+        lease, before it has heard so. False in a forked child.
         """
-        calls = self._calls
+        calls, scope = self._calls, self._scope
         now_ms = calls.environment.now_ms()
-        return now_ms < min(self._scope.ends_ms, calls.lease_ends_ms) and not self._run.is_cancelled
+        return (
+            now_ms < min(scope.ends_ms, calls.lasts_until_ms(scope))
+            and not self._run.is_cancelled
+            and not is_forked_from(calls.pid)
+        )
 
     def _tell(self, what: str, offset: int = -1) -> None:
-        self._check()
+        if self._scope.stage is not Stage.WARMING:
+            self._check()
         self._calls.tell(self._run, what, offset)
 
     def _check(self) -> None:

@@ -23,8 +23,10 @@ class StartPolicy:
     """Positions of partitions without a committed offset.
 
     Args:
-        start: `earliest`: 0, or what `begin_offsets` says. `latest`: what `log_ends` says. A
-            function: what it returns, asked for each partition, in a thread if it is no coroutine.
+        start: `earliest`: 0, or what `begin_offsets` says. `latest`: what `log_ends` says, but the
+            earliest for partitions that appeared while the worker ran, all of whose rows are new.
+            A function: what it returns, asked for each partition, in a thread if it is no
+            coroutine.
     Raises:
         ValueError: `latest` without `log_ends`, or another text. TypeError: `begin_offsets` is no
             function.
@@ -47,7 +49,7 @@ class StartPolicy:
                 "offset of each of the partitions it is given"
             )
         self._start = start
-        self._ask_all: BeginOffsets | None = log_ends if start == "latest" else begin_offsets
+        self._begin_offsets, self._log_ends = begin_offsets, log_ends
 
     async def begins(
         self, body: Body, found: Mapping[Scope, OffsetAndMetadata]
@@ -61,13 +63,22 @@ class StartPolicy:
             for key, scope in new.items():
                 told_one = await body.ask(self._start, key)
                 begins[scope] = offset_told(f"start for {named(key)}", told_one)
-        elif self._ask_all is None:
-            begins |= dict.fromkeys(new.values(), 0)
-        else:
-            what = "log_ends" if self._start == "latest" else "begin_offsets"
-            told = offsets_told(what, await body.in_thread(self._ask_all, frozenset(new)))
-            for key, scope in new.items():
-                if key not in told:
-                    raise ValueError(f"{what} returned no offset of {named(key)}")
-                begins[scope] = told[key]
-        return begins
+            return begins
+        first = body.plan.topics.first if self._start == "latest" else {}
+        old = {key for key in new if key.partition < first.get(key.topic, 0)}
+        told = await _asked(body, "log_ends", self._log_ends, old)
+        told |= await _asked(body, "begin_offsets", self._begin_offsets, new.keys() - old)
+        return begins | {scope: told[key] for key, scope in new.items()}
+
+
+async def _asked(
+    body: Body, name: str, ask: BeginOffsets | None, keys: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Offsets that a function returns for partitions; 0 without a function."""
+    if ask is None or not keys:
+        return dict.fromkeys(keys, 0)
+    told = offsets_told(name, await body.in_thread(ask, frozenset(keys)))
+    for key in keys:
+        if key not in told:
+            raise ValueError(f"{name} returned no offset of {named(key)}")
+    return told

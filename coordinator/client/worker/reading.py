@@ -54,6 +54,16 @@ class Reading:
         return Chunk(snapshot.read(begin, after), after, of_reader(self._mark))
 
 
+async def until_may_begin(p: Partition) -> None:
+    """Wait before a chunk is handed out while the lease of a partition is in doubt."""
+    await p._calls.until_may_begin(p._run)
+
+
+def until_may_begin_blocking(p: BlockingPartition) -> None:
+    """Do the same in a thread."""
+    p._calls.until_may_begin_blocking(p._run)
+
+
 async def commit(p: Partition, chunk: Chunk) -> None:
     """Commit a chunk, unless somebody else has set the offset meanwhile.
 

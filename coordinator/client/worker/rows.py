@@ -11,7 +11,14 @@ from coordinator.client.worker.errors import WrongHandler
 from coordinator.client.worker.handlers import COLOURS, Handler, check_function, refuse_coroutine
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
 from coordinator.client.worker.policy import ErrorPolicy, check_number
-from coordinator.client.worker.reading import Chunk, Reading, commit, commit_blocking
+from coordinator.client.worker.reading import (
+    Chunk,
+    Reading,
+    commit,
+    commit_blocking,
+    until_may_begin,
+    until_may_begin_blocking,
+)
 from coordinator.sources.base import Source
 
 Rows = Sequence[Any]  # Any: rows are dictionaries by column.
@@ -55,6 +62,8 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
         reading = await asyncio.to_thread(Reading, source, p)
         while (found := await asyncio.to_thread(read, p, reading)) is not None:
             chunk, rows = found
+            await until_may_begin(p)
+            p._check()
             if rows:
                 await (function(p, rows) if takes_partition else function(rows))
             await commit(p, chunk)
@@ -63,6 +72,8 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
         reading = Reading(source, p)
         while (found := read(p, reading)) is not None:
             chunk, rows = found
+            until_may_begin_blocking(p)
+            p._check()
             if rows:
                 result = function(p, rows) if takes_partition else function(rows)
                 refuse_coroutine(result, f"it returned a coroutine that nobody awaits; {FORMS}")

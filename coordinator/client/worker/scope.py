@@ -23,6 +23,8 @@ FOREVER_MS = 1 << 62
 class Stage(StrEnum):
     """Activity of a scope, or what it waits for; shown in `worker.state`."""
 
+    WARMING = "warming"
+    """It is prepared for this process, and belongs to another member still."""
     STARTING = "starting"
     """Its committed offset is being read."""
     READY = "waiting for a slot"
@@ -52,6 +54,7 @@ class Scope:
 
     Attributes:
         ends_ms: time at which it ends at the latest; 0: it has ended. Read by any thread.
+        handoff_id: what it is prepared for; 0: it is held.
         committed: the next offset to read: the last one committed, or where the start policy says.
     """
 
@@ -62,9 +65,11 @@ class Scope:
     since_ms: int
     stage: Stage = Stage.STARTING
     stage_since_ms: int = 0
+    handoff_id: int = 0
     ends_ms: int = FOREVER_MS
     ended_because: str = ""
     is_revoking: bool = False
+    is_suspended: bool = False
     is_warm: bool = False
     is_done: bool = False
     is_located: bool = False

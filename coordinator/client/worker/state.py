@@ -100,7 +100,7 @@ def state_of(body: Body | None) -> WorkerState:
     elif core.stopping_because is not None:
         phase = "draining"
     # Copies are made in one step each, while the protocol's loop may change the originals.
-    scopes = list(core.scopes.values())
+    scopes = [*list(core.warming.values()), *list(core.scopes.values())]
     runs = [run for run in list(core.left_over) if not run.has_ended]
     runs += [run for scope in scopes for run in list(scope.runs) if run.is_cancelled]
     return WorkerState(

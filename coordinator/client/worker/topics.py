@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from coordinator.client.forms import topics_of
 from coordinator.client.worker.policy import check_number
+from coordinator.sources.base import Source, partitions_of
 
 if TYPE_CHECKING:
     from coordinator.client.worker.body import Body
 
+TOPICS_REFRESH_MS = 10_000
+"""Time between two counts of partitions, unless another one is set."""
 TopicCounts = Mapping[str, int]
 TopicsFunction = Callable[[], TopicCounts | Awaitable[TopicCounts]]
 
@@ -27,6 +30,8 @@ class Topics:
     def __init__(self, given: TopicCounts | TopicsFunction, refresh_ms: int) -> None:
         self.refresh_ms = refresh_ms
         self.known: dict[str, int] = {}
+        self.first: dict[str, int] = {}
+        """Topics when the worker was started."""
         self._ask: TopicsFunction | None = None
         if callable(given):
             self._ask = given
@@ -50,6 +55,28 @@ class Topics:
         if self._ask is not None:
             self.known = checked(await body.ask(self._ask))
         return self.known
+
+
+def topics_of_source(
+    source: Source, *, allow_empty: bool = False, at_least: int = 0
+) -> Callable[[], TopicCounts]:
+    """Function that counts a source's partitions; never fewer than before.
+
+    One that vanishes stays with its owner, who finds that its rows are gone, instead of being
+    dropped without a word.
+
+    Args:
+        allow_empty: see `partitions_of`. A source that was counted may be empty later.
+        at_least: partitions that were counted before.
+    """
+    most = at_least
+
+    def count() -> TopicCounts:
+        nonlocal most
+        most = max(most, len(partitions_of(source, allow_empty=allow_empty or most > 0)))
+        return {source.topic: most}
+
+    return count
 
 
 def checked(topics: object) -> dict[str, int]:

@@ -14,8 +14,7 @@ from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.log_ends import ends_of
 from coordinator.client.loop_thread import check_process
 from coordinator.client.session import LOG_ENDS_INTERVAL_S
-from coordinator.client.settings import MemberSettings, member_config, unknown_setting
-from coordinator.client.worker.body import Body, NewMember, Plan
+from coordinator.client.worker.body import Body, Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import (
     COLOURS,
@@ -25,7 +24,6 @@ from coordinator.client.worker.handlers import (
     Handlers,
     check_function,
 )
-from coordinator.client.worker.member import ClassicMember, Member
 from coordinator.client.worker.partition import (
     BlockingPartition,
     OneCommit,
@@ -51,25 +49,29 @@ from coordinator.client.worker.running import (
     signals_handled,
 )
 from coordinator.client.worker.scope import RunKind
+from coordinator.client.worker.settings import (
+    MAX_FAILURES,
+    Protocols,
+    WorkerSettings,
+    check_settings,
+    classic,
+    leased,
+)
 from coordinator.client.worker.state import WorkerState, state_of
-from coordinator.client.worker.topics import TopicCounts, Topics, TopicsFunction
-from coordinator.dial import Credentials
-from coordinator.sources.base import Source, partitions_of
+from coordinator.client.worker.topics import (
+    TOPICS_REFRESH_MS,
+    TopicCounts,
+    Topics,
+    TopicsFunction,
+    topics_of_source,
+)
+from coordinator.sources.base import Source
 
 AsyncFunction = Callable[[Partition], Coroutine[Any, Any, object]]
 BlockingFunction = Callable[[BlockingPartition], None]
 A = TypeVar("A", bound=AsyncFunction)
 B = TypeVar("B", bound=BlockingFunction)
 R = TypeVar("R", bound=RowsHandler)
-DEFAULT_ASSIGNOR = "cooperative-sticky"
-FALLBACK_ASSIGNOR = "range"
-NO_SETTINGS = {
-    "max_poll_interval_ms": "nobody polls in it; progress_timeout_ms stands in for it",
-    "handle_signals": "its `run` has: worker.run(handle_signals=False)",
-    "clock": "its environment has one; coordinator.testing runs workers on virtual time",
-    "random": "its environment has one; coordinator.testing runs workers on virtual time",
-}
-"""Settings of members without a meaning in a worker, and what is there instead."""
 
 
 class HandlerDecorator(Protocol):
@@ -90,18 +92,22 @@ class Worker:
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator.
         topics: topic to number of partitions; or a function that returns that, asked again every
-            `topics_refresh_ms`. May be left out with a `source`.
+            `topics_refresh_ms`. May be left out with a `source`, whose partitions are counted.
         source: log whose rows `rows` handles.
         start: where a partition without a committed offset begins: "earliest" (0, or what
-            `begin_offsets` says), "latest" (what `log_ends` says) or a function of the partition.
+            `begin_offsets` says), "latest" (what `log_ends` says; for one that appears while the
+            worker runs, the earliest) or a function of the partition.
         begin_offsets: returns the first offset of each of the partitions it is given. Its sister
             `log_ends` is a setting of members; a worker also looks at it for idle and stalled
             handlers.
         on_error, max_attempts, after_max_attempts, retry_backoff_ms, retry_backoff_max_ms: see
-            `ErrorPolicy`.
+            `ErrorPolicy`. After the last attempt a worker stops by default; in a session group it
+            releases the partition, so that another member gets it.
         idle_ms, progress_timeout_ms, grace_ms, concurrency: see `Limits`.
-        settings: see `MemberSettings`. By default the assignor is cooperative-sticky, and range
-            where the group demands an eager one.
+        protocol: "classic", or "session": the coordinator assigns the partitions, moves them one by
+            one, and grants each under a lease and a token.
+        settings: see `WorkerSettings`. In classic groups the assignor is cooperative-sticky by
+            default, and range where the group demands an eager one.
     Raises:
         TypeError, ValueError: a setting makes no sense.
     """
@@ -115,23 +121,30 @@ class Worker:
         source: Source | None = None,
         start: Start = "earliest",
         begin_offsets: BeginOffsets | None = None,
-        topics_refresh_ms: int = 60_000,
+        topics_refresh_ms: int = TOPICS_REFRESH_MS,
         on_error: OnError = "retry",
         max_attempts: int | None = None,
-        after_max_attempts: AfterAttempts = "stop",
+        after_max_attempts: AfterAttempts | None = None,
         retry_backoff_ms: int = 1_000,
         retry_backoff_max_ms: int = 60_000,
         idle_ms: int = 1_000,
         progress_timeout_ms: int | None = 300_000,
         grace_ms: int = 20_000,
         concurrency: int | None = None,
-        **settings: Unpack[MemberSettings],
+        protocol: Protocols = "classic",
+        **settings: Unpack[WorkerSettings],
     ) -> None:
-        _check_settings(settings)
+        check_choice("protocol", protocol, get_args(Protocols))
+        is_session = protocol == "session"
+        check_settings(settings, protocol, inspect.signature(Worker).parameters)
+        addresses = addresses_of(bootstrap)
+        new_member = (leased if is_session else classic)(group_id, addresses, settings)
+        if is_session and max_attempts is None:
+            max_attempts = settings.get("max_failures", MAX_FAILURES)
         policy = ErrorPolicy(
             on_error=on_error,
             max_attempts=max_attempts,
-            after_max_attempts=after_max_attempts,
+            after_max_attempts=after_max_attempts or ("release" if is_session else "stop"),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
@@ -143,7 +156,6 @@ class Worker:
         )
         if source is not None and not hasattr(source, "end_offset"):
             raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
-        addresses = addresses_of(bootstrap)
         files: GroupFiles | None = None
         log_ends = settings.get("log_ends")
         if source is not None:
@@ -154,16 +166,17 @@ class Worker:
         if topics is None:
             if source is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
-            topics = _topics_of(source)
+            topics = topics_of_source(source)
         plan = Plan(
             group_id=group_id,
-            new_member=_classic(group_id, addresses, settings),
+            new_member=new_member,
             handlers=Handlers(),
             limits=limits,
             topics=Topics(topics, topics_refresh_ms),
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
             log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
+            is_session=is_session,
         )
         self._set_up(plan, policy, source, files)
 
@@ -522,46 +535,6 @@ class Worker:
             raise errors[0]
         if errors:
             raise BaseExceptionGroup("several handlers failed", errors)
-
-
-def _check_settings(settings: Mapping[str, object]) -> None:
-    """Check the names of settings.
-
-    Raises:
-        TypeError: one is unknown, or has no meaning in a worker; the message says what to write.
-    """
-    for name, instead in NO_SETTINGS.items():
-        if settings.get(name) is not None:
-            raise TypeError(f"a worker has no setting {name!r}: {instead}")
-    own = inspect.signature(Worker).parameters
-    known = [
-        name for name in dict.fromkeys((*own, *MemberSettings.__annotations__))
-        if name not in NO_SETTINGS and name != "settings"
-    ]  # fmt: skip
-    for name in settings.keys() - MemberSettings.__annotations__.keys():
-        raise unknown_setting("a worker", name, known)
-
-
-def _classic(group_id: str, bootstrap: Sequence[str], settings: MemberSettings) -> NewMember:
-    """Maker of members of the classic protocol. Raises as `member_config`, here and now."""
-    told: MemberSettings = {**settings, "max_poll_interval_ms": None}
-    if "assignors" not in settings:
-        told["assignors"] = (DEFAULT_ASSIGNOR,)
-        told.setdefault("fallback_assignor", FALLBACK_ASSIGNOR)
-    member_config(group_id, {"a topic": 1}, told)
-
-    def new_member(
-        topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
-    ) -> Member:
-        credentials = settings.get("credentials") or Credentials.from_environment()
-        config = member_config(group_id, topics, told)
-        return ClassicMember(config, bootstrap, credentials, environment, on_change)
-
-    return new_member
-
-
-def _topics_of(source: Source) -> TopicsFunction:
-    return lambda: {source.topic: len(partitions_of(source))}
 
 
 def _begins_of(source: Source) -> BeginOffsets:

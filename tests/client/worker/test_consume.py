@@ -8,6 +8,8 @@ import pytest
 
 from coordinator.client import BlockingMember, Worker
 from coordinator.client.consume import Stalled, consume
+from coordinator.client.worker.topics import topics_of_source
+from coordinator.sources import NothingFound
 
 GROUP, TOPIC = "g", "t"
 MEMBER = {"assignors": "cooperative-sticky", "max_poll_interval_ms": 60_000}
@@ -135,6 +137,62 @@ async def test_a_log_that_grows_is_followed_for_ever(virtual_group):
     await group.advance(100)
     assert process.is_running
     assert set(group.owners().values()) == {process.name}, "waiting is progress"
+
+
+async def test_partitions_that_appear_are_found_within_the_interval_and_shared_out(virtual_group):
+    group, log, store = virtual_group(), Log([2, 2]), Store()
+    settings = {"forever": True, "topics_refresh_ms": 5_000}
+    both = [group.start(consumer(log, store, [], **settings)) for _ in range(2)]
+    await group.advance(10)
+    log.ends += [5, 1]
+    await group.advance(10)
+    assert group.committed() == {(TOPIC, 0): 2, (TOPIC, 1): 2, (TOPIC, 2): 5, (TOPIC, 3): 1}
+    assert store.sums[2, 5] == sum(range(5))
+    owners = list(group.owners().values())
+    assert [owners.count(process.name) for process in both] == [2, 2]
+
+
+def test_a_partition_that_vanishes_stays_with_its_owner():
+    log = Log([2, 2])
+    count = topics_of_source(log)
+    assert count() == {TOPIC: 2}
+    log.ends.append(5)
+    assert count() == {TOPIC: 3}
+    log.ends.clear()
+    assert count() == {TOPIC: 3}, "it is the owner who finds that the rows are gone"
+    with pytest.raises(NothingFound):
+        topics_of_source(log)()
+
+
+async def test_a_run_with_an_end_reads_what_appears_for_others_and_does_not_wait_for_it(
+    virtual_group,
+):
+    group, log, store, summaries = virtual_group(), Log([30, 30]), Store(), []
+    settings = {"pause_s": 1.0, "topics_refresh_ms": 2_000}
+    group.start(consumer(log, store, summaries, **settings))
+    await group.advance(6)
+    log.ends += [3]
+    await group.advance(6)
+    assert group.committed()[TOPIC, 2] == 3
+    log.ends += [3_000]
+    await group.advance(60)
+    (summary,) = summaries
+    assert group.committed()[TOPIC, 0] == group.committed()[TOPIC, 1] == 30
+    assert group.committed().get((TOPIC, 3), 0) < 3_000
+    assert summary.rows >= 63
+
+
+async def test_a_member_that_was_told_more_partitions_than_there_are_keeps_them(virtual_group):
+    group, log = virtual_group(), Log([2, 2, 0, 0])
+
+    def run():
+        with BlockingMember("a:1", GROUP, {TOPIC: 4}, **MEMBER) as member:
+            consume(member, log, Store(), forever=True, topics_refresh_ms=1_000)
+
+    log.partitions = lambda: range(2)
+    group.start(run)
+    await group.advance(20)
+    assert len(group.owners()) == 4
 
 
 async def test_an_error_of_the_work_is_raised_and_the_other_partition_is_stored(virtual_group):

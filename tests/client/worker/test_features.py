@@ -12,6 +12,11 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingPartition, OffsetMismatch, Partition, StaleMember
+from coordinator.client.driver import Driver
+from coordinator.client.sessions.member_machine import SessionMemberMachine
+from coordinator.client.sessions.settings import session_config
+from coordinator.client.worker.member import ClassicMember
+from coordinator.client.worker.session_member import MachineMember
 from tests.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
@@ -533,3 +538,46 @@ async def test_a_thread_waits_for_its_revocation_with_a_time_limit():
     await town.stop(worker)
     await serving
     assert told == [False, True]
+
+
+# --- Progress, as members of session groups tell it ---
+
+
+async def test_signs_of_life_and_ends_of_runs_are_the_members_progress(monkeypatch):
+    shown: list[float] = []
+    monkeypatch.setattr(ClassicMember, "alive", lambda member: shown.append(town.loop.time()))
+    town = Town(1)
+    worker = town.worker(idle_ms=60_000)
+    begun: list[float] = []
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        begun.append(town.loop.time())
+        await asyncio.sleep(100)
+        await p.alive()
+        await asyncio.sleep(100)
+        if len(begun) == 2:
+            raise ValueError("no progress")
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(begun) == 3)
+    await town.stop(worker)
+    await serving
+    first, second, _ = begun
+    signs = [at for at in shown if at < second + 201]
+    expected = [first + 100, first + 200, second + 100]
+    assert signs == pytest.approx(expected, abs=0.1)
+
+
+def test_a_sign_of_life_moves_the_stamp_of_a_session_member():
+    config = session_config("g", {"t": 1}, {"client_id": "c"})
+    machine = SessionMemberMachine(config, ["a:1"], lambda: 0.0)
+    clock = [5]
+    member = MachineMember(
+        machine, Driver(machine, None, lambda: clock[0], lambda: None), lambda: clock[0]
+    )
+    member.alive()
+    assert machine.session.progress == 5
+    clock[0] = 70
+    member.alive()
+    assert machine.session.progress == 70

@@ -60,6 +60,33 @@ async def test_rows_come_in_lists_of_at_most_so_many_and_are_committed(folder, f
     await serving
 
 
+async def test_a_partition_that_appears_is_found_and_read_from_its_first_row(folder):
+    """Also by a worker that starts at the end of what was there before."""
+    town = Town(2)
+    worker = town.worker(
+        topics=None,
+        source=open_source(f"jsonl:{folder}", "t"),
+        start="latest",
+        topics_refresh_ms=5_000,
+    )
+    rows_seen: list[int] = []
+
+    @worker.rows
+    async def handle(rows) -> None:
+        rows_seen.extend(row["n"] for row in rows)
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(worker.state.partitions) == 2)
+    (folder / "partition=2").mkdir()
+    write(folder / "partition=2" / "a.jsonl", [70, 71])
+    await town.until(lambda: town.stored(2) == 2)
+    write(folder / "partition=0" / "b.jsonl", [10])
+    await town.until(lambda: town.stored(0) == 11)
+    assert rows_seen == [70, 71, 10]
+    await town.stop(worker)
+    await serving
+
+
 async def test_a_list_that_fails_is_handled_again(folder):
     town = Town(2)
     worker = town.worker(topics=None, source=open_source(f"jsonl:{folder}", "t"))

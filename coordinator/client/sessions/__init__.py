@@ -1,0 +1,1 @@
+"""Members of session groups."""

@@ -1,0 +1,116 @@
+"""The machine of a session member, told the time, and the messages that it hears."""
+
+from __future__ import annotations
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.sessions.machine import SessionMachine
+from coordinator.v1 import session_pb2 as pb
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+ACTIVE, WARM, DRAIN, LOST = (
+    pb.Wanted.ACTIVE, pb.Wanted.WARM, pb.Wanted.DRAIN, pb.Wanted.LOST,
+)  # fmt: skip
+
+
+def wanted(
+    version, *orders, based_on=None, answers=None, epoch=8, is_part=False, remaining_ms=30_000
+):
+    """`orders`: (partition, order, token, hand-off id)."""
+    message = pb.Wanted(coordinator_epoch=epoch, version=version, is_part=is_part)
+    if based_on is not None:
+        message.based_on = based_on
+    if answers is not None:
+        message.answers = answers
+    for partition, order, token, *handoff in orders:
+        if not message.topics:
+            message.topics.add(name="t")
+        message.topics[0].ranges.add(
+            partitions=pb.PartitionRange(first=partition, last=partition, first_token=token),
+            order=order,
+            handoff_id=handoff[0] if handoff else 0,
+            remaining_ms=remaining_ms,
+        )
+    return message
+
+
+class Played:
+    """A machine with L = 10,000 that has attached at 1,000 and holds P and Q."""
+
+    def __init__(self, *, attach_ms=1_000, lease_ms=10_000, degraded_hold_ms=0):
+        attach = pb.Attach(group_id="g", incarnation=pb.Attach.Incarnation(id=b"1"))
+        self.machine = SessionMachine(attach, lambda: 0.0)
+        self.attach(attach_ms, lease_ms=lease_ms, degraded_hold_ms=degraded_hold_ms)
+
+    def attach(self, now_ms, *orders, session_id="s", epoch=8, version=1, answered_ms=None, **more):
+        """A stream is opened, and its Attach answered."""
+        self.machine.opened(now_ms)
+        [first] = self.take()
+        lease_ms = more.pop("lease_ms", 10_000)
+        attached = pb.Attached(
+            session_id=session_id,
+            member_id="m",
+            coordinator_epoch=epoch,
+            lease_ms=lease_ms,
+            heartbeat_interval_ms=lease_ms // 4,
+            wanted=wanted(version, *(orders or ((0, ACTIVE, 1), (1, ACTIVE, 2))), epoch=epoch),
+            **more,
+        )
+        answered_ms = now_ms if answered_ms is None else answered_ms
+        self.hear(pb.SessionResponse(attached=attached), answered_ms)
+        return first.attach
+
+    def hear(self, message, now_ms):
+        if isinstance(message, pb.Wanted):
+            message = pb.SessionResponse(wanted=message)
+        self.machine.handle(message, now_ms)
+        self.check(now_ms)
+        return self
+
+    def check(self, now_ms):
+        """The machine asks for time before anything that is valid ends."""
+        ends = [
+            self.machine.partitions.ends_ms(partition, held.token)
+            for partition, held in self.machine.partitions.held.items()
+        ]
+        first_ms = min((at for at in ends if at > now_ms), default=None)
+        assert first_ms is None or self.machine.next_deadline() <= first_ms
+
+    def ack(self, number, now_ms, *not_renewed, epoch=8):
+        topics = [
+            pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=p, last=p)])
+            for p in not_renewed
+        ]
+        ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=epoch, not_renewed=topics)
+        self.hear(pb.SessionResponse(heartbeat_ack=ack), now_ms)
+
+    def take(self):
+        """Messages that are to be sent."""
+        return list(iter(self.machine.next_message, None))
+
+    def acks(self):
+        """Acknowledgements that are to be sent: (kind, partition, token, hand-off id)."""
+        return [
+            (pb.SessionAck.Kind.Name(each.kind), each.partition, each.token, each.handoff_id)
+            for message in self.take()
+            for each in message.ack.partitions
+        ]
+
+    def at(self, now_ms):
+        self.machine.turn(now_ms)
+        self.check(now_ms)
+        return self.take()
+
+    def changes(self):
+        found = list(self.machine.changes)
+        self.machine.changes.clear()
+        return found
+
+    def valid(self, partition, now_ms):
+        return self.machine.partitions.is_valid(
+            partition, self.machine.partitions.held[partition].token, now_ms
+        )
+
+    def takes(self, partition, now_ms):
+        return self.machine.partitions.takes_work(
+            partition, self.machine.partitions.held[partition].token, now_ms
+        )

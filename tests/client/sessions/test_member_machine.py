@@ -1,0 +1,317 @@
+"""Calls of a session member: commits under tokens, releases behind them, the coordinator."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from coordinator.client import calls
+from coordinator.client.errors import FatalError, FencedToken, StaleMember
+from coordinator.client.offsets import Commit
+from coordinator.client.sessions.changes import Granted, Lost
+from coordinator.client.sessions.member_machine import SessionMemberMachine
+from coordinator.client.sessions.settings import session_config
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, P, wanted
+
+BOTH = (0, ACTIVE, 1), (1, ACTIVE, 2)
+
+
+class Driven:
+    """A member that is attached at 0 with L = 10,000, holds P and Q, and has been told so."""
+
+    def __init__(self, *orders) -> None:
+        config = session_config("g", {"t": 2}, {"client_id": "c"})
+        self.machine = SessionMemberMachine(config, ["a:1"], lambda: 0.0)
+        self.calls: list[calls.Call] = []
+        self.sent: list[pb.SessionRequest] = []
+        self.logs: list[str] = []
+        self.machine.start(0)
+        self.turn(0)
+        self.answer(calls.Found("a:1"), 0)
+        self.attach(0, *orders)
+        self.machine.hand_out()
+
+    def turn(self, now_ms: int) -> None:
+        while (action := self.machine.next_action(now_ms)) is not None:
+            match action:
+                case calls.Call():
+                    self.calls.append(action)
+                case calls.OpenStream():
+                    self.stream = action
+                case calls.Send(_, message):
+                    self.sent.append(message)
+                case calls.Log(_, text):
+                    self.logs.append(text)
+
+    def answer(self, result, now_ms: int) -> None:
+        self.machine.handle(calls.Answer(self.calls.pop(0), result), now_ms)
+        self.turn(now_ms)
+
+    def hear(self, now_ms: int, **message) -> None:
+        heard = calls.Heard(self.stream, pb.SessionResponse(**message))
+        self.machine.heard(heard, now_ms)
+        self.turn(now_ms)
+
+    def attach(self, now_ms: int, *orders) -> None:
+        attached = pb.Attached(
+            session_id="s", member_id="m", coordinator_epoch=8, lease_ms=10_000,
+            heartbeat_interval_ms=2_500, wanted=wanted(1, *(orders or BOTH)),
+        )  # fmt: skip
+        self.hear(now_ms, attached=attached)
+
+    def commit(self, now_ms: int, tokens=None, *, waits: bool = False):
+        begun = self.machine.commit(Commit({P: 7}), tokens, now_ms, waits=waits)
+        self.turn(now_ms)
+        return begun
+
+    def acks(self) -> list[tuple[str, int]]:
+        found = [
+            (pb.SessionAck.Kind.Name(each.kind), each.token)
+            for message in self.sent
+            for each in message.ack.partitions
+        ]
+        self.sent.clear()
+        return found
+
+
+@pytest.fixture
+def it():
+    return Driven()
+
+
+def test_a_commit_carries_the_tokens_that_the_owner_knows(it):
+    begun = it.commit(100)
+    assert it.calls[0].request.tokens == {P: 1}
+    it.answer(calls.Committed(codes=("NONE",)), 200)
+    assert begun.is_done
+    assert begun.error is None
+
+
+def test_a_release_is_told_behind_the_answer_to_the_last_commit(it):
+    it.commit(100)
+    it.machine.release(P, 1, 7)
+    it.turn(150)
+    assert it.acks() == []
+    with pytest.raises(StaleMember, match="released"):
+        it.commit(160)
+    it.answer(calls.Committed(codes=("NONE",)), 200)
+    assert it.acks() == [("RELEASED", 1)]
+
+
+def test_a_commit_counts_for_the_grant_that_the_owner_was_told(it):
+    it.hear(100, wanted=wanted(2, (0, ACTIVE, 9), based_on=1))
+    begun = it.commit(200)
+    assert isinstance(begun.error, StaleMember)
+    assert it.calls == [], "nothing was sent"
+    assert [type(change) for change in it.machine.hand_out()] == [Lost]
+    assert [type(change) for change in it.machine.hand_out()] == [Granted]
+    it.commit(300)
+    assert it.calls[0].request.tokens == {P: 9}
+
+
+def test_38_a_partition_lost_during_a_commit_is_no_success(it):
+    begun = it.commit(100)
+    it.hear(150, wanted=wanted(2, (0, LOST, 1), based_on=1))
+    it.answer(calls.Committed(codes=("NONE",)), 200)
+    assert isinstance(begun.error, StaleMember)
+    assert "stored" in str(begun.error)
+    assert it.acks() == [], "the owner releases it"
+
+
+def test_a_suspended_partition_is_not_committed(it):
+    begun = it.commit(9_000)
+    assert isinstance(begun.error, StaleMember)
+    assert "suspended" in str(begun.error)
+    assert it.calls == []
+
+
+def test_all_that_is_suspended_at_one_time_is_one_line(it):
+    it.logs.clear()
+    it.turn(9_000)
+    [line] = [text for text in it.logs if "in doubt" in text]
+    assert "t[0-1]" in line
+
+
+def test_all_that_is_lost_for_one_reason_is_one_line(it):
+    it.logs.clear()
+    it.hear(1_000, wanted=wanted(2))
+    [line] = [text for text in it.logs if "lost" in text]
+    assert "t[0-1]" in line
+
+
+def test_a_worker_waits_until_it_is_resumed(it):
+    begun = it.commit(9_000, {P: 1}, waits=True)
+    assert it.calls == []
+    it.machine.heard(calls.StreamEnded(it.stream, calls.Unreachable("cut")), 20_000)
+    it.turn(60_000)
+    assert not begun.is_done, "the time does not count"
+    it.answer(calls.Found("a:1"), 60_000)
+    it.attach(60_100)
+    assert it.calls[-1].request.tokens == {P: 1}
+
+
+def test_a_fenced_commit_names_the_holder(it):
+    begun = it.commit(100)
+    reply = calls.Committed(codes=("FENCED_TOKEN",), holders={P: ("m2", "w-b")})
+    it.answer(reply, 200)
+    assert isinstance(begun.error, FencedToken)
+    assert begun.error.holders == {P: ("m2", "w-b")}
+    assert "t[0] is held by w-b" in str(begun.error)
+
+
+def test_a_group_that_has_moved_is_looked_for_at_the_node_that_was_named(it):
+    gone = pb.GoAway(reason=pb.GoAway.MOVED, host="b", port=2)
+    it.hear(100, go_away=gone)
+    it.turn(200)
+    assert it.calls[-1].request == calls.FindCoordinator("g", "b:2")
+    it.answer(calls.Unreachable("nobody is there"), 300)
+    it.turn(400)
+    assert it.calls[-1].request == calls.FindCoordinator("g", "a:1")
+
+
+def test_a_redirect_to_an_ipv6_address_is_dialled_in_brackets(it):
+    it.hear(100, go_away=pb.GoAway(reason=pb.GoAway.MOVED, host="fd00::1", port=2))
+    it.turn(200)
+    assert it.calls[-1].request == calls.FindCoordinator("g", "[fd00::1]:2")
+
+
+def test_a_server_without_session_groups_is_named_with_both_ways_out(it):
+    unknown = calls.Unimplemented("Method not found!")
+    it.machine.heard(calls.StreamEnded(it.stream, unknown), 100)
+    it.turn(110)
+    told = str(it.machine.failure)
+    assert "older version" in told
+    assert "update all nodes" in told
+    assert 'protocol="classic"' in told
+    assert isinstance(it.machine.failure, FatalError)
+
+
+def test_messages_of_a_former_stream_are_dropped(it):
+    former = it.stream
+    it.machine.heard(calls.StreamEnded(former, calls.Unreachable("cut")), 100)
+    lost = pb.SessionResponse(wanted=wanted(2, (0, LOST, 1), based_on=1))
+    it.machine.heard(calls.Heard(former, lost), 150)
+    assert it.machine.is_valid(P, 1, 160)
+
+
+def test_leaving_is_given_up_after_two_seconds(it):
+    it.machine.close("closed", 100)
+    it.turn(100)
+    assert it.sent[-1].leave.reason == "closed"
+    assert not it.machine.is_closed
+    it.turn(2_100)
+    assert it.machine.is_closed
+
+
+def test_a_refusal_for_good_is_the_owners_to_hear(it):
+    refused = pb.SessionRefused(
+        error_code=errors_pb2.INVALID_REQUEST, error_message="topics: too many"
+    )
+    it.hear(100, refused=refused)
+    assert "too many" in str(it.machine.failure)
+    assert it.machine.failure.code == "INVALID_REQUEST"
+
+
+def test_a_lease_that_ends_while_a_coordinator_is_looked_for_is_told_at_once(it):
+    it.machine.heard(calls.StreamEnded(it.stream, calls.Unreachable("gone")), 7_000)
+    it.turn(7_000)
+    it.turn(it.machine.next_deadline() or 7_000)
+    assert [type(call.request) for call in it.calls] == [calls.FindCoordinator]
+    assert it.machine.next_deadline() == 9_000
+
+
+def test_no_commit_is_begun_once_the_member_closes(it):
+    under_way = it.commit(10)
+    it.machine.close("done", 20)
+    it.turn(20)
+    with pytest.raises(StaleMember, match="closes"):
+        it.commit(30)
+    assert not under_way.is_done
+
+
+def test_a_release_ends_what_the_owner_knows_and_no_grant_that_it_was_not_told_of(it):
+    again = wanted(2, (0, ACTIVE, 9), based_on=1)
+    it.hear(100, wanted=again)
+    it.machine.release(P, it.machine.known[P])  # The owner has not been told yet.
+    it.turn(110)
+    assert [type(each) for each in it.machine.hand_out()] == [Lost]
+    assert it.acks() == []
+    [granted] = it.machine.hand_out()
+    assert (granted.token, it.machine.session.partitions.held[P].token) == (9, 9)
+
+
+def test_new_topics_end_the_stream_before_them(it):
+    before = it.stream
+    it.machine.session.subscribe([("t", 3)], 100)
+    closed = []
+    while (action := it.machine.next_action(100)) is not None:
+        closed += [action.stream] if isinstance(action, calls.CloseStream) else []
+    assert closed == [before]
+
+
+class CountedDict(dict):
+    """A dict that counts the entries that are looked at."""
+
+    looked_at = 0
+
+    def get(self, key, default=None):
+        self.looked_at += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key):
+        self.looked_at += 1
+        return super().__getitem__(key)
+
+    def __iter__(self):
+        for key in super().__iter__():
+            self.looked_at += 1
+            yield key
+
+    def items(self):
+        return ((key, self[key]) for key in super().__iter__())
+
+    def values(self):
+        return (self[key] for key in super().__iter__())
+
+
+class CountedDeque(deque):
+    """A deque that counts the changes that are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self):
+        for each in super().__iter__():
+            self.looked_at += 1
+            yield each
+
+
+def looked_at_by_a_commit(held):
+    it = Driven(*((partition, ACTIVE, partition + 1) for partition in range(held)))
+    session = it.machine.session
+    it.machine.next_deadline()
+    session.partitions.held = CountedDict(session.partitions.held)
+    session.changes = CountedDeque(Granted(P, 1) for _ in range(held))
+    begun = it.commit(100)
+    it.machine.next_deadline()
+    it.answer(calls.Committed(codes=("NONE",)), 200)
+    it.machine.next_deadline()
+    assert begun.is_done
+    assert begun.error is None
+    return session.partitions.held.looked_at + session.changes.looked_at
+
+
+def test_a_commit_looks_at_its_own_partitions_however_many_are_held():
+    assert looked_at_by_a_commit(1_000) == looked_at_by_a_commit(2) <= 10
+
+
+def test_a_member_is_revoking_until_the_last_drain_is_released(it):
+    it.hear(100, wanted=wanted(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1))
+    assert it.machine.state == "revoking"
+    it.machine.release(P, 1)
+    it.turn(110)
+    assert it.machine.state == "revoking"
+    it.hear(120, wanted=wanted(3, (1, LOST, 2, 6), based_on=2))
+    assert it.machine.state == "stable"

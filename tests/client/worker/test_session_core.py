@@ -1,0 +1,238 @@
+"""Decisions of a worker in a session group, told the time: hooks that fail, stops, hand-offs."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client import Partition, Worker
+from coordinator.client.holdings import Holding
+from coordinator.client.worker.actions import (
+    CancelRun,
+    Drain,
+    GiveBack,
+    Leave,
+    Locate,
+    Ready,
+    Say,
+    Start,
+)
+from coordinator.client.worker.handlers import Function, Handler, Handlers
+from coordinator.client.worker.policy import ErrorPolicy, Limits
+from coordinator.client.worker.scope import RunKind
+from coordinator.client.worker.session_core import SessionCore
+
+P = TopicPartition("t", 0)
+WARM, DRAIN, LOST, HANDLER = RunKind.WARM, RunKind.DRAIN, RunKind.LOST, RunKind.HANDLER
+
+
+async def nothing(p: Partition) -> None:
+    """A function that is never called: the test says how it ends."""
+
+
+class Worked:
+    """A core whose member is played by the test; offsets are read at once."""
+
+    def __init__(self, *hooks: RunKind, is_async: bool = True, **policy) -> None:
+        handlers = Handlers()
+        policy = {"on_error": "retry", "max_attempts": 5, "after_max_attempts": "release"} | policy
+        handlers.add(None, Handler(nothing, is_async, ErrorPolicy(**policy)))
+        for kind in hooks:
+            handlers.add_hook(kind, Function(nothing, is_async))
+        self.may_begin = True
+        self.core = SessionCore(handlers, Limits(), lambda holding: self.may_begin)
+        self.runs: list = []
+        self.given_back: list[tuple[int, str]] = []
+        """Token, and why it was refused."""
+        self.prepared: list[tuple[int, str]] = []
+        """Id of the hand-off, and why it was refused."""
+        self.said: list[str] = []
+        self.others: list = []
+
+    def at(self, now_ms: int) -> None:
+        """Carry out what is to be done by now."""
+        while (action := self.core.next_action(now_ms)) is not None:
+            match action:
+                case Locate(scopes):
+                    for scope in scopes:
+                        self.core.located(scope, -1, 0, "", now_ms)
+                case Start(run):
+                    self.runs.append(run)
+                case GiveBack(scope, refused):
+                    self.given_back.append((scope.token, refused))
+                case Ready(scope, refused):
+                    self.prepared.append((scope.handoff_id, refused))
+                case Say(_, text):
+                    self.said.append(text)
+                case CancelRun() | Drain() | Leave():
+                    self.others.append(action)
+
+    def granted(self, token: int, now_ms: int) -> None:
+        self.core.assigned(P, Holding(P, -1, token), now_ms)
+        self.at(now_ms)
+
+    def warm(self, handoff_id: int, now_ms: int) -> None:
+        self.core.warm(P, handoff_id, -1, -1, now_ms)
+        self.at(now_ms)
+
+    def lost(self, now_ms: int) -> None:
+        self.core.lost([P], "another has it", now_ms)
+        self.at(now_ms)
+
+    def ended(self, kind: RunKind, now_ms: int, error: BaseException | None = None) -> None:
+        """The oldest run of a kind has ended."""
+        run = next(run for run in self.runs if run.kind is kind and not run.has_ended)
+        self.core.ended(run, error, now_ms)
+        self.at(now_ms)
+
+    def running(self) -> list[tuple[str, int]]:
+        """Kind and token of what has not ended."""
+        return [(str(run.kind), run.scope.token) for run in self.runs if not run.has_ended]
+
+
+# --- A hook that raises ---
+
+
+def test_a_warm_hook_that_raises_refuses_its_hand_off():
+    it = Worked(WARM)
+    it.warm(6, 0)
+    assert it.prepared == []
+    it.ended(WARM, 10, ValueError("no disk"))
+    assert it.prepared == [(6, "ValueError: no disk")]
+    assert any("warm hook failed for t[0]" in text for text in it.said)
+    it.granted(9, 20)
+    assert it.running() == [("warm", 9)], "it is prepared again, under the token"
+
+
+def test_a_warm_hook_that_raises_after_the_grant_is_called_again_under_the_token():
+    it = Worked(WARM)
+    it.warm(6, 0)
+    it.granted(9, 10)
+    assert it.running() == [("warm", 0)], "one run of a partition at a time"
+    it.ended(WARM, 20, ValueError("no disk"))
+    assert it.prepared == []
+    assert it.running() == [("warm", 9)]
+    it.ended(WARM, 30)
+    assert it.running() == [("handler", 9)]
+
+
+def test_a_warm_hook_that_raises_again_and_again_under_the_token_refuses_the_partition():
+    it = Worked(WARM, max_attempts=2, retry_backoff_ms=100)
+    it.granted(9, 0)
+    it.ended(WARM, 10, ValueError("no disk"))
+    it.at(110)
+    it.ended(WARM, 120, ValueError("no disk"))
+    assert it.given_back == [(9, "ValueError: no disk")]
+
+
+def test_a_drain_hook_that_raises_keeps_nothing_back():
+    it = Worked(DRAIN)
+    it.granted(9, 0)
+    it.core.revoking([P], 30_000, 10)
+    it.at(10)
+    it.ended(DRAIN, 20, ValueError("no disk"))
+    assert it.given_back == [], "its handler runs still"
+    it.ended(HANDLER, 30)
+    assert it.given_back == [(9, "")]
+    assert any("drain hook failed for t[0]" in text for text in it.said)
+
+
+def test_a_lost_hook_that_raises_keeps_nothing_back():
+    it = Worked(LOST)
+    it.granted(9, 0)
+    it.lost(10)
+    assert it.given_back == [], "its handler runs still"
+    it.ended(HANDLER, 20)
+    assert it.given_back == [(9, "")]
+    it.ended(LOST, 30, ValueError("no disk"))
+    assert it.given_back == [(9, "")]
+    assert any("the lost of t[0] failed after its holding" in text for text in it.said)
+
+
+# --- What ends ---
+
+
+def test_a_lost_partition_is_given_back_though_its_handler_does_not_end():
+    it = Worked()
+    it.granted(9, 0)
+    it.lost(10)
+    it.at(1_009)
+    assert it.given_back == []
+    it.at(1_010)
+    assert it.given_back == [(9, "")]
+    it.granted(12, 1_020)
+    assert it.running() == [("handler", 9)], "the partition is blocked here"
+    it.ended(HANDLER, 5_000)
+    assert it.running() == [("handler", 12)]
+
+
+def test_a_partition_that_is_granted_in_doubt_begins_when_the_lease_is_confirmed():
+    it = Worked()
+    it.may_begin = False
+    it.granted(9, 0)
+    assert it.running() == []
+    it.may_begin = True
+    it.at(10)
+    assert it.running() == [("handler", 9)]
+
+
+def test_what_prepares_when_the_worker_stops_is_refused():
+    it = Worked(WARM)
+    it.warm(6, 0)
+    it.core.stop("SIGTERM", 20_000, 10)
+    it.at(10)
+    assert it.prepared == [(6, "the worker stops")]
+    it.warm(7, 20)
+    assert it.prepared == [(6, "the worker stops"), (7, "the worker stops")]
+
+
+def test_a_second_stop_leaves_at_once():
+    it = Worked()
+    it.granted(9, 0)
+    it.core.stop("SIGTERM", 20_000, 10)
+    it.at(10)
+    assert [each.within_ms for each in it.others] == [19_990]
+    it.core.stop("SIGTERM", 20, 20)
+    it.at(20)
+    assert it.core.scopes == {}, "its handler was told to end"
+    it.ended(HANDLER, 30)
+    assert isinstance(it.others[-1], Leave)
+
+
+def test_an_answer_for_one_hand_off_is_none_for_the_next():
+    it = Worked(WARM)
+    it.warm(6, 0)
+    first = it.runs[0]
+    it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
+    it.core.warm(P, 7, -1, 70, 10)
+    it.at(10)
+    assert it.prepared == [(6, "")]
+    it.ended(WARM, 20)
+    assert it.prepared == [(6, ""), (7, "")]
+
+
+# --- The settings of a worker ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "decisions"),
+    [
+        ({}, ["retry"] * 4 + ["release"]),
+        ({"max_failures": 2}, ["retry", "release"]),
+        ({"max_attempts": 3, "max_failures": 2}, ["retry", "retry", "release"]),
+        ({"after_max_attempts": "stop"}, ["retry"] * 4 + ["stop"]),
+        ({"after_max_attempts": "stop", "max_failures": 1}, ["stop"]),
+        ({"on_error": "stop"}, ["stop"]),
+    ],
+)
+def test_after_the_last_attempt_a_worker_does_as_it_was_told(settings, decisions):
+    worker = Worker("a:1", "g", {"t": 1}, protocol="session", **settings)
+    worker.handler(nothing)
+    policy = worker._handlers.of("t").policy
+    assert [policy.decide(n) for n in range(1, len(decisions) + 1)] == decisions
+
+
+def test_a_worker_of_the_classic_protocol_stops_after_the_last_attempt():
+    worker = Worker("a:1", "g", {"t": 1}, max_attempts=1)
+    worker.handler(nothing)
+    assert worker._handlers.of("t").policy.decide(1) == "stop"
