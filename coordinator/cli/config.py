@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from coordinator.settings import Settings
     from coordinator.settings.sources import Sources
 
+FAST_STORE_SESSION_MS = 500
+"""A fail-over takes 0.6 s with it. Members work on for 1.8 s at least with a lease of 3 s."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
@@ -32,7 +35,9 @@ class SettingRow:
 class ProblemRow:
     """A finding about the settings."""
 
-    level: Literal["error", "warning"] = column("An error keeps a node from starting.")
+    level: Literal["error", "warning", "note"] = column(
+        "An error keeps a node from starting; a note concerns some groups only."
+    )
     message: str = column("The finding, with its source.")
 
 
@@ -89,24 +94,30 @@ def _check(sources: Sources) -> Output:
 
     errors = problems(sources)
     warnings: list[str] = []
+    remarks: list[str] = []
     told = ""
     if not errors:
         settings, origins = load(sources)
-        warnings = _warnings(settings)
+        warnings, remarks = _warnings(settings), _remarks(settings)
         given = sum(origin != "default" for origin in origins.values())
         told = f"{given} settings are given, {len(origins) - given} have their defaults: "
         try:
-            load_security(settings.security, settings.serving)
+            load_security(settings.security, settings.serving, settings.kafka)
         except CannotSecure as error:
             errors = [str(error)]
     rows = [
         *(ProblemRow(level="error", message=message) for message in errors),
         *(ProblemRow(level="warning", message=message) for message in warnings),
+        *(ProblemRow(level="note", message=message) for message in remarks),
     ]
     if errors:
         lines = [f"coordinator: {error}" for error in errors]
         return Output(ProblemRow, rows, text="", notes=lines, has_failed=True)
-    lines = [f"{told}all are valid", *(f"warning: {warning}" for warning in warnings)]
+    lines = [
+        f"{told}all are valid",
+        *(f"warning: {warning}" for warning in warnings),
+        *(f"note: {remark}" for remark in remarks),
+    ]
     return Output(ProblemRow, rows, text="\n".join(lines))
 
 
@@ -122,3 +133,23 @@ def _warnings(settings: Settings) -> list[str]:
     if settings.observe.record_dir:
         found.append("record_dir is set: every heartbeat is written to a file")
     return found
+
+
+def _remarks(settings: Settings) -> list[str]:
+    """Settings that some groups want otherwise, if there are such groups."""
+    from coordinator.core.session_values.policy import PROFILES
+
+    lease_ms = PROFILES["fast"]
+    session_ms = settings.storage.store_session_timeout_ms
+    if (
+        settings.storage.shared_store is None
+        or session_ms <= FAST_STORE_SESSION_MS
+        or settings.groups.group_min_lease_ms > lease_ms
+    ):
+        return []
+    remark = (
+        f"store_session_timeout_ms is {session_ms}: members of session groups whose policy asks "
+        f"for a lease of {lease_ms // 1_000} s (profile fast) are suspended in a fail-over; "
+        f"such groups want {FAST_STORE_SESSION_MS}"
+    )
+    return [remark]

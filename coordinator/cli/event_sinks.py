@@ -28,10 +28,22 @@ class EventSinks:
         """The callbacks of the node itself."""
         return Watchers(
             events=self._events,
-            failure=lambda what, error: self._logger.error("trouble", what=what, exc_info=error),
+            failure=self.failed,
             recovery=lambda what: self._logger.info("recovered", what=what),
             append=self._appended,
         )
+
+    def failed(self, what: str, error: BaseException | None) -> None:
+        """Log what has gone wrong, with the error if there is one."""
+        self._logger.error("trouble", what=what, exc_info=error)
+
+    def kafka_full(self, peer: str, what: str) -> None:
+        """Log that Kafka clients are turned away."""
+        self._logger.warning("kafka_connection_refused", peer=peer, what=what)
+
+    def few_descriptors(self, what: str) -> None:
+        """Log that the system allows fewer connections of Kafka clients than the settings."""
+        self._logger.warning("few_descriptors", what=what)
 
     def malformed(self, method: str, peer: str, what: str) -> None:
         """Log a request that was refused as malformed."""

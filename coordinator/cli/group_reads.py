@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator.cli import group_rows as rows
@@ -49,14 +49,11 @@ def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     logs = log_offsets.read_file(options.log_offsets)
     seen = [GroupView.of(admin, group) for group in selected.groups]
     found = [row for each in seen for row in partition_rows(admin, each, logs)]
-    kind: type = rows.PartitionRow
-    if any(each.phase for each in seen):
-        kind = rows.showing(kind, "state", "waited_for")
     notes = [note for each in seen for note in sentences(each)]
     if found and [group.group_state for group in selected.groups] == ["Empty"]:
         notes.append(f"Consumer group {quoted(found[0].group)} has no active members.")
     return Output(
-        kind,
+        _showing(rows.PartitionRow, rows.SessionPartitionRow, seen, found),
         found,
         empty=selected.words("has no members and no committed offsets"),
         notes=notes,
@@ -83,16 +80,40 @@ def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Members, and the ids of those that are about to join."""
     selected = _selected(admin, options)
     seen = [GroupView.of(admin, group) for group in selected.groups]
+    found = [row for each in seen for row in member_rows(each)]
     shown = ["assignment"] if options.verbose else []
-    if any(each.phase for each in seen):
-        shown += ["state", "waited_for"]
     return Output(
-        rows.showing(rows.MemberRow, *shown),
-        [row for each in seen for row in member_rows(each)],
+        _showing(rows.MemberRow, rows.SessionMemberRow, seen, found, *shown),
+        found,
         empty=selected.words("has no members"),
         notes=[note for each in seen for note in sentences(each)],
         has_failed=selected.is_partial,
     )
+
+
+def _showing(
+    kind: type,
+    session_kind: type,
+    seen: Sequence[GroupView],
+    found: Sequence[rows.PartitionRow | rows.MemberRow],
+    *shown: str,
+) -> type:
+    """The kind of rows, with the further columns that the groups call for."""
+    further = [*shown, *_further(seen, found)]
+    if any(each.session for each in seen):
+        kind = session_kind
+        further += SESSION_COLUMNS[kind]
+    return rows.showing(kind, *further)
+
+
+def _further(
+    seen: Sequence[GroupView], found: Sequence[rows.PartitionRow | rows.MemberRow]
+) -> Iterator[str]:
+    """Columns that Kafka's tool does not have, where they say something."""
+    if any(row.client_software for row in found):
+        yield "client_software"
+    if any(each.phase for each in seen):
+        yield from ("state", "waited_for")
 
 
 def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -109,6 +130,11 @@ def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     return Output(rows.OffsetRow, found, empty=empty, has_failed=selected.is_partial)
 
 
+SESSION_COLUMNS = {
+    rows.SessionPartitionRow: ("token", "phase", "successor_id"),
+    rows.SessionMemberRow: ("status", "lease_ms"),
+}
+"""Columns of the tables of session groups."""
 READS: dict[str, Callable[[GroupAdmin, argparse.Namespace], Output]] = {
     "list": list_groups,
     "state": state,

@@ -13,12 +13,19 @@ from typing import get_type_hints
 from coordinator.cli.rows import ABSENT, Change, Column, column, columns_of
 
 _GROUP = "Group id."
-_STATE = "State of the group: `Empty`, `PreparingRebalance`, `CompletingRebalance` or `Stable`."
+_STATE = (
+    "State of the group: `Empty`, `PreparingRebalance`, `CompletingRebalance` or `Stable`; of a "
+    "session group `Empty`, `Assigning`, `Reconciling` or `Stable`."
+)
 _TOPIC = "Topic; null: the member has no partition."
 _CONSUMER = "Member id; null: nobody owns the partition."
 _INSTANCE = "Instance id of a static member; null: there is none."
 _HOST = "Address of the member, as Kafka's tools write it; null: nobody owns the partition."
 _CLIENT = "Client id of the member; null: it has none, or nobody owns the partition."
+_SOFTWARE = (
+    "Name and version of a Kafka client's library, as it tells them; null: unknown, as for members "
+    "that use gRPC."
+)
 _WAITED_FOR = "True if the running rebalance waits for this member."
 _HEARD = (
     "When the member was last heard, epoch milliseconds; null: the group does not wait for it, or "
@@ -33,7 +40,7 @@ class GroupRow:
     """A group."""
 
     group: str = column(_GROUP)
-    type: str = column("Type of the group: `classic`.")
+    type: str = column("Type of the group: `Classic` or `Session`.")
     protocol: str | None = column("Protocol type, such as `consumer`; null: no member ever joined.")
     state: str = column(_STATE, is_state=True)
     members: int = column("Number of members.", "#MEMBERS")
@@ -57,7 +64,7 @@ class GroupSummaryRow:
     coordinator: str = column("HOST:PORT of the node that coordinates the group.")
     assignment_strategy: str | None = column("Selected protocol; null: not in this state.")
     state: str = column(_STATE, is_state=True)
-    generation: int = column("Generation.", None)
+    generation: int = column("Generation; 0 for a session group.", None)
     members: int = column("Number of members.", "#MEMBERS")
     partitions: int = column(
         "Number of partitions that have an owner or a committed offset.", "#PARTITIONS"
@@ -91,11 +98,38 @@ class PartitionRow:
     consumer_id: str | None = column(_CONSUMER)
     host: str | None = column(_HOST)
     client_id: str | None = column(_CLIENT)
+    client_software: str | None = column(_SOFTWARE, None)
     group_instance_id: str | None = column(_INSTANCE, None)
     state: str = column(_STATE, None, is_state=True)
     rebalancing_since_ms: int | None = column(_SINCE, None)
     waited_for: bool = column(_WAITED_FOR, None)
     last_heard_ms: int | None = column(_HEARD, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPartitionRow(PartitionRow):
+    """A partition of a session group, or a member of one without partitions."""
+
+    token: int | None = column("Token of the grant; null: nobody holds it.", None, default=None)
+    phase: str | None = column(
+        "Phase of the partition: `held`; of a hand-off `prepare`, `drain`, `forced` or `copy`; "
+        "`kept` for a name; `free`.",
+        None,
+        default=None,
+    )
+    successor_id: str | None = column(
+        "Member id of the one that gets it next; null: nobody.", None, default=None
+    )
+    phase_ends_ms: int | None = column(
+        "End of the phase at the latest, epoch milliseconds; null: it has none.",
+        None,
+        default=None,
+    )
+    why: str | None = column(
+        "Why nobody holds it, as a code, or the name that it is kept for; null: somebody does.",
+        None,
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +163,39 @@ class MemberRow:
     assignment: tuple[TopicPartitions, ...] | None = column(
         "Partitions that it owns by topic; null as `partitions`.", None, text=_spelled
     )
+    client_software: str | None = column(_SOFTWARE, None)
     leader: bool = column("True for the leader, which computes the assignment.", None)
     state: str = column(_STATE, None, is_state=True)
     rebalancing_since_ms: int | None = column(_SINCE, None)
     waited_for: bool = column(_WAITED_FOR, None)
     last_heard_ms: int | None = column(_HEARD, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMemberRow(MemberRow):
+    """A member of a session group, or a process that waits for the name of one."""
+
+    status: str = column(
+        "What the member is: `active`; `suspect`: it has no stream; `waiting` for its name; "
+        "`evicted`, `leaving`, `stalled`, `overloaded`, `not ready`: it receives nothing.",
+        None,
+        is_state=True,
+    )
+    lease_ms: int = column("Lease that it was told, milliseconds.", None)
+    lease_ends_ms: int | None = column(
+        "When its lease ends if it is not heard, epoch milliseconds; of a waiting process the "
+        "lease of the one before it.",
+        None,
+        default=None,
+    )
+    waits_for_id: str | None = column(
+        "Id of the member whose name a waiting process has; null: it is none.",
+        None,
+        default=None,
+    )
+    why: str | None = column(
+        "Why it has nothing; null: it has something, or waits.", None, default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

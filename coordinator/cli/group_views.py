@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.cli import group_rows as rows
+from coordinator.cli import session_views
 from coordinator.cli.log_offsets import LogOffsets
+from coordinator.cli.session_views import SessionView
 from coordinator.client.admin import (
     GroupAdmin,
     GroupDescription,
@@ -22,13 +24,14 @@ from coordinator.observe.spelling import quoted, spell
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+SESSION = "Session"
 NAMED_MAX = 5
 """Members that a sentence names; of more it gives the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group, and the phase that it is in if it rebalances.
+    """A group, and the phase that it is in if it rebalances; or what a session group has.
 
     awaited: members that the phase waits for, by their ids. pending: member ids that were handed
     out, and have not joined yet.
@@ -38,10 +41,13 @@ class GroupView:
     phase: Phase | None
     awaited: dict[str, Phase.Member]
     pending: tuple[MemberDescription, ...]
+    session: SessionView | None = None
 
     @classmethod
     def of(cls, admin: GroupAdmin, group: GroupDescription) -> GroupView:
-        """Ask for the phase of a group that rebalances."""
+        """Ask for the phase of a group that rebalances, and for what sessions have of their own."""
+        if group.group_type == SESSION:
+            return cls(group, None, {}, (), SessionView.of(admin, group.group_id))
         phase = _phase(admin, group.group_id) if group.group_state in REBALANCING else None
         awaited = {m.member_id: m for m in phase.awaited} if phase is not None else {}
         known = {member.member_id for member in group.members}
@@ -84,7 +90,8 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
         current = committed.get(key) if key is not None else None
         end = ends.get(key) if key is not None else None
         awaited = seen.awaited.get(member.member_id)
-        return rows.PartitionRow(
+        kind = rows.PartitionRow if seen.session is None else rows.SessionPartitionRow
+        return kind(
             group=group.group_id,
             topic=key.topic if key is not None else None,
             partition=key.partition if key is not None else None,
@@ -95,16 +102,20 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
             consumer_id=member.member_id or None,
             host=member.client_host or None,
             client_id=member.client_id or None,
+            client_software=member.client_software or None,
             group_instance_id=_instance(member),
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
             last_heard_ms=_heard(awaited),
+            **(known.get(key, {}) if key is not None else {}),
         )
 
     nobody = MemberDescription()
+    known = seen.session.columns if seen.session is not None else {}
+    keys = sorted(owners.keys() | committed.keys() | known.keys())
     return [
-        *(row(key, owners.get(key, nobody)) for key in sorted(owners.keys() | committed.keys())),
+        *(row(key, owners.get(key, nobody)) for key in keys),
         *(row(None, member) for member in (*idle, *seen.pending)),
     ]
 
@@ -139,8 +150,11 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
 
 
 def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
-    """Members, then ids that were handed out and have not joined yet."""
+    """Members, then ids that were handed out and have not joined yet, or processes that wait."""
     group = seen.group
+    if seen.session is not None:
+        yield from _session_members(seen, seen.session)
+        return
     for member in (*group.members, *seen.pending):
         owned = None
         if group.group_state not in REBALANCING:
@@ -154,11 +168,34 @@ def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
             client_id=member.client_id or None,
             partitions=None if owned is None else len(owned),
             assignment=None if owned is None else _by_topic(owned),
+            client_software=member.client_software or None,
             leader=member.member_id == group.leader,
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
             last_heard_ms=_heard(awaited),
+        )
+
+
+def _session_members(seen: GroupView, session: SessionView) -> Iterator[rows.MemberRow]:
+    held = {m.member_id: partitions_in(m.member_assignment) or () for m in seen.group.members}
+    for member in session.told.members:
+        owned = held.get(member.member_id, ())
+        yield rows.SessionMemberRow(
+            group=seen.group.group_id,
+            consumer_id=member.member_id,
+            group_instance_id=member.member_name or None,
+            host=member.client_host or None,
+            client_id=member.client_id or None,
+            partitions=member.partition_count,
+            assignment=_by_topic(owned),
+            client_software=None,
+            leader=False,
+            state=session.told.group_state,
+            rebalancing_since_ms=None,
+            waited_for=any(each.waits_for == member.member_id for each in session.told.handoffs),
+            last_heard_ms=None if member.last_heard_ms < 0 else member.last_heard_ms,
+            **session_views.member_columns(member),
         )
 
 
@@ -187,6 +224,8 @@ def _heard(awaited: Phase.Member | None) -> int | None:
 def sentences(seen: GroupView) -> Iterator[str]:
     """Since when the group rebalances and whom it waits for; none if it does not."""
     group, phase = seen.group, seen.phase
+    if seen.session is not None:
+        yield from session_views.sentences(seen.session)
     if phase is None:
         return
     now_ms = round(time.time() * 1_000)

@@ -17,8 +17,16 @@ from coordinator.cli.parser import add_actions
 from coordinator.cli.partitions import FORM, selection
 from coordinator.cli.times import DURATION_FORM, TIME_FORM, duration_ms, epoch_ms
 
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
-TYPES = ("classic",)
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "Dead",
+)
+TYPES = ("Classic", "Session")
 _INT64 = 2**63
 _READS: tuple[tuple[str, str, type], ...] = (
     ("list", "list all groups", rows.GroupRow),

@@ -31,6 +31,9 @@ COMPLETING = "_ARGCOMPLETE"
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Groups": {
         "groups": ("groups", "list, describe and change groups and their offsets"),
+        "members": ("members", "evict members of session groups"),
+        "policy": ("policy", "show and change the settings of session groups"),
+        "topics": ("topics", "list topics, and set how many partitions they have"),
         "explain": ("why", "explain why a group rebalanced, in plain sentences"),
         "timeline": ("why", "draw a rebalance as a timeline, one lane per member"),
         "watch": ("why", "print and explain each rebalance when it ends"),

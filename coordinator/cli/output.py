@@ -124,7 +124,8 @@ def rendered(output: Output, form: str, *, colour: bool = False) -> str:
         return output.text if is_raw else printable_lines(output.text)
     headings, columns = headings_of(output.kind), columns_of(output.kind)
     cells = [
-        [(columns[key].text or cell)(getattr(row, key)) for key in headings] for row in output.rows
+        [(columns[key].text or cell)(getattr(row, key, None)) for key in headings]
+        for row in output.rows
     ]
     tones = {number: TONES for number, key in enumerate(headings) if columns[key].is_state}
     return as_table(list(headings.values()), cells, tones if colour else None)

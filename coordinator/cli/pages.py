@@ -35,7 +35,7 @@ class Pages:
         self._security = security
         self._loop = asyncio.get_running_loop()
         tls = security.tls
-        context = None if tls is None else lambda: tls.context
+        context = None if tls is None else lambda: tls.page_context
         names = own_names(config)
         with contextlib.ExitStack() as opened:
 

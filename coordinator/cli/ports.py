@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator.settings.sections import ServingConfig
+from coordinator.settings import Settings
 from coordinator.settings.sources import ENVIRONMENT_PREFIX
 
 _REASONS = {
@@ -24,6 +24,7 @@ _OTHERWISE = {
     "listen": "port 0 lets the system choose one",
     "metrics_listen": "an empty one serves no metrics",
     "console_listen": "an empty one serves no console",
+    "kafka_listen": "an empty one serves no Kafka clients",
 }
 
 
@@ -41,16 +42,18 @@ class ListenAddress:
         return f"{self.setting}{of_node}, {self.host}:{self.port}"
 
 
-def addresses(config: ServingConfig, *, node: int = 0, shift: int = 0) -> Iterator[ListenAddress]:
-    """The addresses of a node: gRPC, metrics, console.
+def addresses(settings: Settings, *, node: int = 0, shift: int = 0) -> Iterator[ListenAddress]:
+    """The addresses of a node: gRPC, metrics, console, Kafka's clients.
 
     Args:
         shift: added to the ports that are given.
     """
+    config = settings.serving
     for setting, told in (
         ("listen", config.listen_address),
         ("metrics_listen", config.metrics_address),
         ("console_listen", config.console_address),
+        ("kafka_listen", settings.kafka.kafka_address),
     ):
         if told is not None:
             host, port = told

@@ -53,6 +53,9 @@ class Participant:
     joined_at_ms: int = column("Time of its JoinGroup.")
     synced_at_ms: int | None = column("Time of its SyncGroup; null: not before the end.")
     session_timeout_ms: int | None = column("Session timeout; null: it has gone since.")
+    client_software: str | None = column(
+        "Name and version of a Kafka client's library; null: unknown."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,81 @@ class Explained:
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
     advice: tuple[AdviceRow, ...] = column("Advice.", None)
     explanation: tuple[str, ...] = column("All of it in sentences.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTriggerRow:
+    """An event that called for a plan of a session group."""
+
+    cause: str = column("For example member_died, member_came, partition_freed.")
+    member_id: str | None = column("Member id, or the name of one that is not there; null: none.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMoveRow:
+    """Partitions of a topic that a plan gives from one member to another."""
+
+    topic: str = column("Topic.")
+    partitions: tuple[Range, ...] = column("Their numbers.")
+    from_member_id: str | None = column("Holder, or the last one; null: unknown.")
+    to_member_id: str | None = column("Holder since; null: they are given up.")
+    reason: str = column("For example free (nobody held them), holder_leaves, balance.")
+    not_worked_on_ms_min: int | None = column("Shortest time without work; null: they were held.")
+    not_worked_on_ms_max: int | None = column("Longest such time; null: unknown.")
+    known_by: str | None = column("Evidence of when the holder stopped; null: unknown.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffLineRow:
+    """A hand-off of one partition that has ended."""
+
+    group: str = column(_GROUP)
+    topic: str = column("Topic.")
+    partition: int = column("Number of the partition.")
+    from_member_id: str = column("Holder before.", "FROM")
+    to_member_id: str | None = column("Holder since; null: nobody.", "TO")
+    mode: str = column("`simple`, `warm` or `copy`.")
+    reason: str | None = column("Why it moved; null: unknown.", None)
+    outcome: str = column("`released`, `holder_left`, `holder_died`, `forced` or `abandoned`.")
+    opened_at_ms: int = column("Begin.", None)
+    prepared_at_ms: int | None = column("The successor was ready; null: not asked.", None)
+    drain_at_ms: int | None = column("The holder was told to finish; null: never.", None)
+    forced_at_ms: int | None = column("The holder was told to stop; null: never.", None)
+    released_at_ms: int | None = column("The holder released it; null: never.", None)
+    ended_at_ms: int = column("End.", None)
+    duration_ms: int = column("Time between begin and end.", "TOOK", text=_spelled)
+    position: int | None = column("Where the holder stopped; null: it did not say.", None)
+    not_worked_on_ms_min: int | None = column(
+        "Shortest time in which nobody worked on it; null: somebody always did.", None
+    )
+    not_worked_on_ms_max: int | None = column(
+        "Longest such time; null: unknown, or somebody always did.", "NOT-WORKED-ON", text=_spelled
+    )
+    explanation: str = column("All of it in a sentence.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPlan:
+    """A plan of a session group."""
+
+    group: str = column(_GROUP)
+    called_at_ms: int = column("First event that called for it.", None)
+    made_at_ms: int = column("Time at which it was made.", None)
+    window_ms: int = column("Time between the two.", "AFTER", text=_spelled)
+    triggers: tuple[PlanTriggerRow, ...] = column("What called for it; of many the first.", None)
+    trigger_count: int = column("Number of events that called for it.", "#TRIGGERS")
+    members: int = column("Members.", "#MEMBERS")
+    partitions: int = column("Partitions of the group.", "#PARTITIONS")
+    partitions_moved: int = column("Partitions that get another holder.", "MOVED")
+    moved_by_reason: dict[str, int] = column("The same by reason.", None)
+    unplaced_by_reason: dict[str, int] = column("Partitions that nobody can have, by why.", None)
+    not_worked_on: NotWorkedOn | None = column(
+        "Partitions that nobody held until then; null: none. A table has the longest time.",
+        text=lambda it: ABSENT if it is None else _spelled(it.longest_ms_max),
+    )
+    moves: tuple[PlanMoveRow, ...] = column("Who gets what; of many the first 100.", None)
+    partitions_left_out: int = column("Number of partitions that are not in moves.", None)
+    explanation: tuple[str, ...] = column("All of it, and its hand-offs, in sentences.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

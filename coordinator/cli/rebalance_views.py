@@ -159,6 +159,7 @@ def _participant(member: RebalanceParticipant, leader: str) -> Participant:
         joined_at_ms=member.joined_at_ms,
         synced_at_ms=_known(member.synced_at_ms),
         session_timeout_ms=_known(member.session_timeout_ms),
+        client_software=member.client_software or None,
     )
 
 

@@ -15,9 +15,20 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 ABSENT = "-"
 """Null in a table."""
 TONES: Mapping[str, str] = {
-    **dict.fromkeys(("Stable", "serving", "SERVING", "done", "yes"), "green"),
+    **dict.fromkeys(("Stable", "serving", "SERVING", "done", "yes", "active"), "green"),
     **dict.fromkeys(("Empty", "-"), ""),
-    **dict.fromkeys(("PreparingRebalance", "CompletingRebalance", "draining"), "yellow"),
+    **dict.fromkeys(
+        (
+            "PreparingRebalance",
+            "CompletingRebalance",
+            "draining",
+            "Assigning",
+            "Reconciling",
+            "leaving",
+            "waiting",
+        ),
+        "yellow",
+    ),
 }
 """Colours of states, by the word that a table shows; other words are red."""
 

@@ -34,15 +34,17 @@ def log_security(
         security.guard.on_refusal = refused
     security.on_reload = lambda what: logger.info("security_reloaded", what=what)
     security.on_failure = lambda what: logger.error("security_not_reloaded", what=what)
-    for what in exposed(settings.security, settings.serving):
+    for what in exposed(settings.security, settings.serving, settings.kafka):
         logger.warning("insecure", what=what)
     if security.tls is not None:
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
-        host = settings.serving.advertised_host or settings.serving.listen_address[0]
-        if not security.tls.material.is_for(host):
-            what = f"the certificate is not valid for {host}, the address that this node advertises"
-            logger.warning("certificate_of_another_name", what=what)
+        kafka = settings.kafka.kafka_told_address
+        own = settings.serving.advertised_host or settings.serving.listen_address[0]
+        for host in dict.fromkeys([own, *([] if kafka is None else [kafka[0]])]):
+            if not security.tls.material.is_for(host):
+                what = f"the certificate is not valid for {host}, which this node advertises"
+                logger.warning("certificate_of_another_name", what=what)
         if security.guard is None:
             logger.warning(
                 "insecure",

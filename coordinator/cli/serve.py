@@ -11,16 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.cli.event_sinks import EventSinks
+from coordinator.cli.kafka_listener import CannotServeKafka, serve_kafka
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.ports import addresses, troubles
 from coordinator.cli.security_log import log_security
+from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.native_stderr import NativeStderr
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
+from coordinator.runtime.planner_process import PlannerProcess
 from coordinator.runtime.stores import open_stores
 from coordinator.security.loading import Security
 from coordinator.service.grpc.replica_service import Peers
@@ -58,7 +61,7 @@ async def _serve(
 ) -> int:
     pauses.attach()
     log_security(security, settings, logger)
-    if taken := troubles(addresses(settings.serving)):
+    if taken := troubles(addresses(settings)):
         for what in taken:
             logger.error("cannot_start", what=what)
         return CANNOT_START
@@ -72,12 +75,14 @@ async def _serve(
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
     peers = Peers(settings.cluster.node_id, security.credentials())
+    planner = PlannerProcess()
     node = Node(
         settings,
         watchers=sinks.watchers(),
         log=stores.log,
         coordination=stores.coordination,
         fetch=peers.fetch,
+        planner=planner,
     )
     server = CoordinatorServer(
         node,
@@ -86,11 +91,19 @@ async def _serve(
         on_deleted=sinks.deleted,
         security=security,
         tracer=tracer,
+        peers=peers,
     )
     sinks.metrics = _metrics_of(server, pauses, security)
     stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
+        kafka = await serve_kafka(
+            server,
+            security,
+            failure=sinks.failed,
+            full=sinks.kafka_full,
+            warn=sinks.few_descriptors,
+        )
         host, _ = settings.serving.listen_address
         address = f"{host}:{port}"
         logger.info("loading", address=address, store=settings.storage.store)
@@ -99,7 +112,7 @@ async def _serve(
             return 0
         asked_at = server.advertised if security.tls else address
         pages = Pages(settings.serving, security, sinks.metrics, asked_at)
-    except (OSError, Damaged, LogError) as error:
+    except (CannotServeKafka, OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
@@ -108,22 +121,29 @@ async def _serve(
         address=address,
         metrics=pages.metrics_url,
         console=pages.console_url,
+        kafka=kafka,
         shards=settings.storage.shards,
     )
     notify("READY=1", f"STATUS=serving on {host}:{port}")
-    watching = asyncio.create_task(security.watch())
-    await stopping.wait()
-    watching.cancel()
-    if supervised:
-        asyncio.get_running_loop().remove_reader(sys.stdin)
+    await _until_told(stopping, security, supervised)
     logger.info("stopping")
     notify("STOPPING=1", "STATUS=draining")
     await _stop(server, logger)
+    await planner.close()
     await peers.close()
     pages.close()
     await asyncio.to_thread(end_traces)
     logger.info("stopped")
     return 0
+
+
+async def _until_told(stopping: asyncio.Event, security: Security, supervised: bool) -> None:
+    """Read changed files of security again, until the node is told to stop."""
+    watching = asyncio.create_task(security.watch())
+    await stopping.wait()
+    watching.cancel()
+    if supervised:
+        asyncio.get_running_loop().remove_reader(sys.stdin)
 
 
 async def _stop(server: CoordinatorServer, logger: Any) -> None:
@@ -153,11 +173,13 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
     return Metrics(
         stats=node.stats,
         loop_lag_s=lambda: node.probe.lag_s,
+        loop_lag_p99_s=lambda: node.probe.lag_p99_s,
         overload=server.overload_stats,
         calls=server.pipeline.answered_calls,
         heartbeats=lambda: server.pipeline.heartbeats,
         latencies=lambda: server.pipeline.latencies,
         cluster=node.cluster_stats,
+        kafka=lambda: next((other.stats() for other in server.beside), KafkaStats()),
         pauses=pauses,
         security=security,
         groups=[pattern.strip() for pattern in patterns if pattern],

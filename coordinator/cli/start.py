@@ -33,7 +33,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     try:
         settings, _ = load(sources_of(options))
-        security = load_security(settings.security, settings.serving)
+        security = load_security(settings.security, settings.serving, settings.kafka)
     except (InvalidSetting, CannotSecure) as error:
         complain(error)
         return WRONG_USAGE

@@ -41,8 +41,9 @@ def flags_of(settings: Settings, number: int) -> list[str]:
     serving, storage, cluster = settings.serving, settings.storage, settings.cluster
     shift = (number - 1) * NODE_PORTS
     flags = {"nodes": "1"}
-    for name in ("listen", "metrics_listen", "console_listen"):
-        host, _, port = getattr(serving, name).rpartition(":")
+    values = settings.values()
+    for name in ("listen", "metrics_listen", "console_listen", "kafka_listen", "kafka_advertise"):
+        host, _, port = str(values[name]).rpartition(":")
         if port == "0":
             raise InvalidSetting(
                 f"{name} has port 0; with several nodes give the port of the first node"
@@ -108,7 +109,7 @@ class _Supervisor:
     def _addresses(self) -> Iterator[ListenAddress]:
         for number in range(1, self._settings.cluster.nodes + 1):
             shift = (number - 1) * NODE_PORTS
-            yield from addresses(self._settings.serving, node=number, shift=shift)
+            yield from addresses(self._settings, node=number, shift=shift)
 
     def _command(self, number: int) -> list[str]:
         flags = flags_of(self._settings, number)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.connection import add_common_flags
 from coordinator.cli.output import DONE, REFUSED, Output, complain, show, show_each
-from coordinator.cli.rebalance_rows import Blocking, Explained, LaneRow
+from coordinator.cli.rebalance_rows import (
+    Blocking,
+    Explained,
+    ExplainedPlan,
+    HandoffLineRow,
+    LaneRow,
+)
 from coordinator.printable import printable
 
 if TYPE_CHECKING:
@@ -64,10 +70,14 @@ def _number(text: str) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     from coordinator.cli.rebalance_views import explained, refused
+    from coordinator.cli.session_journal import plan_row
 
     def explain(admin: GroupAdmin) -> Output:
         journal = admin.journal(options.group)
         chosen = _chosen(journal, options)
+        if chosen[0].HasField("session_plan"):
+            text = "\n\n".join(_lines(plan.explanation) for plan in chosen)
+            return Output(ExplainedPlan, [plan_row(plan) for plan in chosen], text=text)
         told = [_lines(r.explanation) for r in chosen]
         told += [_lines([join.explanation]) for join in journal.refused_joins]
         return Output(
@@ -87,7 +97,10 @@ def _timeline(options: argparse.Namespace) -> int:
     from coordinator.observe.timeline import as_svg, as_text
 
     def draw(admin: GroupAdmin) -> Output:
-        chosen = _chosen(admin.journal(options.group), options)
+        journal = admin.journal(options.group)
+        chosen = _chosen(journal, options)
+        if chosen[0].HasField("session_plan"):
+            return _handoffs(options, journal, chosen)
         if options.file is None:
             text = "\n\n".join(as_text(rebalance) for rebalance in chosen)
         else:
@@ -98,9 +111,22 @@ def _timeline(options: argparse.Namespace) -> int:
     return _ask(options, draw)
 
 
+def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> Output:
+    """Hand-offs that were opened since the oldest of some plans. Any: the wire's types."""
+    from coordinator.cli.session_journal import handoff_row, timeline
+
+    if options.file is not None:
+        raise LookupError("Hand-offs of a session group are drawn as text alone.")
+    since_ms = min(plan.ended_at_ms for plan in chosen)
+    found = [each for each in journal.session_handoffs if each.opened_at_ms >= since_ms]
+    rows = [handoff_row(options.group, each) for each in found]
+    text = timeline(options.group, found) if found else None
+    empty = "No hand-off has ended since: give --last N for older plans."
+    return Output(HandoffLineRow, rows, text=text, empty=empty)
+
+
 def _watch(options: argparse.Namespace) -> int:
     from coordinator.cli.connection import credentials_of
-    from coordinator.cli.rebalance_views import explained
     from coordinator.cli.refusals import refusal
     from coordinator.client.admin import GroupAdmin
 
@@ -110,7 +136,7 @@ def _watch(options: argparse.Namespace) -> int:
                 if options.output == "table":
                     print(_lines(rebalance.explanation), end="\n\n", flush=True)
                 else:
-                    show_each(options, [explained(rebalance)])
+                    show_each(options, [_watched(rebalance)])
         except KeyboardInterrupt:
             return DONE
         except Exception as error:
@@ -119,6 +145,17 @@ def _watch(options: argparse.Namespace) -> int:
             complain(told)
             return REFUSED
     return DONE
+
+
+def _watched(told: Any) -> Any:  # Any: the wire's type, and one of three kinds of rows.
+    from coordinator.cli.rebalance_views import explained
+    from coordinator.cli.session_journal import handoff_row, plan_row
+
+    if told.HasField("session_plan"):
+        return plan_row(told)
+    if told.HasField("session_handoff"):
+        return handoff_row(told.group_id, told.session_handoff)
+    return explained(told)
 
 
 def _who_blocks(options: argparse.Namespace) -> int:
@@ -134,6 +171,8 @@ def _who_blocks(options: argparse.Namespace) -> int:
         elif not phase.awaited or phase.is_initial_delay:
             ends = datetime.fromtimestamp(phase.deadline_ms / 1_000, UTC)
             what = "the initial delay" if phase.is_initial_delay else "the log"
+            if phase.group_state == "Assigning":
+                what = "the next plan"
             text = f"{who} and waits for {what}, until {ends:%H:%M:%S} UTC at the latest."
         return Output(Blocking, rows, text=text)
 

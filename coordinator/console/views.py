@@ -14,6 +14,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.client.admin import GroupAdmin, GroupOrder
 from coordinator.client.nodes import Nodes
+from coordinator.console.session_views import session_view
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
 
 View = dict[str, Any]  # Any: JSON.
@@ -25,8 +26,9 @@ PAGES_MAX = 1_000_000
 AWAITED_ROWS = 20
 """Awaited members that are shown, those first that were not heard for longest."""
 
+CLASSIC, SESSION = "Classic", "Session"
 STATES = {
-    "rebalancing": ("PreparingRebalance", "CompletingRebalance"),
+    "rebalancing": ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"),
     "stable": ("Stable",),
     "empty": ("Empty",),
 }
@@ -110,7 +112,8 @@ def group(
     }
     lags = {key: max(0, end - offsets.get(key, 0)) for key, end in ends.items()}
     everything = owners.keys() | offsets.keys() | ends.keys()
-    is_stable = found.group_state == "Stable"
+    is_session = found.group_type == SESSION
+    is_stable = found.group_state == "Stable" or is_session
 
     def partition_rows() -> list[TopicPartition]:
         wanted = find.lower()
@@ -125,12 +128,14 @@ def group(
 
     return {
         "state": found.group_state,
+        "type": found.group_type or CLASSIC,
         "generation": found.generation_id,
         "protocol": found.protocol_data,
         "member_count": len(found.members),
         "partition_count": len(everything),
         "lag": str(sum(lags.values())) if lags else None,
         "phase": _phase(admin, group_id),
+        "session": session_view(admin.describe_session_group(group_id)) if is_session else None,
         "members": _page(
             sorted(found.members, key=lambda m: (m.client_id, m.member_id)),
             members,
@@ -138,6 +143,7 @@ def group(
                 "member_id": m.member_id,
                 "client_id": m.client_id,
                 "host": m.client_host.removeprefix("/"),
+                "software": m.client_software,
                 "instance_id": m.group_instance_id,
                 "partitions": len(owned[m.member_id]) if is_stable else None,
                 "is_leader": m.member_id == found.leader,
@@ -162,12 +168,20 @@ def group(
     }
 
 
+PHASES = {
+    "PreparingRebalance": "join",
+    "CompletingRebalance": "sync",
+    "Assigning": "assigning",
+    "Reconciling": "reconciling",
+}
+
+
 def _phase(admin: GroupAdmin, group_id: str) -> View | None:
     """Return the phase of a rebalance that is running; None if none is."""
     phase = admin.phase(group_id)
     if phase.deadline_ms < 0:
         return None
-    name = "join" if phase.group_state == "PreparingRebalance" else "sync"
+    name = PHASES.get(phase.group_state, "sync")
     awaited = sorted(phase.awaited, key=lambda m: m.last_heard_ms)
     return {
         "name": "initial" if phase.is_initial_delay else name,
@@ -198,6 +212,7 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     return {
         "rebalances": [
             {
+                "is_plan": r.HasField("session_plan"),
                 "generation": r.generation_after,
                 "cause": r.cause,
                 "client_id": r.client_id,
@@ -240,6 +255,7 @@ def generation(admin: GroupAdmin, group_id: str, number: int) -> View:
                         "member_id": m.member_id,
                         "client_id": m.client_id,
                         "host": m.client_host.removeprefix("/"),
+                        "software": m.client_software,
                         "is_new": m.is_new,
                         "joined_at_ms": m.joined_at_ms,
                         "synced_at_ms": m.synced_at_ms,

@@ -25,10 +25,10 @@ class Latency(Protocol):
 def call_metrics(
     answered: Mapping[tuple[str, str], int], heartbeats: int, latencies: Mapping[str, Latency]
 ) -> Iterable[Metric]:
-    """Metrics of gRPC calls. They are written by the event loop while a scrape reads them."""
+    """Metrics of calls of all transports. The event loop writes them while a scrape reads them."""
     calls = CounterMetricFamily(
         "coordinator_grpc_calls",
-        "Answered calls, by method and status.",
+        "Answered calls, by method and status; those of Kafka clients too.",
         labels=["method", "code"],
     )
     for labels, count in dict(answered).items():

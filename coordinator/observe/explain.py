@@ -121,7 +121,8 @@ _CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words i
 
 
 def _cause(record: RebalanceRecord) -> str:
-    who = name_of(record.member_id, record.client_id, record.client_host)
+    joined = (m.client_software for m in record.members if m.member_id == record.member_id)
+    who = name_of(record.member_id, record.client_id, record.client_host, next(joined, ""))
     why = f" and said: {printable(record.reason)}" if record.reason else ""
     if record.cooperative_round > 1 and record.cause in _JOINED_AGAIN:
         return (
@@ -306,4 +307,4 @@ def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Ite
 
 
 def _member(member: RebalanceMember) -> str:
-    return name_of(member.member_id, member.client_id, member.client_host)
+    return name_of(member.member_id, member.client_id, member.client_host, member.client_software)

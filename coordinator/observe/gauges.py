@@ -17,9 +17,19 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from coordinator.observe.labels import snake_case
-from coordinator.shard.stats import BOUNDS_MS, ClusterStats, ShardStats, WaitStats
+from coordinator.shard.stats import (
+    BOUNDS_MS,
+    PARTITION_STATES,
+    ClusterStats,
+    SessionStats,
+    ShardStats,
+    WaitStats,
+)
 
-STATES = ("empty", "preparing_rebalance", "completing_rebalance", "stable", "dead")
+STATES = (
+    "empty", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "stable",
+    "dead",
+)  # fmt: skip
 
 
 class Pauses(Protocol):
@@ -46,7 +56,9 @@ class OnScrape(Collector):
         return self._metrics()
 
 
-def shard_metrics(shards: Sequence[ShardStats], loop_lag_s: float) -> Iterable[Metric]:
+def shard_metrics(
+    shards: Sequence[ShardStats], loop_lag_s: float, loop_lag_p99_s: float
+) -> Iterable[Metric]:
     """Sums over all shards of the node."""
     groups: Tally[str] = Tally()
     for shard in shards:
@@ -108,10 +120,46 @@ def shard_metrics(shards: Sequence[ShardStats], loop_lag_s: float) -> Iterable[M
         "Records that are in the log but not yet on enough in-sync replicas.",
         value=sum(s.end_offset - s.high_watermark for s in shards),
     )
+    yield from session_gauges([s.sessions for s in shards], loop_lag_p99_s)
     yield GaugeMetricFamily(
         "coordinator_event_loop_lag_seconds",
         "Lag of the event loop when last measured.",
         value=loop_lag_s,
+    )
+
+
+def session_gauges(shards: Sequence[SessionStats], loop_lag_p99_s: float) -> Iterable[Metric]:
+    """Sums over all shards of the node, and how its lag compares with their leases."""
+    leases_ms = [each.shortest_lease_ms for each in shards if each.shortest_lease_ms]
+    yield GaugeMetricFamily(
+        "coordinator_session_lag_ratio",
+        "Lag of the event loop (99th percentile of the last minute), as a part of the shortest "
+        "lease told to a member of a session group; 0: there is none.",
+        value=1_000 * loop_lag_p99_s / min(leases_ms) if leases_ms else 0.0,
+    )
+    yield GaugeMetricFamily(
+        "coordinator_session_members",
+        "Members of session groups.",
+        value=sum(each.members for each in shards),
+    )
+    yield GaugeMetricFamily(
+        "coordinator_session_suspects",
+        "Members of session groups without a stream.",
+        value=sum(each.suspects for each in shards),
+    )
+    yield GaugeMetricFamily(
+        "coordinator_session_waiting",
+        "Processes that wait for the name of a member which may be alive.",
+        value=sum(each.waiting for each in shards),
+    )
+    total: Tally[str] = Tally()
+    for each in shards:
+        total.update(each.partitions)
+    yield gauge(
+        "coordinator_session_partitions",
+        "Partitions of session groups, by state.",
+        "state",
+        {state: total[state] for state in PARTITION_STATES},
     )
 
 

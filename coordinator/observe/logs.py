@@ -15,14 +15,25 @@ import structlog
 
 from coordinator.core.events import (
     Event,
+    HandoffJournaled,
     MemberEvicted,
     MemberJoined,
     MemberSynced,
     OffsetsCommittedEvent,
+    PlanFailed,
+    PlanJournaled,
     RebalanceFailed,
     RebalanceJournaled,
 )
 from coordinator.core.records import RebalanceRecord
+from coordinator.core.session_values.events import (
+    PartitionRefused,
+    SessionMemberEnded,
+    SessionMemberFlaps,
+    SessionMemberSuspect,
+)
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.records import EndCause, PartitionSwitched, PhaseEntered
 from coordinator.observe.labels import snake_case
 from coordinator.printable import printable, printable_lines
 
@@ -35,8 +46,9 @@ ITEMS_MAX = 20
 TRACEBACK_MAX = 16_384
 """Longest traceback; its end, which holds the error, is kept."""
 
-_DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent)
-_WARNINGS = (MemberEvicted, RebalanceFailed)
+_WARNINGS = (MemberEvicted, RebalanceFailed, PlanFailed, PartitionRefused, SessionMemberFlaps)
+_DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent, SessionMemberSuspect)
+_INVOLUNTARY = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 
 
 def configure(log_format: str, log_level: str) -> structlog.stdlib.BoundLogger:
@@ -164,13 +176,21 @@ class EventLog:
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:
-            if isinstance(event, _DETAILS):
-                level = logging.DEBUG
-            elif isinstance(event, _WARNINGS):
-                level = logging.WARNING
-            else:
-                level = logging.INFO
-            self._logger.log(level, event_name(event), **event_values(event))
+            self._logger.log(_level(event), event_name(event), **event_values(event))
+
+
+def _level(event: Event) -> int:
+    match event:
+        case HandoffJournaled():
+            # A plan may move thousands, and has a line of its own.
+            line = event.record.line
+            is_forced = line is not None and line.was_forced
+            return logging.WARNING if is_forced else logging.DEBUG
+        case SessionMemberEnded():
+            return logging.WARNING if event.cause in _INVOLUNTARY else logging.INFO
+    if isinstance(event, _DETAILS):
+        return logging.DEBUG
+    return logging.WARNING if isinstance(event, _WARNINGS) else logging.INFO
 
 
 def event_name(event: Event) -> str:
@@ -182,6 +202,10 @@ def event_values(event: Event) -> dict[str, object]:
     """Non-empty fields of an event for a log line; `group_id` becomes `group`."""
     if isinstance(event, RebalanceJournaled):
         return _rebalance_values(event.record)
+    if isinstance(event, PlanJournaled):
+        return _plan_values(event.record)
+    if isinstance(event, HandoffJournaled):
+        return _handoff_values(event.record)
     values: dict[str, object] = {}
     for field in fields(event):
         value = getattr(event, field.name)
@@ -210,5 +234,43 @@ def _rebalance_values(record: RebalanceRecord) -> dict[str, object]:
         "moved": record.partitions_moved if record.partitions_moved >= 0 else None,
         "unowned": record.unowned_partitions,
         "unowned_ms": record.unowned_ms_max,
+    }
+    return {name: value for name, value in values.items() if value not in ("", None)}
+
+
+def _plan_values(record: PlanRecord) -> dict[str, object]:
+    """Fields of the log line of a plan; `coordinator explain` tells the rest."""
+    triggers = [f"{each.cause.value} {each.member_id}".rstrip() for each in record.triggers]
+    values = {
+        "group": record.group_id,
+        "triggers": triggers,
+        "waited_ms": max(0, record.made_at_ms - record.called_at_ms),
+        "members": record.member_count,
+        "partitions": record.partition_count,
+        "moves": dict(record.counts),
+        "unplaced": dict(record.unplaced),
+        "unowned": record.unowned.partitions,
+        "unowned_ms": record.unowned.ms_max,
+    }
+    return {name: value for name, value in values.items() if value not in ("", {}, [])}
+
+
+def _handoff_values(record: PartitionSwitched | PhaseEntered) -> dict[str, object]:
+    """Fields of the log line of a hand-off that has ended."""
+    line = record.line
+    assert line is not None
+    to = record.member_id if isinstance(record, PartitionSwitched) else line.source
+    rest_ms = None if line.stop is None else max(line.stop.rest_ms(line.ended_at_ms))
+    values = {
+        "group": record.group_id,
+        "topic": record.topic,
+        "partition": record.partition,
+        "source": line.source,
+        "successor": to,
+        "mode": line.mode,
+        "reason": line.reason,
+        "outcome": line.outcome,
+        "took_ms": max(0, line.ended_at_ms - line.opened_at_ms),
+        "unowned_ms": rest_ms,
     }
     return {name: value for name, value in values.items() if value not in ("", None)}

@@ -43,12 +43,14 @@ from coordinator.observe.gauges import (
     pause_metrics,
     shard_metrics,
 )
+from coordinator.observe.kafka_metrics import KafkaStats, kafka_metrics
 from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import GroupStatsSource, Listed, ListedGroups
 from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 from coordinator.observe.security_gauges import Secured, security_metrics
+from coordinator.observe.session_metrics import SessionMetrics
 from coordinator.shard.stats import ClusterStats, ShardStats
 
 HEARTBEATS_S = (0.000005, 0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1)
@@ -60,12 +62,14 @@ class Metrics:
     Args:
         stats: numbers of each shard, called at each scrape.
         loop_lag_s: lag of the event loop when last measured, in seconds.
+        loop_lag_p99_s: 99th percentile of it in the last minute.
         calls: answered calls by (request, gRPC status).
         heartbeats: number of answered heartbeats, alone or in batches.
         latencies: of calls, by request.
         cluster: this node's shards and controller epoch; None: no such series.
         pauses: pauses of the garbage collector; None: no such series.
         overload: queues and dropped calls; None: no such series.
+        kafka: connections and requests of Kafka's clients; None: no such series.
         security: certificate, refusals, reloads; None: no such series.
         groups: patterns of the group ids that get series of their own.
         group_stats: numbers of the groups that a predicate selects, called at each scrape.
@@ -77,11 +81,13 @@ class Metrics:
         stats: Callable[[], Iterable[ShardStats]],
         loop_lag_s: Callable[[], float],
         calls: Callable[[], Mapping[tuple[str, str], int]],
+        loop_lag_p99_s: Callable[[], float] = lambda: 0.0,
         heartbeats: Callable[[], int] = lambda: 0,
         latencies: Callable[[], Mapping[str, Latency]] = dict,
         cluster: Callable[[], ClusterStats] | None = None,
         pauses: Pauses | None = None,
         overload: Callable[[], OverloadStats] | None = None,
+        kafka: Callable[[], KafkaStats] | None = None,
         security: Secured | None = None,
         groups: Sequence[str] = (),
         group_stats: GroupStatsSource = lambda _: (),
@@ -113,6 +119,7 @@ class Metrics:
             "coordinator_offset_expirations", "Partitions whose offset has expired."
         )
         self._rebalance_metrics = RebalanceMetrics(self.registry)
+        self._session_metrics = SessionMetrics(self.registry)
         self.log = LogMetrics(self.registry)
         """Histograms of the log, to which its writers report."""
         self._heartbeats = Histogram(
@@ -121,18 +128,12 @@ class Metrics:
             buckets=HEARTBEATS_S,
             registry=self.registry,
         )
-        # A series that appears with its first event hides that event from rate().
-        for cause in RebalanceCause:
-            self._rebalances.labels(snake_case(cause.value))
-        for eviction in EvictionCause:
-            self._evictions.labels(snake_case(eviction.value))
-        for outcome in ("completed", "failed"):
-            self._completed.labels(outcome)
+        self._begin_series()
         Info("coordinator_build", "The running version.", registry=self.registry).info(
             {"version": __version__}
         )
         on_scrape = [
-            lambda: shard_metrics(list(stats()), loop_lag_s()),
+            lambda: shard_metrics(list(stats()), loop_lag_s(), loop_lag_p99_s()),
             memory_metrics,
             lambda: call_metrics(calls(), heartbeats(), latencies()),
         ]
@@ -142,12 +143,23 @@ class Metrics:
             on_scrape.append(lambda: pause_metrics(pauses))
         if overload is not None:
             on_scrape.append(lambda: overload_metrics(overload()))
+        if kafka is not None:
+            on_scrape.append(lambda: kafka_metrics(kafka()))
         if security is not None:
             on_scrape.append(lambda: security_metrics(security))
         for metrics in on_scrape:
             self.registry.register(OnScrape(metrics))
         if self._listed_groups is not None:
             self.registry.register(self._listed_groups)
+
+    def _begin_series(self) -> None:
+        """Begin series at 0: one that appears with its first event hides that event from rate()."""
+        for cause in RebalanceCause:
+            self._rebalances.labels(snake_case(cause.value))
+        for eviction in EvictionCause:
+            self._evictions.labels(snake_case(eviction.value))
+        for outcome in ("completed", "failed"):
+            self._completed.labels(outcome)
 
     def __call__(self, events: Sequence[Event], now_ms: int) -> None:
         """Count the events of one step of a shard."""
@@ -170,7 +182,7 @@ class Metrics:
                 case OffsetsExpired():
                     self._expirations.inc(event.partitions)
                 case _:
-                    pass
+                    self._session_metrics.observe(event)
 
     def heartbeat(self, seconds: float) -> None:
         """Count a heartbeat that was timed, in seconds."""

@@ -48,10 +48,11 @@ def time_of_day(at_ms: int) -> str:
     return f"{at:%H:%M:%S}.{at_ms % 1_000:03d} UTC"
 
 
-def name_of(member_id: str, client_id: str, client_host: str = "") -> str:
-    """The client id if there is one, else the member id; with the host."""
+def name_of(member_id: str, client_id: str, client_host: str = "", software: str = "") -> str:
+    """The client id if there is one, else the member id; with the client's software and host."""
     name = printable(client_id or member_id or "an unknown member")
-    return f"{name} ({printable(client_host.removeprefix('/'))})" if client_host else name
+    where = ", ".join(printable(it) for it in (software, client_host.removeprefix("/")) if it)
+    return f"{name} ({where})" if where else name
 
 
 def quoted(text: str) -> str:

@@ -179,9 +179,64 @@ NODES = Row(
     ),
 )
 
+SESSIONS = Row(
+    "Session groups",
+    (
+        Panel(
+            "Members of session groups",
+            "With a stream, and without: those keep what they have until their lease ends.",
+            {
+                "members": total("coordinator_session_members"),
+                "without a stream": total("coordinator_session_suspects"),
+            },
+        ),
+        Panel(
+            "Partitions by state",
+            "Those that are held are worked on; the others change hands, are kept, or have no "
+            "holder. Alert: CoordinatorSessionPartitionsFree.",
+            {"{{state}}": total("coordinator_session_partitions", by="state")},
+            stacked=True,
+        ),
+        Panel(
+            "Hand-offs that ended",
+            "By how they ended. `forced`: the holder did not release in time. "
+            "Alert: CoordinatorSessionHandoffsForced.",
+            {"{{outcome}}": rate("coordinator_session_handoffs_total", by="outcome")},
+            unit="ops",
+        ),
+        Panel(
+            "Nobody worked on a partition",
+            "Of partitions that changed hands: what users of the group feel.",
+            {
+                "p50": quantile(0.5, "coordinator_session_partition_unowned_seconds"),
+                "p99": quantile(0.99, "coordinator_session_partition_unowned_seconds"),
+            },
+            unit="s",
+            thresholds=(10, 60),
+        ),
+        Panel(
+            "Phases of hand-offs, p99",
+            "A long drain is a member that is slow to finish; a long prepare one that warms up.",
+            {"{{phase}}": quantile(0.99, "coordinator_session_handoff_phase_seconds", by="phase")},
+            unit="s",
+        ),
+        Panel(
+            "Lost members and fenced commits",
+            "Leases that ran out, and partitions whose commit came from a member that does not "
+            "hold them. Alert: CoordinatorSessionLeasesExpire.",
+            {
+                "leases": rate("coordinator_session_lease_expirations_total"),
+                "fenced commits": rate("coordinator_session_fenced_commits_total"),
+            },
+            unit="ops",
+            thresholds=(0.1, 1),
+        ),
+    ),
+)
+
 FLEET = Dashboard(
     "coordinator-fleet",
     "Consumer groups: all nodes",
     "Groups, members and rebalances of all nodes, and how the nodes are.",
-    (NOW, REBALANCES, NODES),
+    (NOW, REBALANCES, SESSIONS, NODES),
 )

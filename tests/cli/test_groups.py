@@ -12,6 +12,7 @@ from coordinator.assignors.consumer_protocol import Assignment, encode_assignmen
 from coordinator.cli.groups import STATES, TYPES
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.group import GroupState
+from coordinator.core.sessions.group import SessionGroup
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from tests.cli.desk import Desk
@@ -65,8 +66,8 @@ def test_list_has_typed_rows(desk):
     stable(desk)
     desk.commit({T0: 1}, group="bare")
     assert desk.rows("list") == [
-        {"group": "bare", "type": "classic", "protocol": None, "state": "Empty", "members": 0},
-        {"group": "g", "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1},
+        {"group": "bare", "type": "Classic", "protocol": None, "state": "Empty", "members": 0},
+        {"group": "g", "type": "Classic", "protocol": "consumer", "state": "Stable", "members": 1},
     ]
 
 
@@ -100,7 +101,7 @@ def test_a_list_without_groups_has_headings_and_a_sentence(desk):
         ("--state foo", "'foo' is no state: the states are Empty, PreparingRebalance, Completing"),
         ("--state Stable,", "is no state"),
         ("--state ''", "is no state"),
-        ("--type consumer", "'consumer' is no type: the types are classic"),
+        ("--type consumer", "'consumer' is no type: the types are Classic"),
     ],
 )
 def test_unknown_states_and_types_are_refused_with_the_list(desk, filters, told):
@@ -109,7 +110,8 @@ def test_unknown_states_and_types_are_refused_with_the_list(desk, filters, told)
 
 def test_the_states_and_types_are_those_of_groups():
     assert set(STATES) == {state.value for state in GroupState}
-    assert (ClassicGroup.kind,) == TYPES
+    kinds = (ClassicGroup.kind, SessionGroup.kind)
+    assert tuple(kind.capitalize() for kind in kinds) == TYPES
 
 
 def loading(request):
@@ -205,6 +207,7 @@ def test_describe_shows_offsets_lag_and_owners(desk):
         "consumer_id": member,
         "host": "/127.0.0.1",
         "client_id": "etl",
+        "client_software": None,
         "group_instance_id": None,
         "state": "Stable",
         "rebalancing_since_ms": None,
@@ -218,6 +221,18 @@ def test_describe_shows_offsets_lag_and_owners(desk):
         "HOST", "CLIENT-ID",
     ]  # fmt: skip
     assert table[2].split()[3:6] == ["-", "-", "-"]
+
+
+def test_the_library_of_a_kafka_client_has_a_column_where_there_is_one(desk):
+    member = stable(desk)
+    for line in ("describe g", "members g", "members g --verbose"):
+        assert "CLIENT-SOFTWARE" not in desk.groups(line)[1]
+    desk.c.shard.machine.groups["g"].members[member].client_software = "librdkafka 2.16.1\x1b"
+    for line in ("describe g", "members g", "members g --verbose"):
+        head, row, *_ = desk.groups(line)[1].splitlines()
+        assert head.split()[-1] == "CLIENT-SOFTWARE"
+        assert row.endswith("  librdkafka 2.16.1\\x1b")
+        assert desk.rows(line)[0]["client_software"] == "librdkafka 2.16.1\x1b"
 
 
 def test_no_lag_is_negative(desk):
@@ -373,6 +388,7 @@ def test_members_with_their_assignments(desk):
         "group_instance_id": "box-1",
         "host": "/127.0.0.1",
         "client_id": "etl",
+        "client_software": None,
         "partitions": 2,
         "assignment": [{"topic": "t", "partitions": [0, 1]}],
         "leader": True,

@@ -38,7 +38,7 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     ("line", "sentence"),
     [
         ("grups", "there is no command 'grups'; did you mean groups?"),
-        ("xyzzy", "there is no command 'xyzzy'; there are groups, explain,"),
+        ("xyzzy", "there is no command 'xyzzy'; there are groups, members, policy, topics,"),
         ("groups lst", "there is no command 'lst'; did you mean list?"),
         ("groups list --bootsrap x:1", "there is no flag --bootsrap; did you mean --bootstrap?"),
         ("groups list --boot x:1", "there is no flag --boot; did you mean --bootstrap?"),

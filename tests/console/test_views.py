@@ -9,8 +9,9 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.client.admin import GroupAdmin
+from coordinator.client.admin import GroupAdmin, SessionGroup
 from coordinator.console import server, views
+from coordinator.console.session_views import session_view
 from coordinator.dial import Credentials
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import cluster_pb2
@@ -152,6 +153,16 @@ def test_members_are_paged_in_the_order_of_their_names(coordinator):
     assert sum(m["partitions"] for m in first["rows"] + last["rows"]) == 4
 
 
+def test_members_show_the_libraries_of_their_clients(coordinator):
+    ids = stable(coordinator, "g", ["a", "b"], 2)
+    members = coordinator.shard.machine.groups["g"].members
+    members[ids["b"]].client_software = "librdkafka 2.16.1"
+    rows = group(Admin(coordinator), "g", members=1)["members"]["rows"]
+    assert [(m["client_id"], m["software"]) for m in rows] == [
+        ("a", ""), ("b", "librdkafka 2.16.1"),
+    ]  # fmt: skip
+
+
 def test_partitions_are_found_by_topic_or_owner_and_sorted_by_lag(coordinator):
     ids = stable(coordinator, "g", ["a"], 12)
     who = {"group_id": "g", "member_id": ids["a"], "generation_id": 1}
@@ -254,3 +265,36 @@ def test_every_file_of_the_page_is_served_with_its_type():
         assert answer.status is HTTPStatus.OK
         assert answer.content_type.startswith(("text/javascript", "text/css"))
     assert console(Request(method="GET", path="/../server.py")).status is HTTPStatus.NOT_FOUND
+
+
+def test_a_session_group_is_shown_with_handoffs_and_members_that_are_not_at_work():
+    told = SessionGroup(
+        members=[
+            {"member_id": "m1", "member_name": "w-a", "ready": True, "partition_count": 3},
+            {"member_id": "m2", "client_id": "c2", "ready": True, "suspect": True},
+        ],
+        topics=[
+            {
+                "name": "t",
+                "free": [
+                    {"partitions": {"first": 4, "last": 6}, "why": "capacity"},
+                    {"partitions": {"first": 9, "last": 9}, "why": "capacity"},
+                ],
+            }
+        ],
+        handoffs=[
+            {"topic": "t", "partition": n, "opened_at_ms": 100 - n, "source_member_id": "m1",
+             "successor_member_id": "m2", "waits_for": "m1", "phase": "drain"}
+            for n in range(30)
+        ],
+        policy={"lease_ms": 3_000, "mode": "WARM"},
+    )  # fmt: skip
+    shown = session_view(told)
+    assert shown["handoff_count"] == 30
+    assert len(shown["handoffs"]) == 20
+    assert shown["handoffs"][0]["partition"] == "t-29"  # It is open for longest.
+    assert (shown["handoffs"][0]["from"], shown["handoffs"][0]["to"]) == ("w-a", "c2")
+    assert [(row["name"], row["status"]) for row in shown["notable"]] == [("c2", "suspect")]
+    assert shown["free"] == {"capacity": 4}
+    assert (shown["lease_ms"], shown["mode"]) == (3_000, "warm")
+    assert len(json.dumps(shown)) < PAGE_BYTES

@@ -62,6 +62,10 @@ FIRES = {
         ],
         "3m",
     ),
+    "CoordinatorPlansFail": (
+        [(f"coordinator_session_plan_failures_total{{{ON}}}", "0 1 2 3 3")],
+        "4m",
+    ),
     "CoordinatorShardsWithoutLeader": (
         [
             (f'coordinator_shards{{state="leading",{ON}}}', "15x10"),
@@ -89,6 +93,22 @@ FIRES = {
         ],
         "40m",
     ),
+    "CoordinatorSessionHandoffsForced": (
+        [(f'coordinator_session_handoffs_total{{outcome="forced",{ON}}}', "0 2 4 6 6")],
+        "4m",
+    ),
+    "CoordinatorSessionPartitionsFree": (
+        [(f'coordinator_session_partitions{{state="free",{ON}}}', "3x15")],
+        "12m",
+    ),
+    "CoordinatorSessionLeasesExpire": (
+        [(f"coordinator_session_lease_expirations_total{{{ON}}}", "0 4 8 12 12")],
+        "4m",
+    ),
+    "CoordinatorSessionLoopLag": (
+        [(f"coordinator_session_lag_ratio{{{ON}}}", "0.06x10")],
+        "6m",
+    ),
     "CoordinatorCertificateExpires": (
         [(f"coordinator_certificate_expiry_timestamp_seconds{{{ON}}}", "86400x20")],
         "10m",
@@ -112,7 +132,7 @@ def promtool(*words: str) -> subprocess.CompletedProcess[str]:
 def test_the_rules_are_sound():
     done = promtool("check", "rules", str(RULES), str(KAFKA))
     assert done.returncode == 0, done.stderr
-    assert "0 rules" not in done.stdout
+    assert " 0 rules" not in done.stdout
 
 
 def test_every_alert_has_a_runbook_with_all_its_parts():

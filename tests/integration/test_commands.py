@@ -80,6 +80,11 @@ LINES = [
     ("health", 0, lambda rows: [row["status"] for row in rows] == ["SERVING"]),
     ("cluster describe", 0, lambda rows: (rows[0]["leads"], rows[0]["state"]) == (2, "serving")),
     ("cluster describe --shards", 0, lambda rows: [row["shard"] for row in rows] == [0, 1]),
+    ("topics set unread 6", 0, lambda rows: rows[0]["partitions"] == 6),
+    ("topics list", 0, lambda rows: "unread" in {row["topic"] for row in rows}),
+    ("topics set unread 0", 1, lambda rows: "from 1 to 10000" in rows[0]["error"]),
+    ("topics set .. 3", 1, lambda rows: "1 to 249 letters" in rows[0]["error"]),
+    ("topics delete nowhere", 1, lambda rows: "no topic has this name" in rows[0]["error"]),
     ("config", 0, lambda rows: {row["setting"]: row["value"] for row in rows}["shards"] == 16),
     ("config check", 0, lambda rows: rows == []),
     ("config check --insecure", 0, lambda rows: [row["level"] for row in rows] == ["warning"]),
@@ -108,7 +113,7 @@ LINES = [
     ("who-blocks live", 0, lambda rows: rows == []),
     (f"replay {ROOT}/tests/runtime/recordings/single_node.jsonl", 0, lambda rows: len(rows) >= 1),
 ]
-CONNECTS = ("health", "cluster", "groups", "explain", "timeline", "who-blocks")
+CONNECTS = ("health", "cluster", "groups", "topics", "explain", "timeline", "who-blocks")
 
 
 @pytest.mark.parametrize(("line", "status", "is_right"), LINES, ids=[line for line, *_ in LINES])
@@ -167,6 +172,7 @@ def test_every_command_is_tried():
         next(name for name in LEAVES if f"{line} ".startswith(f"{name} ")) for line, *_ in LINES
     }
     elsewhere = {"serve", "completion", "watch", "log dump", "cluster elect", "cluster move"}
+    elsewhere |= {"policy show", "policy set", "members evict"}  # By tests/cli/test_session_groups.
     assert set(LEAVES) - tried - elsewhere - {"cluster drain"} == set()
 
 
@@ -208,6 +214,7 @@ def test_watching_prints_a_document_each_time_and_ends_with_ctrl_c(server):
 # --- Wrong uses ---------------------------------------------------------------------------------
 
 REFUSED = [
+    ("topics set unread x {AT}", 2, "'x' is no number of partitions"),
     ("cluster drain 9 {AT}", 1, "There is no node 9; the nodes are"),
     ("cluster move 7 1 {AT}", 1, "There is no shard 7; the shards are 0, 1."),
     ("cluster move 0 9 {AT}", 1, "There is no node 9"),

@@ -2,7 +2,8 @@
 metrics is sound, and every series is documented.
 
 One node is alone, on SQLite, with TLS; two share an etcd, and each is the other's standby. In their
-groups members come, go, die, commit, report ends of logs and are refused, until the tests end.
+groups members come, go, die, commit, report ends of logs and are refused, and hand partitions over
+in one of sessions, until the tests end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import Credentials, GroupMember
+from coordinator.client import Credentials, GroupMember, SessionMember
+from coordinator.client.sessions.changes import Draining
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
 from tests.certificates import Authority
@@ -119,11 +121,26 @@ async def work(address: str, credentials: Credentials | None, stop: threading.Ev
                 await staying.commit({TopicPartition("t", 0): offset})
                 await one_that_dies(stub)
                 await beats_and_refusals(stub)
+                await handed_over(address, settings)
 
 
-async def assigned(member: GroupMember) -> None:
+async def assigned(member: GroupMember | SessionMember) -> None:
     while len(member.assignment) < 2:
         await member.poll(timeout=0.1)
+
+
+async def handed_over(address: str, settings: dict) -> None:
+    """Have a partition of a session group handed over, and freed by a member that leaves."""
+    wishes = {"plan_interval_ms": 0, "join_quiet_ms": 0, "initial_delay_ms": 0}
+    async with SessionMember(address, "leased", {"t": 2}, wishes=wishes, **settings) as staying:
+        await assigned(staying)
+        async with SessionMember(address, "leased", {"t": 2}, **settings) as passing:
+            while not passing.assignment:
+                for change in await staying.poll(timeout=0.1):
+                    if isinstance(change, Draining):
+                        staying.released(change.partition)
+                await passing.poll(timeout=0.1)
+        await assigned(staying)
 
 
 async def one_that_dies(stub) -> None:

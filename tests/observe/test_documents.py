@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
+from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.garbage import ShortPauses
@@ -41,6 +42,7 @@ def everything() -> Metrics:
         calls=lambda: {("JoinGroup", "OK"): 1},
         latencies=lambda: {"JoinGroup": Latency()},
         cluster=lambda: ClusterStats({"leading": 1}, 1, 0, False),
+        kafka=lambda: KafkaStats({"librdkafka": 1}, {("JoinGroup", "librdkafka"): 1}, {"idle": 1}),
         pauses=ShortPauses(),
         overload=lambda: OverloadStats(1, {"JoinGroup": 1}, {"full": 1}, (1,), (1, 0), 1, 1),
         security=SimpleNamespace(not_after_s=math.inf, refusals={}, reload_failures=0),

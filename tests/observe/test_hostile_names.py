@@ -20,7 +20,9 @@ from coordinator.observe.timeline import as_svg, as_text
 
 HARM = "\x1b]0;owned\x07\n\0\x9b31m\x7f\u202e\u200b<i>&\"'\ufffe\ud800"
 MEMBERS = tuple(
-    RebalanceMember(f"m{number}{HARM}", HARM * number, f"/{HARM}", True, 1_000, 1_000 * number, -1)
+    RebalanceMember(
+        f"m{number}{HARM}", HARM * number, f"/{HARM}", True, 1_000, 1_000 * number, -1, HARM
+    )
     for number in range(3)
 )
 RECORD = RebalanceRecord(

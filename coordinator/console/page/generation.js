@@ -80,6 +80,7 @@ export class GenerationView {
             show: (m) => (m.client_id || NONE) + (m.member_id === r.leader ? " (leader)" : ""),
           },
           { label: "Host", show: (m) => m.host },
+          { label: "Software", show: (m) => m.software || NONE },
           { label: "Joined", show: (m) => after(m.joined_at_ms) },
           { label: "Fetched its partitions", show: (m) => after(m.synced_at_ms) },
           { label: "New", show: (m) => (m.is_new ? "new" : NONE) },

@@ -11,6 +11,18 @@ const PHASES = {
   initial: "The first members have joined; the group waits a moment for more.",
   join: "Join phase: members give their work back and join again.",
   sync: "Sync phase: the leader assigns the partitions, and the members fetch theirs.",
+  assigning: "A plan is due: it takes in everything that has happened until then.",
+  reconciling: "Partitions change hands one by one; all others are worked on.",
+};
+
+const WHY_FREE = {
+  plan_due: "the next plan looks for a holder",
+  nobody_receives: "no member receives partitions",
+  capacity: "all members have as many as they take",
+  not_allowed: "every member is excluded from them, or has refused them lately",
+  pinned: "they are pinned to a member that is not there",
+  refused: "they were refused three times in a row",
+  handover_delay: "they wait after the end of a lease",
 };
 
 export class GroupView {
@@ -30,6 +42,40 @@ export class GroupView {
         { label: "Member", className: "id", show: (m) => m.member_id },
       ],
     });
+    this.handoffs = new Table(byId("handoffs-list"), {
+      id: "handoffs",
+      label: "Open hand-offs",
+      keyOf: (h) => h.partition,
+      columns: [
+        { label: "Partition", show: (h) => h.partition },
+        { label: "From", show: (h) => h.from || NONE },
+        { label: "To", show: (h) => h.to || "nobody yet" },
+        { label: "Phase", show: (h) => h.phase },
+        { label: "Since", show: (h) => ago(h.since_ms, this.nowMs) },
+        {
+          label: "Ends in",
+          show: (h) => (h.ends_ms < 0 ? NONE : spell(Math.max(0, h.ends_ms - this.nowMs))),
+        },
+        { label: "Waits for", show: (h) => h.waits_for || "the log" },
+      ],
+    });
+    this.notable = new Table(byId("notable-list"), {
+      id: "notable",
+      label: "Members that are not at work",
+      keyOf: (m) => m.member_id,
+      columns: [
+        { label: "Member", show: (m) => m.name },
+        { label: "Status", show: (m) => m.status },
+        { label: "Host", show: (m) => m.host },
+        { label: "Partitions", className: "number", show: (m) => m.partitions },
+        { label: "Last heard", show: (m) => ago(m.last_heard_ms, this.nowMs) },
+        {
+          label: "Lease ends in",
+          show: (m) =>
+            m.lease_ends_ms < 0 ? NONE : spell(Math.max(0, m.lease_ends_ms - this.nowMs)),
+        },
+      ],
+    });
     this.members = new Table(byId("members-list"), {
       id: "members",
       label: "Members",
@@ -37,6 +83,7 @@ export class GroupView {
       columns: [
         { label: "Client", show: (m) => (m.client_id || NONE) + (m.is_leader ? " (leader)" : "") },
         { label: "Host", show: (m) => m.host },
+        { label: "Software", show: (m) => m.software || NONE },
         { label: "Partitions", className: "number", show: (m) => m.partitions },
         { label: "Instance", show: (m) => m.instance_id || NONE },
         { label: "Member", className: "id", show: (m) => m.member_id },
@@ -115,7 +162,7 @@ export class GroupView {
     setText(
       byId("group-summary-text"),
       [
-        `generation ${found.generation}`,
+        found.session ? "session group" : `generation ${found.generation}`,
         printable(found.protocol),
         count(found.member_count, "member"),
         found.partition_count ? count(found.partition_count, "partition") : "",
@@ -128,6 +175,7 @@ export class GroupView {
     byId("no-owners").hidden =
       found.state !== "PreparingRebalance" && found.state !== "CompletingRebalance";
     this.showPhase(found);
+    this.showSession(found);
     this.showRebalances(group, found);
     this.showMembers(found);
     setText(byId("partitions-summary"), `Partitions (${found.partition_count})`);
@@ -150,6 +198,28 @@ export class GroupView {
     }
   }
 
+  showSession({ session, now_ms: nowMs }) {
+    byId("session").hidden = session === null;
+    setText(byId("phase-title"), session ? "Under way now" : "Rebalancing now");
+    setText(byId("journal-title"), session ? "Plans" : "Rebalances");
+    if (session === null) return;
+    const free = Object.entries(session.free).map(
+      ([why, number]) => `${count(number, "partition")} without a holder: ${WHY_FREE[why] ?? why}`,
+    );
+    const kept = session.kept.map(
+      (k) => `partitions are kept for ${printable(k.name)}, for ${spell(Math.max(0, k.until_ms - nowMs))} at most`,
+    );
+    const about = `Lease ${spell(session.lease_ms)}, hand-offs ${session.mode}`;
+    setText(byId("session-summary"), `${[about, ...free, ...kept].join("; ")}.`);
+    for (const name of ["handoffs", "notable"]) {
+      byId(`${name}-title`).hidden = session[name].length === 0;
+      byId(`${name}-list`).hidden = session[name].length === 0;
+      this[name].show(session[name]);
+    }
+    setText(byId("handoffs-title"), `Open hand-offs (${session.handoff_count})`);
+    setText(byId("notable-title"), `Members that are not at work (${session.notable_count})`);
+  }
+
   showPhase({ phase, member_count: members, now_ms: nowMs }) {
     byId("phase").hidden = phase === null;
     if (phase === null) return;
@@ -168,8 +238,9 @@ export class GroupView {
     this.awaited.show(phase.awaited);
   }
 
-  showRebalances(group, { rebalances, refused, now_ms: nowMs }) {
-    byId("no-rebalances").hidden = rebalances.length > 0;
+  showRebalances(group, { rebalances, refused, session, now_ms: nowMs }) {
+    byId("no-rebalances").hidden = rebalances.length > 0 || session !== null;
+    byId("no-plans").hidden = rebalances.length > 0 || session === null;
     keyed(
       byId("rebalances"),
       rebalances,
@@ -197,20 +268,22 @@ function foldOf(group, r) {
     href: generationHref(group, r.generation),
     textContent: `All about generation ${r.generation}`,
   });
+  const title = r.is_plan ? "Plan" : `Generation ${r.generation}`;
+  const what = r.is_plan ? `, made after ${took}.` : `: ${r.cause}${who}, ${r.outcome}, ${took}.`;
   const fold = element(
     "details",
     {},
     element(
       "summary",
       {},
-      element("strong", { textContent: `Generation ${r.generation}` }),
-      element("span", { textContent: `: ${r.cause}${who}, ${r.outcome}, ${took}.` }),
+      element("strong", { textContent: title }),
+      element("span", { textContent: what }),
       element("span", { className: "ago quiet" }),
     ),
     sentences,
-    picture,
-    element("p", {}, link),
+    ...(r.is_plan ? [] : [picture, element("p", {}, link)]),
   );
+  if (r.is_plan) return fold;
   fold.addEventListener("toggle", () => {
     if (fold.open && !picture.firstChild) picture.append(timeline(group, r));
   });

@@ -1,0 +1,168 @@
+"""A session group as rows and sentences: holders, hand-offs, members, and who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.admin import GroupAdmin, GroupNotFound, SessionGroup
+from coordinator.client.session_admin import WAITING, free_of, status
+from coordinator.observe.spelling import quoted, spell
+from coordinator.printable import printable
+
+SHOWN_MAX = 5
+"""Hand-offs, members and reasons that sentences name; of more they give the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session group, with its partitions by name.
+
+    columns: values of the columns of `SessionPartitionRow` that classic groups do not have.
+    """
+
+    told: SessionGroup
+    members: dict[str, SessionGroup.Member]
+    columns: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, admin: GroupAdmin, group_id: str) -> SessionView | None:
+        """Ask for a group; None if it is gone, or has become a classic one."""
+        try:
+            told = admin.describe_session_group(group_id)
+        except LookupError as error:
+            if isinstance(error, GroupNotFound) or "classic" in str(error):
+                return None
+            raise
+        seen = cls(told, {member.member_id: member for member in told.members})
+        seen.columns.update(_columns(told))
+        return seen
+
+    def name(self, member_id: str) -> str:
+        """Name of a member, or its id."""
+        member = self.members.get(member_id)
+        return member_id if member is None else member.member_name or member_id
+
+
+def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
+    for topic in told.topics:
+        for holding in topic.holdings:
+            each = holding.partitions
+            for number in range(each.first, each.last + 1):
+                token = each.first_token + number - each.first
+                yield TopicPartition(topic.name, number), {"token": token, "phase": "held"}
+        for free in topic.free:
+            for number in range(free.partitions.first, free.partitions.last + 1):
+                yield TopicPartition(topic.name, number), {"phase": "free", "why": free.why}
+    for kept in told.kept:
+        for held in kept.topics:
+            for each in held.partitions:
+                for number in range(each.first, each.last + 1):
+                    yield (
+                        TopicPartition(held.name, number),
+                        {"phase": "kept", "why": kept.member_name, "phase_ends_ms": kept.until_ms},
+                    )
+    for handoff in told.handoffs:
+        yield (
+            TopicPartition(handoff.topic, handoff.partition),
+            {
+                "token": handoff.token or None,
+                "phase": handoff.phase,
+                "successor_id": handoff.successor_member_id or None,
+                "phase_ends_ms": None if handoff.phase_ends_ms < 0 else handoff.phase_ends_ms,
+            },
+        )
+
+
+def member_columns(member: SessionGroup.Member) -> dict[str, Any]:
+    """Values of the columns of `SessionMemberRow` that classic groups do not have."""
+    return {
+        "status": status(member),
+        "lease_ms": member.lease_ms,
+        "lease_ends_ms": None if member.lease_ends_ms < 0 else member.lease_ends_ms,
+        "waits_for_id": member.waits_for or None,
+        "why": member.why or None,
+    }
+
+
+# --- Sentences ----------------------------------------------------------------------------------
+
+
+def sentences(seen: SessionView) -> Iterator[str]:
+    """Sentences about what is open in a group, and who is waited for; none if it rests."""
+    told = seen.told
+    head = f"Consumer group {quoted(told.group_id)}"
+    if told.next_plan_ms >= 0 and told.group_state == "Assigning":
+        left_ms = max(0, told.next_plan_ms - told.now_ms)
+        yield f"{head} is Assigning: the next plan is due in {spell(left_ms)}."
+    if told.handoffs:
+        open_ = _some([_handoff(seen, each) for each in told.handoffs])
+        yield f"{head} has {_count(len(told.handoffs), 'open hand-off')}: {open_}."
+    yield from _of_members(seen, head)
+    for why, count in sorted(free_of(told).items()):
+        yield f"{head} has {_count(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
+    for kept in told.kept:
+        left = spell(max(0, kept.until_ms - told.now_ms))
+        yield f"{head} keeps partitions for {quoted(kept.member_name)}, for {left} at most."
+    if told.policy.degraded_hold_ms:
+        hold = spell(told.policy.degraded_hold_ms)
+        yield f"{head} works on for {hold} without its coordinator, beyond its lease."
+
+
+def _of_members(seen: SessionView, head: str) -> Iterator[str]:
+    now_ms = seen.told.now_ms
+    suspects = [m for m in seen.told.members if status(m) == "suspect"]
+    if suspects:
+        named = _some(
+            f"{quoted(m.member_name or m.member_id)} "
+            f"(lease ends in {spell(max(0, m.lease_ends_ms - now_ms))})"
+            for m in suspects
+        )
+        yield f"{head} has {_count(len(suspects), 'member')} without a stream: {named}."
+    for member in seen.told.members:
+        if member.standing == WAITING:
+            left = spell(max(0, member.lease_ends_ms - now_ms))
+            yield (
+                f"A process on {printable(member.client_host)} waits for the name "
+                f"{quoted(member.member_name)}, which is member {quoted(member.waits_for)}; it "
+                f"inherits in {left} unless that one is heard."
+            )
+
+
+_WHY = {
+    "plan_due": "the next plan looks for a holder",
+    "nobody_receives": "no member receives partitions",
+    "capacity": "all members have as many as they take",
+    "not_allowed": "every member is excluded from them, or has refused them lately",
+    "pinned": "they are pinned to a member that is not there",
+    "refused": "they were refused three times in a row, and wait",
+    "handover_delay": "they wait after the end of a lease (handover_delay_ms)",
+}
+
+
+def _handoff(seen: SessionView, each: SessionGroup.Handoff) -> str:
+    now_ms = seen.told.now_ms
+    place = printable(f"{each.topic}-{each.partition}")
+    source = quoted(seen.name(each.source_member_id)) if each.source_member_id else "nobody"
+    successor = seen.name(each.successor_member_id) if each.successor_member_id else ""
+    to = quoted(successor) if successor else "nobody yet"
+    waits = f"waits for {quoted(seen.name(each.waits_for))}" if each.waits_for else "is written"
+    since = ""
+    if each.phase_since_ms >= 0:
+        since = f" for {spell(max(0, now_ms - each.phase_since_ms))}"
+    ends = ""
+    if each.phase_ends_ms >= 0:
+        ends = f", {spell(max(0, each.phase_ends_ms - now_ms))} left"
+    return f"{place} from {source} to {to} ({each.phase}{since}{ends}, {waits})"
+
+
+def _some(parts: Iterable[str]) -> str:
+    found = list(parts)
+    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+    return "; ".join(found[:SHOWN_MAX]) + more
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,53 @@
+"""Content of a session group's page beside that of any group: hand-offs, members, policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.client.session_admin import SessionGroup, free_of, mode_of, status
+
+View = dict[str, Any]  # Any: JSON.
+
+ROWS = 20
+"""Open hand-offs, and members that want attention, that are shown; the oldest come first."""
+
+
+def session_view(told: SessionGroup) -> View:
+    """Open hand-offs, members that are not simply at work, free partitions, chosen settings."""
+    names = {m.member_id: m.member_name or m.client_id or m.member_id for m in told.members}
+    handoffs = sorted(told.handoffs, key=lambda it: (it.opened_at_ms, it.topic, it.partition))
+    members = [m for m in told.members if status(m) != "active"]
+    return {
+        "handoff_count": len(handoffs),
+        "handoffs": [
+            {
+                "partition": f"{it.topic}-{it.partition}",
+                "from": names.get(it.source_member_id, it.source_member_id),
+                "to": names.get(it.successor_member_id, it.successor_member_id),
+                "phase": it.phase,
+                "since_ms": it.phase_since_ms,
+                "ends_ms": it.phase_ends_ms,
+                "waits_for": names.get(it.waits_for, it.waits_for),
+            }
+            for it in handoffs[:ROWS]
+        ],
+        "notable_count": len(members),
+        "notable": [
+            {
+                "member_id": m.member_id,
+                "name": names[m.member_id],
+                "host": m.client_host.removeprefix("/"),
+                "status": status(m),
+                "partitions": m.partition_count,
+                "last_heard_ms": m.last_heard_ms,
+                "lease_ends_ms": m.lease_ends_ms,
+            }
+            for m in members[:ROWS]
+        ],
+        "free": free_of(told),
+        "kept": [
+            {"name": kept.member_name, "until_ms": kept.until_ms} for kept in told.kept[:ROWS]
+        ],
+        "lease_ms": told.policy.lease_ms,
+        "mode": mode_of(told.policy),
+    }

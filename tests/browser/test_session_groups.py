@@ -1,0 +1,91 @@
+"""The page of a session group: hand-offs, members that are not at work, plans."""
+
+from __future__ import annotations
+
+import queue
+
+import grpc
+import pytest
+from playwright.sync_api import expect
+
+from coordinator.v1 import session_pb2 as pb
+from coordinator.v1 import session_pb2_grpc
+from tests.browser.conftest import FLAGS, WIDE, opened
+from tests.serving import Process
+
+POLICY = pb.GroupPolicy(
+    lease_ms=300_000, drain_timeout_ms=600_000, join_quiet_ms=0, initial_delay_ms=0
+)
+
+
+class Member:
+    """A member of a session group that attaches, and says what it is told to say."""
+
+    def __init__(self, channel, name: str, partitions: int) -> None:
+        self._said: queue.SimpleQueue[pb.SessionRequest | None] = queue.SimpleQueue()
+        stub = session_pb2_grpc.GroupSessionsStub(channel)
+        self.call = stub.Session(iter(self._said.get, None))
+        attach = pb.Attach(
+            group_id="orders",
+            member_name=name,
+            client_id=name,
+            incarnation=pb.Attach.Incarnation(id=name.encode()),
+            topics=[pb.Attach.Topic(name="orders", partitions=partitions)],
+            wishes=POLICY,
+        )
+        self._said.put(pb.SessionRequest(attach=attach))
+
+    def hear(self, kind: str) -> None:
+        """Read until a message of a kind has come."""
+        for message in self.call:
+            if message.WhichOneof("message") == kind:
+                return
+        raise AssertionError(f"the stream ended without {kind}")
+
+    def end(self) -> None:
+        """End the stream, and say nothing."""
+        self._said.put(None)
+        self.call.cancel()
+
+
+@pytest.fixture(scope="module")
+def sessions():
+    """A node with a session group: a hand-off is open, and one member has no stream."""
+    with Process(*FLAGS) as node, grpc.insecure_channel(node.address) as channel:
+        members = []
+        for name in ("w-a", "w-b", "w-c"):
+            members.append(Member(channel, name, 12))
+            members[-1].hear("attached")
+            if name != "w-c":  # One hand-off at a time: the third waits for the second's.
+                members[0].hear("wanted")
+        members[2].end()
+        yield node
+        for member in members:
+            member.end()
+
+
+@pytest.fixture
+def page(browser, sessions):
+    with opened(browser, sessions.console, WIDE) as it:
+        yield it
+
+
+def test_a_session_group_shows_handoffs_and_members_without_a_stream(sessions, page):
+    page.goto(f"{sessions.console}#/groups/orders")
+    expect(page.locator("#group-summary-text")).to_contain_text("session group, 3 members")
+    expect(page.locator("#group-state")).to_have_text("Reconciling")
+    expect(page.locator("#session-summary")).to_contain_text("Lease 5 min 0 s, hand-offs simple")
+    expect(page.locator("#handoffs-list")).to_contain_text("orders-")
+    row = page.locator("#handoffs tr").first
+    expect(row).to_contain_text("w-a")
+    expect(row).to_contain_text("drain")
+    expect(page.locator("#notable tr")).to_contain_text(["w-c"])
+    expect(page.locator("#notable")).to_contain_text("suspect")
+    expect(page.locator("#journal-title")).to_have_text("Plans")
+    page.locator("#members-summary").click()
+    expect(page.locator("#members tr")).to_have_count(3)
+
+
+def test_the_list_counts_session_groups_that_hand_over_as_rebalancing(sessions, page):
+    page.goto(f"{sessions.console}#/?state=rebalancing")
+    expect(page.locator("#groups-list")).to_contain_text("orders")

@@ -1,0 +1,209 @@
+"""Commands about session groups, against a server with a member that is played by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+
+import grpc
+import pytest
+
+from coordinator.cli.main import main
+from coordinator.v1 import session_pb2 as pb
+from tests.service.session_client import Stream
+from tests.serving import running
+
+PATIENT = pb.GroupPolicy(lease_ms=300_000, join_quiet_ms=0, initial_delay_ms=0)
+"""The member sends no heartbeats."""
+
+
+class Operator:
+    """Runs commands against a server, in a thread: the server's loop goes on."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    async def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit status, standard output and error."""
+        out, err = io.StringIO(), io.StringIO()
+
+        def command() -> int:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                try:
+                    return main([*words, "--bootstrap", self.address])
+                except SystemExit as end:
+                    return int(end.code or 0)
+
+        return await asyncio.to_thread(command), out.getvalue(), err.getvalue()
+
+    async def rows(self, *words: str) -> list[dict]:
+        status, out, err = await self.run(*words, "-o", "json")
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+async def desk():
+    """An operator, and a member that holds the three partitions of a group."""
+    async with running() as server, grpc.aio.insecure_channel(server.address) as channel:
+        member = Stream(channel)
+        await member.attach("w-a", b"1" * 16, wishes=PATIENT)
+        await member.next("wanted")
+        yield Operator(server.address), member
+
+
+async def test_groups_are_listed_and_described_with_tokens_and_status(desk):
+    operator, _ = desk
+    [group] = await operator.rows("groups", "list", "--type", "Session")
+    assert (group["type"], group["state"], group["members"]) == ("Session", "Stable", 1)
+    assert await operator.rows("groups", "list", "--type", "classic") == []
+    partitions = await operator.rows("groups", "describe", "g")
+    assert [(row["partition"], row["phase"]) for row in partitions] == [
+        (0, "held"),
+        (1, "held"),
+        (2, "held"),
+    ]
+    first = partitions[0]["token"]
+    assert [row["token"] for row in partitions] == [first, first + 1, first + 2]
+    [member] = await operator.rows("groups", "members", "g")
+    assert (member["group_instance_id"], member["status"], member["lease_ms"]) == (
+        "w-a",
+        "active",
+        300_000,
+    )
+    assert member["partitions"] == 3
+    _, table, _ = await operator.run("groups", "describe", "g")
+    assert {"TOKEN", "PHASE", "SUCCESSOR-ID"} <= set(table.splitlines()[0].split())
+
+
+async def test_log_ends_of_heartbeats_are_the_ends_that_lag_is_measured_by(desk):
+    operator, member = desk
+    end = pb.SessionHeartbeat.LogEnd(topic="t", partition=1, log_end_offset=70)
+    await member.beat(1, log_ends=[end])
+    await member.next("heartbeat_ack")
+    rows = await operator.rows("groups", "describe", "g")
+    assert [row["log_end_offset"] for row in rows] == [None, 70, None]
+
+
+async def test_a_hold_beyond_the_lease_is_told_to_members_and_described(desk):
+    operator, member = desk
+    status, _, err = await operator.run("policy", "set", "g", "degraded_hold_ms=60000")
+    assert status == 0, err
+    _, _, notes = await operator.run("groups", "describe", "g")
+    assert "works on for 1 min 0 s without its coordinator, beyond its lease" in notes
+    held = pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=0, last=2, first_token=1)])
+    again = await Stream(member.channel).attach("w-a", b"1" * 16, 2, held=[held])
+    assert again.degraded_hold_ms == 60_000
+
+
+async def test_open_handoffs_and_lost_streams_are_told_in_sentences(desk):
+    operator, member = desk
+    second = Stream(member.channel)
+    await second.attach("w-b", b"2" * 16)
+    await member.next("wanted")
+    _, _, notes = await operator.run("groups", "describe", "g")
+    assert "has 1 open hand-off: t-" in notes
+    assert "from 'w-a' to 'w-b' (drain" in notes
+    assert "waits for 'w-a'" in notes
+    second.call.cancel()
+    waiting = Stream(member.channel)
+    await waiting.attach("w-a", b"3" * 16)
+    rows = await operator.rows("groups", "members", "g")
+    assert {(row["group_instance_id"], row["status"]) for row in rows} >= {
+        ("w-a", "active"),
+        ("w-a", "waiting"),
+    }
+    _, _, notes = await operator.run("groups", "members", "g")
+    assert "waits for the name 'w-a'" in notes
+
+
+async def test_a_policy_is_shown_and_set(desk):
+    operator, _ = desk
+    shown = {row["setting"]: row["value"] for row in await operator.rows("policy", "show", "g")}
+    assert (shown["lease_ms"], shown["mode"], shown["sinks_check_tokens"]) == (
+        300_000,
+        "simple",
+        False,
+    )
+    changed = await operator.rows(
+        "policy", "set", "g", "lease_ms=patient", "mode=warm", "sinks_check_tokens=true",
+        "join_quiet_ms=default",
+    )  # fmt: skip
+    assert {row["setting"]: row["value"] for row in changed} == shown | {
+        "lease_ms": 45_000,
+        "mode": "warm",
+        "sinks_check_tokens": True,
+        "join_quiet_ms": 1_000,
+    }
+    [member] = await operator.rows("groups", "members", "g")
+    assert member["lease_ms"] == 300_000  # It was told that one.
+    status, _, told = await operator.run("policy", "set", "g", "lease_ms=1000")
+    assert status == 1
+    assert "lease_ms is 1000; it may be 2000 to 300000" in told
+    for wrong in ("lease=3", "mode=fast", "max_idle_ms=-1", "mode"):
+        assert (await operator.run("policy", "set", "g", wrong))[0] == 2
+
+
+async def test_an_eviction_is_a_dry_run_unless_it_is_executed(desk):
+    operator, member = desk
+    [dry] = await operator.rows("members", "evict", "g", "w-a", "--gone")
+    assert (dry["name"], dry["partitions"], dry["executed"]) == ("w-a", 3, False)
+    assert (await operator.rows("groups", "members", "g"))[0]["partitions"] == 3
+    [done] = await operator.rows("members", "evict", "--gone", "g", "w-a", "--execute")
+    assert done["executed"]
+    await member.next("refused")
+    status, _, told = await operator.run("members", "evict", "g", "w-a")
+    assert status == 1
+    assert "has no member 'w-a'" in told
+
+
+async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
+    operator, member = desk
+    second = Stream(member.channel)
+    await second.attach("w-b", b"2" * 16)
+    draining = (await member.next("wanted")).wanted.topics[0].ranges[0]
+    released = pb.SessionAck.Partition(
+        topic="t",
+        partition=draining.partitions.first,
+        kind=pb.SessionAck.RELEASED,
+        token=draining.partitions.first_token,
+        handoff_id=draining.handoff_id,
+        position=70,
+    )
+    await member.say(ack=pb.SessionAck(partitions=[released]))
+    await second.next("wanted")
+    _, told, _ = await operator.run("explain", "g")
+    assert "Plan of group 'g'" in told
+    assert "1 partition for balance: t:" in told
+    assert "1 hand-off of it ended: 1 released." in told
+    plans = await operator.rows("explain", "g", "--last", "2")
+    assert [plan["moved_by_reason"] for plan in plans] == [{"balance": 1}, {"free": 3}]
+    assert plans[0]["triggers"][0]["cause"] == "member_came"
+    [handoff] = await operator.rows("timeline", "g")
+    assert (handoff["outcome"], handoff["position"], handoff["mode"]) == ("released", 70, "simple")
+    _, drawn, _ = await operator.run("timeline", "g")
+    assert f"t-{draining.partitions.first}  ═" in drawn
+
+
+@pytest.mark.parametrize(
+    ("store", "session_ms", "least_lease_ms", "levels"),
+    [
+        ("etcd://127.0.0.1:1/x", 300_000, 2_000, ["note"]),
+        ("etcd://127.0.0.1:1/x", 501, 3_000, ["note"]),
+        ("etcd://127.0.0.1:1/x", 300_000, 3_001, []),
+        ("etcd://127.0.0.1:1/x", 500, 2_000, []),
+        ("sqlite", 300_000, 2_000, []),
+    ],
+)
+def test_a_store_session_that_is_long_for_short_leases_is_noted(
+    store, session_ms, least_lease_ms, levels, capsys
+):
+    words = f"config check --store {store} --store-session-timeout-ms {session_ms}"
+    words += f" --group-min-lease-ms {least_lease_ms}"
+    assert main([*words.split(), "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["level"] for row in rows if "profile fast" in row["message"]] == levels
+    assert main(words.split()) == 0
+    assert ("note: store_session" in capsys.readouterr().out) == bool(levels)

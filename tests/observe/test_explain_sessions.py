@@ -1,0 +1,89 @@
+"""Plans and hand-offs of session groups in sentences, as messages, and as a timeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.events import HandoffJournaled
+from coordinator.core.session_values.journal import (
+    HandoffLine,
+    HandoffOutcome,
+    Stop,
+    StoppedBy,
+    TriggerCause,
+)
+from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
+from coordinator.observe import explain_sessions
+from coordinator.observe.explain_sessions import explain_handoff, explain_plan
+from coordinator.observe.session_timeline import Lane, as_text
+from coordinator.service.grpc.translate.session_journal import journal
+from coordinator.v1 import admin_pb2 as pb
+from tests.observe.test_session_metrics import PLAN, SWITCH
+
+PLAN = replace(PLAN, unplaced=(("capacity", 8),))
+FORCED = PartitionSwitched(
+    "g", "t", 4, "m-b", 9,
+    HandoffLine(
+        8, "m-\x1b[2J", "simple", "balance", opened_at_ms=1_200, drain_at_ms=1_200,
+        forced_at_ms=31_200, ended_at_ms=41_200, outcome=HandoffOutcome.FORCED,
+        stop=Stop(StoppedBy.FORCED, 1_200, 40_200),
+    ),
+)  # fmt: skip
+
+TOLD = """\
+Plan of group 'g', 1970-01-01 00:00:01 UTC: 202 partitions of 300 to another holder, 2 members.
+It was made 100 ms after the first event that called for it: \
+nothing was heard of member 'm-a' for its whole lease.
+200 partitions because nobody held them: t:0-99 from 'm-a' to 'm-b'.
+2 partitions for balance.
+Nobody had worked on 200 partitions: on one of them for between 0 ms and 400 ms, \
+on all for between 0 ms and 40.0 s in sum.
+8 partitions found no holder: all members have as many as they take.
+2 hand-offs of it ended: 1 forced, 1 released.
+t-4 of group 'g' went from 'm-\\x1b[2J' to 'm-b' in 40.0 s: \
+'m-\\x1b[2J' did not release it in time, and its lease ran out \
+(drained for 30.0 s, forced for 10.0 s); nobody worked on it for between 1.0 s and 40.0 s.
+Nobody worked on t-4 for 40.0 s, the longest of them."""
+
+
+def test_a_plan_says_why_it_was_made_what_moves_and_who_was_slow():
+    told = explain_plan(PLAN, [HandoffJournaled("g", FORCED), HandoffJournaled("g", SWITCH)])
+    assert "\n".join(told) == TOLD
+
+
+def test_every_cause_and_outcome_has_a_sentence():
+    assert set(explain_sessions._CAUSES) == set(TriggerCause)
+    assert set(explain_sessions._OUTCOMES) == set(HandoffOutcome)
+    stays = PhaseEntered("g", "t", 3, Phase.HELD, line=SWITCH.line)
+    assert "went from 'm-a' to 'm-a'" in explain_handoff(HandoffJournaled("g", stays))
+
+
+def test_the_journal_has_each_plan_with_its_own_handoffs():
+    later = replace(PLAN, made_at_ms=1_150)
+    told = list(journal("g", (later, PLAN), (FORCED, SWITCH), 0))
+    plans = [each for each in told if isinstance(each, pb.Rebalance)]
+    handoffs = [each for each in told if isinstance(each, pb.SessionHandoff)]
+    assert [plan.ended_at_ms for plan in plans] == [1_150, 1_100]
+    assert "1 hand-off of it ended: 1 forced." in plans[0].explanation
+    assert not any("ended" in sentence for sentence in plans[1].explanation)
+    assert [(each.partition, each.outcome) for each in handoffs] == [(4, "forced"), (3, "released")]
+    assert (handoffs[0].unowned_ms_min, handoffs[0].unowned_ms_max) == (1_000, 40_000)
+    newest = list(journal("g", (later, PLAN), (FORCED, SWITCH), 1))
+    assert len(newest) == 2  # The plan, and the hand-off that was opened since.
+    move = plans[0].session_plan.moves[0]
+    assert (move.unowned_ms_min, move.known_by) == (0, "released")
+
+
+def test_a_timeline_has_a_lane_for_each_handoff():
+    lanes = [
+        Lane("t-3", "m-a", "m-b", "warm", 1_000, 2_000, -1, 2_500, 2_500),
+        Lane("t-4", "m-a", "", "simple", 1_000, 1_000, 2_000, -1, 4_000),
+        Lane("t-5", "m-a", "m-c", "copy", 1_000, 1_000, -1, 2_000, 4_000),
+    ]
+    head, warm, forced, copy, *legend = as_text("g", lanes).split("\n")
+    assert head == "Hand-offs of group 'g': 3 partitions in 3.0 s, from 1970-01-01 00:00:01 UTC."
+    assert warm.split("  ")[1:2] == ["▓" * 20 + "═" * 10]
+    assert forced.startswith("t-4  " + "═" * 20 + "×" * 40)
+    assert forced.endswith("m-a → nobody  3.0 s")
+    assert "═" * 20 + "░" * 40 in copy
+    assert [line[0] for line in legend] == ["▓", "═", "×", "░"]
