@@ -26,9 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--counts", action="store_true", help="count what ran: requests, faults, answers"
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes; a core each")
+    parser.add_argument(
+        "--sessions", action="store_true", help="worlds of session groups, not of classic ones"
+    )
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        outcome = World(options.seed, is_told=options.verbose).run()
+        outcome = World(options.seed, is_told=options.verbose, has_sessions=options.sessions).run()
         for line in outcome.lines:
             print(line)
         problems = {outcome.seed: outcome.problems} if outcome.problems else {}
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(found)
     else:
         found = Findings()
-        for part in play_many(options.seeds, jobs=options.jobs):
+        for part in play_many(options.seeds, jobs=options.jobs, has_sessions=options.sessions):
             _tell(part)
             found.add(part)
     if options.counts:

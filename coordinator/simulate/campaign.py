@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 
@@ -31,11 +32,11 @@ class Findings:
         self.worlds += other.worlds
 
 
-def play(seeds: Sequence[int]) -> Findings:
+def play(seeds: Sequence[int], *, has_sessions: bool = False) -> Findings:
     """Run some seeds, one after the other."""
     found = Findings()
     for seed in seeds:
-        outcome = World(seed).run()
+        outcome = World(seed, has_sessions=has_sessions).run()
         found.worlds += 1
         found.counts.update(outcome.counts)
         if outcome.problems:
@@ -43,7 +44,9 @@ def play(seeds: Sequence[int]) -> Findings:
     return found
 
 
-def play_many(seeds: Sequence[int], *, jobs: int = 0) -> Iterator[Findings]:
+def play_many(
+    seeds: Sequence[int], *, jobs: int = 0, has_sessions: bool = False
+) -> Iterator[Findings]:
     """Run many seeds; the findings of every few of them, in their order.
 
     Args:
@@ -54,7 +57,7 @@ def play_many(seeds: Sequence[int], *, jobs: int = 0) -> Iterator[Findings]:
         jobs or os.cpu_count(), mp_context=get_context("spawn"), initializer=_end_with_parent
     )
     try:
-        yield from pool.map(play, _parts(seeds))
+        yield from pool.map(partial(play, has_sessions=has_sessions), _parts(seeds))
     finally:
         pool.shutdown(cancel_futures=True)
 

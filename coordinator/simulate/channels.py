@@ -14,21 +14,24 @@ get real `grpc.aio.AioRpcError`s with the codes that gRPC gives:
 
 A handler whose client went away, or whose deadline has passed, is cancelled, as `grpc.aio` does.
 
-Not simulated: streams (the client library makes none), flow control, limits of connections.
+Streams of members are in `streams.py`. Not simulated: other streams (the client library makes
+none), flow control, limits of connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, Self
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import grpc
 
 from coordinator.dial import Credentials, Metadata, Options
+from coordinator.simulate.handling import Aborted, Context, Details
 from coordinator.simulate.network import Network, Order
 from coordinator.simulate.process import Process
 from coordinator.simulate.story import Story
+from coordinator.simulate.streams import StreamCall
 from coordinator.v1.errors_pb2 import ErrorCode
 
 
@@ -43,18 +46,6 @@ class Observer(Protocol):
 
 
 _NO_METADATA = grpc.aio.Metadata()
-
-
-class Aborted(Exception):
-    """A handler has ended its call with a status."""
-
-    def __init__(self, code: grpc.StatusCode, details: str, trailing: grpc.aio.Metadata) -> None:
-        super().__init__(details)
-        self.code, self.details, self.trailing = code, details, trailing
-
-    def error(self) -> grpc.aio.AioRpcError:
-        """Return the error that its client sees."""
-        return grpc.aio.AioRpcError(self.code, _NO_METADATA, self.trailing, self.details)
 
 
 def unavailable(details: str) -> grpc.aio.AioRpcError:
@@ -72,40 +63,6 @@ def outcome_of(response: Any) -> str:
     return words if generation is None else f"{words}, generation {generation}"
 
 
-class Context:
-    """Context of a call for its handler: the part of `grpc.aio.ServicerContext` that is used."""
-
-    def __init__(self, call: Call, ends_at: float | None, now: Callable[[], float]) -> None:
-        self._call = call
-        self._ends_at = ends_at
-        self._now = now
-
-    def peer(self) -> str:
-        """Address of the client, in gRPC's form."""
-        return self._call.channel.peer
-
-    def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; None: it has none."""
-        return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str]]:
-        """Metadata that the client sent with the request."""
-        return self._call.metadata
-
-    async def abort(
-        self,
-        code: grpc.StatusCode,
-        details: str = "",
-        trailing_metadata: Sequence[tuple[str, str | bytes]] = (),
-    ) -> NoReturn:
-        """End the call."""
-        raise Aborted(code, details, grpc.aio.Metadata(*trailing_metadata))
-
-    async def abort_with_status(self, status: Any) -> NoReturn:
-        """End the call with details."""
-        raise Aborted(status.code, status.details, grpc.aio.Metadata(*status.trailing_metadata))
-
-
 class SimulatedServer:
     """Replacement of `grpc.aio.Server`, to which services are added; it listens in one process.
 
@@ -117,7 +74,7 @@ class SimulatedServer:
         self.process = process
         self.answered = answered
         self._generic: list[grpc.GenericRpcHandler] = []
-        self.calls: set[Call] = set()
+        self.calls: set[Call | StreamCall] = set()
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """See `grpc.aio.Server`."""
@@ -240,7 +197,7 @@ class SimulatedChannel:
         self.credentials = credentials
         self.address = address
         self.out, self.back = Order(), Order()
-        self.open_calls: set[Call] = set()
+        self.open_calls: set[Call | StreamCall] = set()
         self._numbers = iter(range(1, 1 << 62))
 
     def unary_unary(
@@ -281,9 +238,30 @@ class SimulatedChannel:
         return invoke
 
     def unary_stream(self, *_: Any, **__: Any) -> None:
-        """See `grpc.aio.Channel`. Streams are not simulated."""
+        """See `grpc.aio.Channel`. Streams of this kind are not simulated."""
 
-    stream_unary = stream_stream = unary_stream
+    stream_unary = unary_stream
+
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Callable[[Any], bytes],
+        response_deserializer: Callable[[bytes], Any],
+        _registered_method: bool | None = None,
+    ) -> Callable[..., StreamCall]:
+        """See `grpc.aio.Channel`."""
+
+        def invoke(
+            requests: AsyncIterator[Any],
+            *,
+            metadata: Sequence[tuple[str, str]] | None = None,
+        ) -> StreamCall:
+            return StreamCall(
+                self, method, next(self._numbers), tuple(metadata or ()), requests,
+                request_serializer, response_deserializer,
+            )  # fmt: skip
+
+        return invoke
 
     async def close(self, grace: float | None = None) -> None:
         """Hang up: calls under way are cancelled."""
@@ -417,13 +395,15 @@ class Call:
         channel = self.channel
         loop = asyncio.get_running_loop()
         ends_at = None if self._timeout_s is None else loop.time() + self._timeout_s
-        details = _Details(self.method, self.metadata)
+        details = Details(self.method, self.metadata)
         handler = server.handler(details)
         try:
             if handler is None:
                 raise Aborted(grpc.StatusCode.UNIMPLEMENTED, "Method not found!", _NO_METADATA)
             message = handler.request_deserializer(request)
-            response = await handler.unary_unary(message, Context(self, ends_at, loop.time))
+            response = await handler.unary_unary(
+                message, Context(self.channel.peer, self.metadata, ends_at)
+            )
             server.answered(self.method.rpartition("/")[2], message, response)
             data = handler.response_serializer(response)
         except Aborted as aborted:
@@ -440,9 +420,3 @@ class Call:
         channel.addresses.network.send(
             host, channel.process, channel.host, self._answered, data, order=channel.back
         )
-
-
-class _Details(grpc.HandlerCallDetails):
-    def __init__(self, method: str, metadata: tuple[tuple[str, str], ...]) -> None:
-        self.method = method
-        self.invocation_metadata = metadata

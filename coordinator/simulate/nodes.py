@@ -61,6 +61,9 @@ class NumberedIds:
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._name}-{next(self._numbers)}"
 
+    def new_session_id(self) -> str:
+        return self.new_member_id("session")
+
 
 class SimulatedNode:
     """One node, over all its lives.

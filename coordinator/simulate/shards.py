@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.classic import invariants
 from coordinator.core.commands import Command
 from coordinator.shard.outbox import AppendFailed, Input, Outbox
 from coordinator.shard.shard import Shard
@@ -91,8 +90,7 @@ class WatchedShard(Shard):
                 raise InjectedBug("a step is broken")
             self._steps += 1
             if self._steps % INVARIANTS_EVERY == 0:
-                for group in self.machine.groups.values():
-                    invariants.check(group)
+                self.check()
         except BaseException:
             self._serves = self._is_told = False
             raise

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.client.sessions.settings import PolicyWishes
 from coordinator.core.ids import ShardId
 from coordinator.settings import Settings
 from coordinator.shard import snapshots
@@ -46,6 +47,7 @@ from coordinator.simulate.nodes import SimulatedNode
 from coordinator.simulate.plain_member import Group
 from coordinator.simulate.process import PROCESS
 from coordinator.simulate.records import Recorder
+from coordinator.simulate.session_members import SessionLibraryMember
 from coordinator.simulate.stores import SharedStore
 from coordinator.simulate.story import Story
 from coordinator.v1 import group_pb2 as pb
@@ -61,6 +63,9 @@ SNAPSHOT_ENTRIES = 25
 DRIFT_PPM = 20_000
 """Greatest drift of a clock, in parts per million. A node fences itself after 0.8 of its session,
 so nine tenths of that would be survived."""
+MIN_LEASE_MS = 800
+WATCH_S = 0.01
+"""Time between two looks at who may work on what."""
 LOOK_S = 0.1
 LOOKS = 5
 """Looks in a row at which a group must rest in one generation."""
@@ -82,10 +87,12 @@ class World:
 
     Args:
         is_told: keep a transcript.
+        has_sessions: its groups are session groups, whose members have clocks of their own.
     """
 
-    def __init__(self, seed: int, *, is_told: bool = False) -> None:
+    def __init__(self, seed: int, *, is_told: bool = False, has_sessions: bool = False) -> None:
         self.seed = seed
+        self.has_sessions = has_sessions
         self.loop = SimulatedLoop()
         self.loop.set_exception_handler(self._unexpected)
         self.story = Story(self.now, is_told=is_told)
@@ -105,6 +112,7 @@ class World:
         self.nodes = self._nodes(dice)
         self.members = [member for plan in plans for member in self._members(plan, dice)]
         self.groups = [plan.group for plan in plans]
+        self._workers: dict[tuple[str, str], list[str]] = {}
 
     def now(self) -> float:
         """Seconds of the world."""
@@ -173,6 +181,7 @@ class World:
                 replica_lag_time_max_ms=1_000,
                 group_initial_rebalance_delay_ms=delay_ms,
                 group_min_session_timeout_ms=10,
+                group_min_lease_ms=MIN_LEASE_MS,
                 offset_commit_timeout_ms=commit_ms,
                 drain_timeout_ms=1_000,
             )
@@ -191,10 +200,19 @@ class World:
             self.story,
         )  # fmt: skip
         made: list[SimulatedMember] = []
+        wishes = self._wishes(plan, dice) if self.has_sessions else {}
         for _ in range(dice.randint(2, 4)):
             number = self._member_count = self._member_count + 1
             mine = self._dice(f"m{number}")
-            if plan.assignors:
+            if self.has_sessions:
+                name = f"w{number}" if dice.random() < 0.5 else None
+                clock = self._clock(dice)
+                made.append(
+                    SessionLibraryMember(
+                        around, plan, number, clock, mine, wishes=wishes, name=name
+                    )
+                )
+            elif plan.assignors:
                 instance = f"i{number}" if dice.random() < 0.33 else None
                 if instance is not None:
                     self._instances.add(instance)
@@ -211,6 +229,36 @@ class World:
 
     _member_count = 0
 
+    def _wishes(self, plan: GroupPlan, dice: random.Random) -> PolicyWishes:
+        return {
+            "lease_ms": max(MIN_LEASE_MS, plan.group.session_ms),
+            "mode": dice.choice(("simple", "simple", "warm", "copy")),
+            "join_quiet_ms": 0,
+            "initial_delay_ms": dice.choice((0, 200)),
+            "drain_timeout_ms": 1_500,
+            "warm_timeout_ms": 2_000,
+            "max_return_ms": 2_000,
+        }
+
+    def _watch_workers(self) -> None:
+        """Note who may work on which partition, by everybody's own clock."""
+        for group in self.groups:
+            found: dict[str, list[str]] = {}
+            for member in self._of(group):
+                assert isinstance(member, SessionLibraryMember)
+                for partition in member.works_on():
+                    found.setdefault(partition, []).append(member.name)
+            for partition in group.offsets:
+                members = found.get(partition, [])
+                key = group.name, partition
+                if self._workers.get(key) != members:
+                    self._workers[key] = members
+                    self.recorder.tell(
+                        {"op": "worked", "at": self.now(), "group": group.name,
+                         "partition": partition, "members": members}
+                    )  # fmt: skip
+        self.loop.world.call_later(WATCH_S, self._watch_workers)
+
     # --- What happens ---
 
     async def _live(self) -> None:
@@ -219,6 +267,8 @@ class World:
             node.start()
         for member in self.members:
             self.loop.world.call_later(dice.random(), member.start)
+        if self.has_sessions:
+            self._watch_workers()
         await asyncio.sleep(SETTLE_S)
         ends_at = self.now() + CHAOS_S[0] + (CHAOS_S[1] - CHAOS_S[0]) * dice.random()
         while self.now() < ends_at:
@@ -311,6 +361,8 @@ class World:
     def _seats(self, member: SimulatedMember) -> int:
         """Number of members that the coordinator has of this one: 2 after a kill, until the session
         of the first has ended; 0 if it was evicted and has not heard of it."""
+        if isinstance(member, SessionLibraryMember):
+            return 1  # Whether it holds what it should is seen by its own clock.
         group = member.plan.group.name
         serving = [x.node for x in self.nodes if x.node is not None and x.node.is_loaded(group)]
         return max((node.members_of(member.host) for node in serving), default=0)

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable
 
 from coordinator.core.ids import ShardId
+from coordinator.core.sessions.planner import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import build, job_failed
 from coordinator.shard.driver import Patience, ShardDriver
 from coordinator.shard.effects import (
     Build,
+    Compute,
     Done,
     DriverInput,
     Effects,
@@ -126,6 +128,8 @@ class ImmediateHost:
                 return standby
             case WriteEntry():
                 return self._write(job)
+            case Compute():
+                return plan(job.ask.state)
             case WriteSnapshot():
                 encoded = Encoded(job.records, codec.encode)
                 snapshot = Snapshot(job.sequence, job.next_offset, encoded)

@@ -61,7 +61,7 @@ class NodeProcess:
         """Its log."""
         self.other = ""
         """The rest of its standard error."""
-        self.address = self.metrics = self.console = ""
+        self.address = self.metrics = self.console = self.kafka = ""
         self._serving = threading.Event()
         # Somebody has to read: a node whose log nobody takes stands still.
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -126,7 +126,7 @@ class NodeProcess:
                     self.lines.append(line)
                     if line["event"] == "serving":
                         self.address, self.metrics = line["address"], line["metrics"]
-                        self.console = line["console"]
+                        self.console, self.kafka = line["console"], line["kafka"]
                         self._serving.set()
         self._serving.set()
 
@@ -154,11 +154,19 @@ class CoordinatorServer:
         self._node = self._start()
         # The port is kept, so that clients find a node that was started again.
         self._settings["listen"] = self._node.address
+        if self._node.kafka:
+            self._settings["kafka_listen"] = self._node.kafka
 
     @property
     def address(self) -> str:
         """HOST:PORT, the same after `start`."""
         return self._node.address
+
+    @property
+    def kafka(self) -> str:
+        """HOST:PORT for Kafka's own clients, the same after `start`; they are served if the setting
+        `kafka_listen` is given, as "127.0.0.1:0"."""
+        return self._node.kafka
 
     @property
     def log(self) -> list[dict[str, Any]]:

@@ -17,6 +17,13 @@ from coordinator.core.events import Event
 from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.session_values.requests import (
+    Attach,
+    AttachReply,
+    SessionInput,
+    StreamEnded,
+)
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc import translate
 from coordinator.settings import Settings
@@ -27,6 +34,7 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.log import Loaded
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
+from coordinator.testing.virtual_session import VirtualSession
 from timer.clock import VirtualClock
 
 _WHEEL_SIZE = 20
@@ -44,6 +52,9 @@ class CountingIds:
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-00000000-0000-4000-8000-{next(self._numbers):012x}"
+
+    def new_session_id(self) -> str:
+        return f"{next(self._numbers):032x}"
 
 
 class VirtualCall:
@@ -95,6 +106,7 @@ class VirtualCoordinator:
         self._ids = CountingIds()
         self._call_ids = itertools.count(1)
         self._calls: dict[CallId, VirtualCall] = {}
+        self._sessions: dict[CallId, VirtualSession] = {}
         self._load()
 
     # --- Time ---
@@ -129,6 +141,34 @@ class VirtualCoordinator:
         if not commands:
             call._response = translate.response_of(request, [])
         return call
+
+    def open_session(
+        self, *, principal: str = "", client_host: str = "/127.0.0.1"
+    ) -> VirtualSession:
+        """Open a stream of GroupSessions; the first message to `send` is an Attach.
+
+        Args:
+            principal: name of the caller, as a node with authentication knows it.
+        """
+        stream_id = self._new_call_id()
+        session = VirtualSession(self, stream_id, principal, client_host)
+        self._sessions[stream_id] = session
+        return session
+
+    def hear(self, said: Attach | SessionInput) -> None:
+        """Hand in what a session member has said."""
+        if isinstance(said, StreamEnded):
+            self._sessions.pop(said.stream_id, None)
+        self._step(said)
+
+    def take(self, stream_id: CallId) -> ToMember | None:
+        """Take what there is to be told on a stream; None: nothing."""
+        return self.shard.take(stream_id, self.now_ms)
+
+    @property
+    def fence_epoch(self) -> int:
+        """Epoch in which this process has fenced the log: one more with each `restart`."""
+        return self._host.driver.fence_epoch
 
     def cancel_commands(self, call_ids: list[CallId]) -> None:
         """Tell the shard that the client of these commands has gone."""
@@ -167,9 +207,12 @@ class VirtualCoordinator:
     def restart(self) -> None:
         """Kill the process, and start another on the same log.
 
-        Parked calls and held appends are lost.
+        Parked calls, streams and held appends are lost.
         """
         self._calls.clear()
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            session.has_ended = True
         self._load()
 
     def fail_next_append(self, kind: str) -> None:
@@ -222,8 +265,21 @@ class VirtualCoordinator:
         self.events += [(self.now_ms, event) for event in effects.events]
         for call_id, reply in effects.replies:
             self._answer(call_id, reply)
+        for stream_id in effects.wakes:
+            if (session := self._sessions.get(stream_id)) is not None:
+                session.wake()
+        for stream_id, last in effects.ended:
+            if (session := self._sessions.pop(stream_id, None)) is not None:
+                session.end(last)
 
     def _answer(self, call_id: CallId, reply: Reply) -> None:
+        session = self._sessions.get(call_id)
+        if session is not None:
+            assert isinstance(reply, AttachReply)
+            session.answer(reply)
+            if session.has_ended:
+                del self._sessions[call_id]
+            return
         call = self._calls.pop(call_id, None)
         if call is None:
             return

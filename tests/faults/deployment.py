@@ -39,6 +39,10 @@ class Deployment:
         store: another than the usual one of its kind.
     """
 
+    numbers = NODES
+    fail_over_s = SESSION_MS / 1_000
+    """Longest time from the end of a fault until a fail-over that it has called for begins."""
+
     def __init__(self, kind: str, *flags: str, store: Cluster | None = None) -> None:
         self.kind = kind
         self._flags = flags

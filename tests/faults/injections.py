@@ -16,7 +16,7 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import delete
 from coordinator.storage.log import Ambiguous
-from tests.faults.deployment import NAME, NODES, SESSION_MS, Deployment
+from tests.faults.deployment import NAME, SESSION_MS, Deployment
 from tests.proxy import Proxy
 
 Injection = Callable[[Deployment, random.Random], Awaitable[str]]
@@ -28,7 +28,7 @@ def _while_s(dice: random.Random, most_s: float) -> float:
 
 
 async def kill_a_node(deployment: Deployment, dice: random.Random) -> str:
-    number = dice.choice(NODES)
+    number = dice.choice(deployment.numbers)
     await deployment.kill(number)
     await asyncio.sleep(_while_s(dice, 2.0))
     await deployment.start(number)
@@ -45,7 +45,7 @@ async def restart_the_controller(deployment: Deployment, dice: random.Random) ->
 
 async def stop_a_node(deployment: Deployment, dice: random.Random) -> str:
     """SIGSTOP, and SIGCONT when others may have taken over: a zombie awakes."""
-    number = dice.choice(NODES)
+    number = dice.choice(deployment.numbers)
     process = deployment.nodes[number]
     process.signal(signal.SIGSTOP)
     await asyncio.sleep(_while_s(dice, 4.0))
@@ -55,7 +55,7 @@ async def stop_a_node(deployment: Deployment, dice: random.Random) -> str:
 
 async def restart_a_node(deployment: Deployment, dice: random.Random) -> str:
     """Stop and start a node, as a rolling restart does."""
-    number = dice.choice(NODES)
+    number = dice.choice(deployment.numbers)
     await deployment.stop(number)
     await deployment.start(number)
     return f"node {number}"
@@ -103,7 +103,7 @@ async def stop_a_server_of_the_store(deployment: Deployment, dice: random.Random
 
 async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
     """Cut a node off from the store, its callers, or both; in one direction, or in both."""
-    number = dice.choice(NODES)
+    number = dice.choice(deployment.numbers)
     wires: list[Proxy] = []
     where = dice.choice(("store", "callers", "all"))
     if where != "callers":

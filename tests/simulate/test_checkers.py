@@ -51,6 +51,14 @@ def served(at, epoch, node="n1", method="SyncGroup", in_session=True):
     }  # fmt: skip
 
 
+def worked(*members):
+    return {"op": "worked", "at": 1.0, "group": "g", "partition": "t-0", "members": [*members]}
+
+
+def kept(at, token):
+    return line("kept", at, partition="t-0", offset=1, token=token)
+
+
 def rested(seats=1, **shares):
     return {
         "op": "rested", "group": "g", "expected": ["t-0", "t-1"], "shares": shares,
@@ -166,6 +174,10 @@ BAD = {
         ([rested(a=[3, ["t-0"]], b=[3, ["t-1"]], seats=0)], []),
         ([{"op": "decided", "deciding": []}], []),
         ([{"op": "decided", "deciding": ["n1", "n2"]}], []),
+    ],
+    "one_worker": [
+        ([worked("a", "b")], []),
+        ([kept(1, 8), kept(2, 7)], []),
     ],
 }
 

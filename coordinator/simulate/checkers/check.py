@@ -22,6 +22,7 @@ from coordinator.simulate.checkers import (
     one_epoch_a_range,
     one_leader,
     one_owner,
+    one_worker,
 )
 from coordinator.simulate.checkers.history import Line, read
 
@@ -38,6 +39,7 @@ CLAIMS = {
         nothing_unloaded_is_served,
         commits_count_for_a_holding,
         everything_converges,
+        one_worker,
     )
 }
 

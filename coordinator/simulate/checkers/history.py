@@ -22,6 +22,11 @@ A simulated world sees more than clients do:
                         "seats": {"member": 1}}
                         what members hold a while after everything was healed; none: not at rest;
                         and as how many members the coordinator knows each
+    {"op": "worked",    "at", "group", "partition", "members": [...]}
+                        members that may work on a partition of a session group at one time, by
+                        their own clocks; written when that changes
+    {"op": "kept",      "group", "partition", "offset", "token", "ended"}
+                        a member of a session group was told that its commit is stored
     {"op": "decided",   "deciding": [...]}   the nodes of a cluster that decide, at the same time
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call

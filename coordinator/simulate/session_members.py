@@ -1,0 +1,162 @@
+"""Members of session groups: the library as it is shipped, with an owner that works and commits.
+
+An owner begins work only while `takes_work`, and looks at `valid` before each effect; whether more
+than one does at the same time is seen from outside, by `World`, with everybody's own clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CoordinatorError, FatalError
+from coordinator.client.sessions.changes import (
+    Change,
+    Draining,
+    Granted,
+    Lost,
+    Stopping,
+    Warming,
+)
+from coordinator.client.sessions.member import SessionMember
+from coordinator.runtime.clock import AnchoredClock
+from coordinator.simulate.channels import SimulatedCredentials
+from coordinator.simulate.clock import MachineClock
+from coordinator.simulate.members import GroupPlan, SimulatedMember, Surroundings
+from coordinator.simulate.process import Process
+
+PATIENCE_S = 0.2
+"""Time that an owner lets pass at most before it begins to finish what it was told to."""
+
+
+class SessionLibraryMember(SimulatedMember):
+    """A `SessionMember` and its owner.
+
+    Args:
+        wishes: policy of the group, which all of its members ask for.
+    """
+
+    member: SessionMember | None = None
+
+    def __init__(
+        self,
+        around: Surroundings,
+        plan: GroupPlan,
+        number: int,
+        clock: MachineClock,
+        dice: random.Random,
+        *,
+        wishes: Any,  # A `PolicyWishes`, drawn by the world.
+        name: str | None = None,
+    ) -> None:
+        super().__init__(around, plan, number, clock, dice)
+        self._wishes = wishes
+        self._name = name
+        self._draining: set[TopicPartition] = set()
+
+    def share(self) -> tuple[int, frozenset[str]] | None:
+        member = self.member
+        if member is None or self.process is None or member.is_waiting or self._draining:
+            return None
+        return 0, frozenset(self.works_on())
+
+    def works_on(self) -> list[str]:
+        """Partitions of which an effect may leave the process now, by its own clock."""
+        member, process = self.member, self.process
+        if member is None or process is None or process.is_held:
+            return []
+        return sorted(f"{p.topic}-{p.partition}" for p in member.assignment if member.valid(p))
+
+    async def _live(self, credentials: SimulatedCredentials) -> None:
+        process = self.process
+        assert process is not None
+        while True:
+            member = self.member = self._member(process, credentials)
+            self._draining.clear()
+            await member.start()
+            try:
+                await self._own(member)
+            except FatalError as error:
+                self.around.story.tell(self.name, f"is refused: {error}")
+                self.around.story.count("session member refused for good")
+            await member.close()
+            await asyncio.sleep(0.5)
+
+    def _member(self, process: Process, credentials: SimulatedCredentials) -> SessionMember:
+        plan, around = self.plan, self.around
+        bootstrap = list(around.bootstrap)
+        self.dice.shuffle(bootstrap)
+        return SessionMember(
+            bootstrap,
+            plan.group.name,
+            {"t": len(plan.group.offsets)},
+            credentials=credentials,
+            clock=AnchoredClock(process.wall_ns, process.monotonic_ns).now_ms,
+            random=self.dice.random,
+            client_id=self.name,
+            member_name=self._name,
+            wishes=self._wishes,
+        )
+
+    async def _own(self, member: SessionMember) -> None:
+        """Take in changes, work and commit, until the member stops."""
+        while True:
+            for change in await member.poll(timeout=0.02 + 0.15 * self.dice.random()):
+                self.around.story.tell(self.name, f"  hears {change}")
+                self.around.story.count(f"session owner heard {type(change).__name__}")
+                if isinstance(change, Stopping):
+                    return
+                self._hear(member, change)
+            for partition in sorted(self._draining):
+                await self._work(member, partition)
+                self._draining.discard(partition)
+                member.released(partition)
+            held = sorted(p for p in member.assignment if member.takes_work(p))
+            if held and self.dice.random() < 0.6:
+                await self._work(member, self.dice.choice(held))
+
+    def _hear(self, member: SessionMember, change: Change) -> None:
+        match change:
+            case Warming():
+                if self.dice.random() < 0.1:
+                    member.refuse(change, "not this one")
+                else:
+                    member.ready(change)
+            case Draining(partition):
+                self._draining.add(partition)
+            case Lost(partition):
+                self._draining.discard(partition)
+                member.released(partition)
+            case Granted() if self.dice.random() < 0.03:
+                member.refuse(change.partition, "not now")
+
+    async def _work(self, member: SessionMember, partition: TopicPartition) -> None:
+        name = f"{partition.topic}-{partition.partition}"
+        if self.dice.random() < self.slow:
+            await asyncio.sleep(PATIENCE_S * self.dice.random())
+        if not member.valid(partition):
+            return
+        token = member.token(partition)
+        offset = self.plan.group.next_offset(name)
+        try:
+            await member.commit({partition: offset}, timeout=3.0)
+        except FatalError:
+            raise
+        except CoordinatorError as error:
+            self.around.story.count(f"session commit refused: {type(error).__name__}")
+        else:
+            self.around.story.count("session commit accepted")
+            self.around.recorder.tell(
+                {"op": "kept", "group": self.plan.group.name, "partition": name,
+                 "offset": offset, "token": token, "ended": self.around.addresses.network.now()}
+            )  # fmt: skip
+
+    async def _leave(self, process: Process) -> None:
+        if self.member is not None:
+            if self.dice.random() < 0.5:
+                self.member.drain(1_000)
+                await asyncio.sleep(0.5)
+            await self.member.close()
+        self._end(process)

@@ -1,0 +1,1 @@
+"""Bounded model checker: all orders of events, over the shard itself."""

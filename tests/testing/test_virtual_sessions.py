@@ -1,0 +1,231 @@
+"""Session members of a coordinator on virtual time, message by message."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.testing.virtual import VirtualCoordinator
+from coordinator.testing.virtual_session import VirtualSession
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+
+POLICY = pb.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0)
+
+
+@pytest.fixture
+def c() -> VirtualCoordinator:
+    return VirtualCoordinator()
+
+
+def attach(
+    c: VirtualCoordinator, name: str = "w-a", number: int = 1, principal: str = "", **fields
+) -> VirtualSession:
+    session = c.open_session(principal=principal)
+    message = pb.Attach(
+        group_id="g", member_name=name, incarnation={"id": name.encode()}, stream_number=number,
+        topics=[pb.Attach.Topic(name="t", partitions=4)], wishes=POLICY, **fields,
+    )  # fmt: skip
+    session.send(pb.SessionRequest(attach=message))
+    return session
+
+
+def beat(session: VirtualSession, number: int, **fields) -> None:
+    heartbeat = pb.SessionHeartbeat(number=number, **fields)
+    session.send(pb.SessionRequest(heartbeat=heartbeat))
+
+
+def last(session: VirtualSession):
+    message = session.received[-1]
+    return getattr(message, message.WhichOneof("message"))
+
+
+def test_the_first_member_gets_everything_after_the_window(c):
+    a = attach(c)
+    attached = last(a)
+    assert (attached.lease_ms, attached.heartbeat_interval_ms) == (10_000, 2_500)
+    assert (attached.standing, attached.wanted.why) == (pb.Attached.MEMBER, "window")
+    assert attached.coordinator_epoch == c.fence_epoch == 1
+    assert c.state("g").value == "Assigning"
+    c.advance(100)
+    [each] = last(a).topics[0].ranges
+    assert (each.order, each.partitions) == (
+        pb.Wanted.ACTIVE, pb.PartitionRange(first=0, last=3, first_token=1)
+    )  # fmt: skip
+    assert c.state("g").value == "Stable"
+    beat(a, 1)
+    assert last(a) == pb.SessionHeartbeatAck(number=1, coordinator_epoch=1)
+
+
+def test_a_silent_member_is_refused_at_the_end_of_its_lease(c):
+    a = attach(c)
+    c.advance(9_999)
+    assert not a.has_ended
+    c.advance(1)
+    assert (a.has_ended, last(a).error_code) == (True, errors_pb2.UNKNOWN_MEMBER_ID)
+    beat(a, 1)
+    assert last(a).error_code == errors_pb2.UNKNOWN_MEMBER_ID
+
+
+def test_the_newest_stream_of_a_session_wins(c):
+    old = attach(c, number=3)
+    late = attach(c, number=2)
+    assert (late.has_ended, last(late).error_code) == (True, errors_pb2.FENCED_INSTANCE_ID)
+    new = attach(c, number=4)
+    assert (old.has_ended, last(old).reason) == (True, pb.GoAway.SUPERSEDED)
+    assert new.kinds == ["attached"]
+
+
+def test_another_caller_is_not_let_into_a_session(c):
+    a = attach(c, principal="anna")
+    stranger = attach(c, number=2, principal="bert", session_id=last(a).session_id)
+    assert last(stranger).error_code == errors_pb2.FENCED_INSTANCE_ID
+    assert not a.has_ended
+
+
+def test_a_restart_cuts_the_streams_and_raises_the_epoch(c):
+    a = attach(c)
+    c.advance(100)
+    c.restart()
+    assert a.has_ended
+    held = pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=0, last=3, first_token=1)])
+    again = attach(c, number=2, held=[held], coordinator_epoch=1)
+    attached = again.received[0].attached
+    assert (attached.coordinator_epoch, c.fence_epoch) == (2, 2)
+    assert attached.wanted.topics[0].ranges[0].partitions.first_token == 1
+
+
+def test_one_that_reads_nothing_gets_the_newest_state_once(c):
+    a = attach(c)
+    a.stop_reading()
+    c.advance(100)
+    for number in range(1, 5):
+        beat(a, number)
+    assert a.kinds == ["attached"]
+    a.read_on()
+    assert a.kinds == ["attached", "heartbeat_ack", "wanted"]
+    assert a.received[1].heartbeat_ack.number == 4
+
+
+def test_an_attach_waits_for_the_log(c):
+    c.hold_appends()
+    a = attach(c)
+    assert a.received == []
+    c.release_appends()
+    assert a.kinds == ["attached"]
+
+
+def test_a_log_that_refuses_the_member_refuses_its_stream(c):
+    c.fail_next_append("fenced")
+    a = attach(c)
+    assert (a.has_ended, last(a).error_code) == (True, errors_pb2.NOT_COORDINATOR)
+
+
+RANGE = pb.PartitionRange(first=0, last=2**31 - 1)
+MALFORMED = {
+    "a message before Attach": [pb.SessionRequest(heartbeat=pb.SessionHeartbeat(number=1))],
+    "no message": [pb.SessionRequest()],
+    "two Attach": [
+        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+    ],
+    "a held set of two thousand million partitions": [
+        pb.SessionRequest(attach=pb.Attach(
+            group_id="g", incarnation={"id": b"1"},
+            held=[pb.HeldTopic(name="t", partitions=[RANGE])],
+        ))
+    ],
+    "a topic of a thousand million partitions": [
+        pb.SessionRequest(attach=pb.Attach(
+            group_id="g", incarnation={"id": b"1"},
+            topics=[pb.Attach.Topic(name="t", partitions=1_000_000_000)],
+        ))
+    ],
+    "a policy that nobody knows": [
+        pb.SessionRequest(attach=pb.Attach(
+            group_id="g", incarnation={"id": b"1"}, wishes=pb.GroupPolicy(mode=7)
+        ))
+    ],
+    "a capacity that is no number": [
+        pb.SessionRequest(attach=pb.Attach(
+            group_id="g", incarnation={"id": b"1"}, capacity=float("nan")
+        ))
+    ],
+    "a leave of an unknown kind": [
+        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        pb.SessionRequest(leave=pb.SessionLeave(kind=9)),
+    ],
+    "a weight that is no number": [
+        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        pb.SessionRequest(heartbeat=pb.SessionHeartbeat(
+            number=1, loads=[pb.SessionHeartbeat.Load(topic="t", weight=float("nan"))]
+        )),
+    ],
+    "an acknowledgement of a partition below 0": [
+        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        pb.SessionRequest(ack=pb.SessionAck(partitions=[
+            pb.SessionAck.Partition(topic="t", partition=-1, kind=pb.SessionAck.RELEASED)
+        ])),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_messages_end_their_stream_with_words_and_disturb_nobody(c, said):
+    other = attach(c)
+    c.advance(100)
+    session = c.open_session()
+    for message in said:
+        assert not session.has_ended
+        session.send(message)
+    assert session.has_ended
+    assert last(session).error_code == errors_pb2.INVALID_REQUEST
+    assert last(session).error_message
+    beat(other, 1)
+    assert last(other).number == 1
+
+
+def test_a_version_of_an_earlier_epoch_says_nothing_of_what_was_told_in_this_one(c):
+    attach(c)
+    c.advance(100)
+    c.restart()
+    held = [pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=0, last=3, first_token=1)])]
+    a = attach(c, number=2, held=held)
+    told = len(a.received)
+    nothing = pb.SessionHeartbeat.Held()
+    beat(a, 1, applied_epoch=1, applied_version=99, held=nothing)
+    assert a.received[told:] == [answer(1, epoch=2)]
+    beat(a, 2, applied_epoch=2, applied_version=99, held=nothing)
+    assert last(a).topics  # Granted anew.
+
+
+def answer(number: int, epoch: int) -> pb.SessionResponse:
+    message = pb.SessionHeartbeatAck(number=number, coordinator_epoch=epoch)
+    return pb.SessionResponse(heartbeat_ack=message)
+
+
+def test_members_are_told_that_they_may_work_on_without_a_coordinator(c):
+    wishes = pb.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0, degraded_hold_ms=60_000)
+    session = c.open_session()
+    message = pb.Attach(
+        group_id="g", member_name="w-a", incarnation={"id": b"1"}, stream_number=1,
+        topics=[pb.Attach.Topic(name="t", partitions=4)], wishes=wishes,
+    )  # fmt: skip
+    session.send(pb.SessionRequest(attach=message))
+    assert last(session).degraded_hold_ms == 60_000
+    heir = c.open_session()
+    message.incarnation.id = b"2"
+    heir.send(pb.SessionRequest(attach=message))
+    assert (last(heir).standing, last(heir).degraded_hold_ms) == (pb.Attached.WAITING, 60_000)
+
+
+def test_a_process_that_waits_is_given_the_whole_state_that_it_asks_for(c):
+    attach(c)
+    heir = c.open_session()
+    message = pb.Attach(
+        group_id="g", member_name="w-a", incarnation={"id": b"2"}, stream_number=1,
+        topics=[pb.Attach.Topic(name="t", partitions=4)],
+    )  # fmt: skip
+    heir.send(pb.SessionRequest(attach=message))
+    assert last(heir).standing == pb.Attached.WAITING
+    beat(heir, 1, whole=True)
+    assert (last(heir).answers, last(heir).HasField("based_on")) == (1, False)
