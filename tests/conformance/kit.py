@@ -16,6 +16,8 @@ from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 
+COORDINATOR = VirtualCoordinator
+"""Class of the scenarios' coordinator; conftest.py replaces it by the one over Kafka's wire."""
 GROUP = "g"
 SUPERSET = ("range", "roundrobin")
 MAX_STEPS = 100_000
@@ -28,7 +30,7 @@ def code(response) -> str:
 
 class Scenario:
     def __init__(self, **settings) -> None:
-        self.c = VirtualCoordinator(
+        self.c = COORDINATOR(
             **{
                 "group_initial_rebalance_delay_ms": 50,
                 "group_min_session_timeout_ms": 10,

@@ -9,6 +9,7 @@ import io
 import json
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -28,51 +29,32 @@ from coordinator.assignors.consumer_protocol import (
 from coordinator.cli.main import main
 from coordinator.client import GroupMember
 from coordinator.core.events import MemberEvicted, MemberLeft
+from coordinator.testing.conformance.__main__ import main as conformance
 from tests.integration.waiting import until
+from tests.node import install, missing_node, npm
 from tests.patience import HANG_S
 from tests.serving import Process, free_port, running
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = Path("deploy/examples/typescript")
 SCRIPTS = Path("tests/client/scripts")
-NODE_MINIMUM = 20
-NO_REGISTRY = r"\b(?:EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ENOTFOUND|ETIMEDOUT)\b"
 PARTITIONS = 6
 EVERYTHING = {TopicPartition("rows", number) for number in range(PARTITIONS)}
 SESSION_MS = 6_000
 
 
-def missing() -> str | None:
-    """Reason for which the example cannot be built here; None if it can."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True)
-    if int(version.stdout.lstrip("v").split(".")[0]) < NODE_MINIMUM:
-        return f"Node {version.stdout.strip()} found; {NODE_MINIMUM} or newer is needed"
-    return None
-
-
-def npm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["npm", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
     """The package, installed and compiled in a copy with nothing else but contract and scripts."""
-    if reason := missing():
+    if reason := missing_node():
         pytest.skip(reason)
     copy = tmp_path_factory.mktemp("typescript")
     leftovers = shutil.ignore_patterns("node_modules", "dist", "generated")
     shutil.copytree(ROOT / "protos", copy / "protos")
     shutil.copytree(ROOT / EXAMPLE, copy / EXAMPLE, ignore=leftovers)
     shutil.copytree(ROOT / SCRIPTS, copy / SCRIPTS)
-    installed = npm(copy / EXAMPLE, "ci", "--no-audit", "--no-fund", "--fetch-retries=1")
-    if unreachable := re.search(NO_REGISTRY, installed.stderr):
-        pytest.skip(f"no npm registry can be reached: {unreachable.group()}")
-    assert installed.returncode == 0, installed.stdout + installed.stderr
+    if reason := install(copy / EXAMPLE):
+        pytest.skip(reason)
     compiled = npm(copy / EXAMPLE, "run", "build")
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
     return copy / EXAMPLE
@@ -361,9 +343,8 @@ async def test_a_coordinator_that_is_down_is_said_and_found_when_it_comes(built)
 
 async def test_the_worker_of_the_readme_survives_a_kill(built):
     """Each row is done, from where the killed one had got to; only the row under way twice."""
-    (worker,) = re.findall(
-        r"```js\n(.*?)```", (ROOT / EXAMPLE / "README.md").read_text(), re.DOTALL
-    )
+    printed = re.findall(r"```js\n(.*?)```", (ROOT / EXAMPLE / "README.md").read_text(), re.DOTALL)
+    (worker,) = (program for program in printed if "new Worker(" in program)
     async with running() as server:
         quick = "topics: { invoices: 3 }, sessionTimeoutMs: 6_000, heartbeatIntervalMs: 200"
         assert worker.count("topics: { invoices: 3 }") == worker.count("127.0.0.1:7400") == 1
@@ -583,3 +564,23 @@ def shares_of(answer: dict) -> dict[str, list[TopicPartition]]:
         member_id: list(decode_assignment(bytes.fromhex(share)).partitions)
         for member_id, share in answer["shares"].items()
     }
+
+
+def test_its_session_member_conforms(built, capsys):
+    subject = shlex.join(["node", str(built / "dist/session/subject.js")])
+    status = conformance(["--client", subject, "--json"])
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {each["name"]: each["problem"] for each in results if each["problem"]} == {}
+    assert (status, len(results) > 35) == (0, True)
+
+
+def test_its_session_member_is_small():
+    source = (ROOT / EXAMPLE / "src/session").glob("*.ts")
+    lines = [
+        line.strip()
+        for path in source
+        if path.name != "subject.ts"
+        for line in path.read_text().splitlines()
+    ]
+    code = [line for line in lines if line and not line.startswith(("//", "/*", "*"))]
+    assert len(code) <= 500

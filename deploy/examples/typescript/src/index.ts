@@ -13,6 +13,8 @@ export {
 } from "./errors.js";
 export { type Logger, type LogLevel, stderrLogger } from "./log.js";
 export type { TopicPartition } from "./partitions.js";
+export type { Change, Holding, Preparation } from "./session/holding.js";
+export { SessionMember, type SessionSettings } from "./session/member.js";
 export type {
   ErrorPolicy,
   ErrorSettings,

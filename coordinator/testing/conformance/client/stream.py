@@ -1,0 +1,190 @@
+"""A stream of the client under test, and the messages that a case sends on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.testing.conformance.trial import brief
+from coordinator.testing.conformance.wire import ACTIVE, TOPIC
+from coordinator.v1 import session_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One partition as the client is told of it."""
+
+    partition: int
+    order: pb.Wanted.Order.ValueType = ACTIVE
+    token: int = 0
+    handoff_id: int = 0
+    remaining_ms: int = 0
+    offset: int = -1
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message of the client, and when it came, by the kit's clock."""
+
+    at_s: float
+    request: pb.SessionRequest
+
+
+class ClientStream:
+    """One stream. acks: whether its heartbeats are acknowledged; not_renewed: what they list."""
+
+    def __init__(self, port: int, epoch: int, tell: Callable[[str], None]) -> None:
+        self.port, self.epoch = port, epoch
+        self._tell = tell
+        self._out: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
+        self.heard: list[Heard] = []
+        self.acks = True
+        self.not_renewed: list[int] = []
+        self.has_ended = False
+        self.renewed_s = 0.0
+        """Time at which the newest acknowledged message came: the client sent it before that."""
+
+    # --- What was heard ---
+
+    @property
+    def attach(self) -> pb.Attach | None:
+        """Its first message, if it is an Attach."""
+        if not self.heard or self.heard[0].request.WhichOneof("message") != "attach":
+            return None
+        return self.heard[0].request.attach
+
+    @property
+    def heartbeats(self) -> list[pb.SessionHeartbeat]:
+        """Its heartbeats, oldest first."""
+        return [each.request.heartbeat for each in self.heard if each.request.HasField("heartbeat")]
+
+    @property
+    def acked(self) -> list[pb.SessionAck.Partition]:
+        """Acks of single partitions, oldest first."""
+        return [
+            partition
+            for each in self.heard
+            if each.request.HasField("ack")
+            for partition in each.request.ack.partitions
+        ]
+
+    @property
+    def leave(self) -> pb.SessionLeave | None:
+        """Its Leave."""
+        found = [each.request.leave for each in self.heard if each.request.HasField("leave")]
+        return found[0] if found else None
+
+    def count(self, kind: pb.SessionAck.Kind.ValueType, partition: int, **fields: int) -> int:
+        """Number of acks of a kind for a partition, with these fields."""
+        return sum(
+            each.kind == kind
+            and each.partition == partition
+            and all(getattr(each, name) == value for name, value in fields.items())
+            for each in self.acked
+        )
+
+    # --- What is said ---
+
+    def send(self, response: pb.SessionResponse) -> None:
+        """Say something."""
+        self._tell(f"kit    ->  {brief(response)}")
+        self._out.put_nowait(response)
+
+    def end(self) -> None:
+        """End the stream, without a word."""
+        self._out.put_nowait(None)
+
+    def wanted(
+        self,
+        version: int,
+        told: Iterable[Told],
+        *,
+        based_on: int | None = None,
+        answers: int | None = None,
+        epoch: int | None = None,
+        is_part: bool = False,
+    ) -> None:
+        """Say what is wanted."""
+        message = wanted_of(version, told, epoch=self.epoch if epoch is None else epoch)
+        message.is_part = is_part
+        if based_on is not None:
+            message.based_on = based_on
+        if answers is not None:
+            message.answers = answers
+        self.send(pb.SessionResponse(wanted=message))
+
+    def acknowledge(self, number: int, *, epoch: int | None = None) -> None:
+        """Acknowledge a heartbeat."""
+        ack = pb.SessionHeartbeatAck(
+            number=number, coordinator_epoch=self.epoch if epoch is None else epoch
+        )
+        if self.not_renewed:
+            ranges = [pb.PartitionRange(first=p, last=p) for p in self.not_renewed]
+            ack.not_renewed.add(name=TOPIC, partitions=ranges)
+        self.send(pb.SessionResponse(heartbeat_ack=ack))
+
+    def go_away(self, reason: pb.GoAway.Reason.ValueType, port: int = 0) -> None:
+        """Say GoAway, and end the stream."""
+        host = "127.0.0.1" if port else ""
+        self.send(pb.SessionResponse(go_away=pb.GoAway(reason=reason, host=host, port=port)))
+        self.end()
+
+    def refuse(self, code: int, retry_after_ms: int = 0) -> None:
+        """Say Refused, and end the stream."""
+        refused = pb.SessionRefused(
+            error_code=code,  # type: ignore[arg-type]  # An enum of protobuf is a number.
+            error_message="of the conformance kit",
+            retry_after_ms=retry_after_ms,
+        )
+        self.send(pb.SessionResponse(refused=refused))
+        self.end()
+
+    # --- The RPC ---
+
+    async def read(self, requests: Any, tell: Callable[[], None]) -> None:
+        """Hear everything, to the end of the stream."""
+        try:
+            async for request in requests:
+                now_s = time.monotonic()
+                self._tell(f"kit    <-  {brief(request)}")
+                self.heard.append(Heard(now_s, request))
+                if request.HasField("heartbeat") and self.acks:
+                    self.renewed_s = now_s
+                    self.acknowledge(request.heartbeat.number)
+                tell()
+        finally:
+            self.has_ended = True
+            self.end()
+            tell()
+
+    async def written(self) -> pb.SessionResponse | None:
+        """The next message to send; None: the stream ends."""
+        return await self._out.get()
+
+
+def wanted_of(version: int, told: Iterable[Told], *, epoch: int) -> pb.Wanted:
+    """A whole Wanted."""
+    message = pb.Wanted(coordinator_epoch=epoch, version=version)
+    ranges = []
+    for each in told:
+        ordered = pb.Wanted.Range(
+            partitions=pb.PartitionRange(
+                first=each.partition, last=each.partition, first_token=each.token
+            ),
+            order=each.order,
+            handoff_id=each.handoff_id,
+            remaining_ms=each.remaining_ms,
+            committed_offsets=[each.offset],
+        )
+        if each.position is not None:
+            ordered.position = each.position
+        ranges.append(ordered)
+    if ranges:
+        message.topics.add(name=TOPIC, ranges=ranges)
+    else:
+        message.why = "window"
+    return message

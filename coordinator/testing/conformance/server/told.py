@@ -1,0 +1,99 @@
+"""Messages to a scripted member, taken apart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from coordinator.testing.conformance.wire import TOPIC
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The last order about a partition. at_s: when it came, by the kit's clock."""
+
+    order: int
+    token: int
+    handoff_id: int
+    remaining_ms: int
+    offset: int
+    position: int | None
+    at_s: float
+
+
+@dataclass(slots=True)
+class Stream:
+    """One stream, and what came on it."""
+
+    call: Any  # grpc.aio's call; it has no public type.
+    number: int
+    said: list[pb.SessionResponse] = field(default_factory=list)
+    status: grpc.StatusCode | None = None
+    has_ended: bool = False
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """gRPC allows one write at a time."""
+
+    def first(self, kind: str) -> Any:  # Any: one of the five messages.
+        """The first message of a kind; None: there is none."""
+        for each in self.said:
+            if each.WhichOneof("message") == kind:
+                return getattr(each, kind)
+        return None
+
+    def count(self, kind: str) -> int:
+        """Number of messages of a kind."""
+        return sum(each.WhichOneof("message") == kind for each in self.said)
+
+
+def held_topics(held: dict[int, int]) -> list[pb.HeldTopic]:
+    """A held set, as messages carry it."""
+    if not held:
+        return []
+    ranges = [pb.PartitionRange(first=p, last=p, first_token=held[p]) for p in sorted(held)]
+    return [pb.HeldTopic(name=TOPIC, partitions=ranges)]
+
+
+def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
+    """A held set, as heartbeats carry it."""
+    return pb.SessionHeartbeat.Held(topics=held_topics(held))
+
+
+def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
+    """Partitions that an acknowledgement does not renew."""
+    ranges = [each for topic in ack.not_renewed for each in topic.partitions]
+    return sorted(p for each in ranges for p in range(each.first, each.last + 1))
+
+
+def orders_of(wanted: pb.Wanted) -> list[tuple[int, Ordered]]:
+    """The orders of a Wanted, by partition."""
+    now_s = time.monotonic()
+    found: list[tuple[int, Ordered]] = []
+    for topic in wanted.topics:
+        for each in topic.ranges:
+            first, last = each.partitions.first, each.partitions.last
+            for number, partition in enumerate(range(first, last + 1)):
+                token, offsets = each.partitions.first_token, each.committed_offsets
+                ordered = Ordered(
+                    each.order,
+                    token + number if token else 0,
+                    each.handoff_id,
+                    each.remaining_ms,
+                    offsets[number] if number < len(offsets) else -1,
+                    each.position if each.HasField("position") else None,
+                    now_s,
+                )
+                found.append((partition, ordered))
+    return found
+
+
+def text_of(refused: pb.SessionRefused | None) -> str:
+    """A refusal in words."""
+    if refused is None:
+        return "the stream has ended"
+    return f"{errors_pb2.ErrorCode.Name(refused.error_code)}: {refused.error_message}"
