@@ -22,6 +22,7 @@ from tests.bench.cluster import Amount, bench_cluster
 from tests.bench.command_start import ROUNDS as START_ROUNDS
 from tests.bench.command_start import bench_command_start
 from tests.bench.compare import Pairs, bench_compare
+from tests.bench.connections import REST_S, bench_connections
 from tests.bench.cores import bench_cores
 from tests.bench.figures import CannotMeasure, Figures, machine
 from tests.bench.fleet import bench_fleet
@@ -38,9 +39,13 @@ from tests.bench.journal import bench_journal
 from tests.bench.log import bench_log
 from tests.bench.messages import bench_messages
 from tests.bench.outages import bench_outages
+from tests.bench.planner import bench_planner
 from tests.bench.purgatory import bench_purgatory
 from tests.bench.report import Picture, Report, draw, print_tables, write_json
 from tests.bench.rolling import Size, bench_rolling
+from tests.bench.session_members import bench_session_members
+from tests.bench.sessions import Size as SessionsSize
+from tests.bench.sessions import bench_sessions
 from tests.bench.timer import bench_timer
 
 
@@ -57,6 +62,7 @@ class Options:
     against: Path | None = None
     pairs: int | None = None
     pythons: list[str] = field(default_factory=list)
+    kafka: bool = False
     json: Path | None = None
     pictures: Path | None = None
 
@@ -125,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--members",
         type=_number(1),
-        help="members to run; log, cluster: groups; spark: micro-batches; compare: members of a "
-        "barrier",
+        help="members to run; connections: connections; log, cluster: groups; spark: "
+        "micro-batches; compare: members of a barrier",
     )
     parser.add_argument(
         "--seconds", type=float, help="duration of heartbeats, soak and churn; default: 15"
@@ -149,6 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="PATH",
         help="heartbeat: another interpreter to serve with, perhaps with another gRPC; repeatable",
+    )
+    parser.add_argument(
+        "--kafka", action="store_true", help="heartbeat: over Kafka's wire, beside gRPC"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument(
@@ -173,6 +182,12 @@ def _number(least: int) -> Callable[[str], int]:
 
 
 def _heartbeat(options: Options) -> Figures:
+    if options.kafka:
+        from tests.bench import kafka
+
+        members = options.members or kafka.MEMBERS
+        most = kafka.Load(members=members, seconds=options.seconds)
+        return kafka.bench_kafka(kafka.Load.quick() if options.quick else most)
     load = Load(
         members=options.members or UNARY_MEMBERS,
         batched=options.members or BATCHED_MEMBERS,
@@ -196,10 +211,20 @@ def _spark(options: Options) -> Figures:
     try:
         from tests.bench.spark import bench_spark
     except ImportError as error:
-        raise CannotMeasure(
-            f"spark needs the extra: consumer-group-coordinator[spark] ({error})"
-        ) from None
+        raise _needs_spark(error) from None
     return bench_spark(options.members, quick=options.quick)
+
+
+def _spark_reads(options: Options) -> Figures:
+    try:
+        from tests.bench.spark_reads import bench_spark_reads
+    except ImportError as error:
+        raise _needs_spark(error) from None
+    return bench_spark_reads(quick=options.quick)
+
+
+def _needs_spark(error: ImportError) -> CannotMeasure:
+    return CannotMeasure(f"spark needs the extra: consumer-group-coordinator[spark] ({error})")
 
 
 BENCHMARKS = {
@@ -214,6 +239,10 @@ BENCHMARKS = {
     "assign": Benchmark(
         "assignors, by members, topics and partitions",
         lambda options: bench_assign(quick=options.quick),
+    ),
+    "planner": Benchmark(
+        "plans of session groups, by members and partitions",
+        lambda options: bench_planner(quick=options.quick),
     ),
     "journal": Benchmark("rebalances with the journal and without", lambda _: bench_journal()),
     "log": Benchmark(
@@ -237,6 +266,20 @@ BENCHMARKS = {
         "20,000 groups: memory, heartbeats, restarts of server and members",
         lambda options: bench_fleet(*((40, 1.0) if options.quick else (20_000, options.seconds))),
     ),
+    "connections": Benchmark(
+        "8,000 idle connections of Kafka clients at a node that is then full: memory, CPU",
+        lambda options: bench_connections(
+            *((50, 0.5) if options.quick else (options.members, REST_S))
+        ),
+        is_of_all=False,
+    ),
+    "session-members": Benchmark(
+        "--members session members at rest, each with a connection of its own: CPU, memory",
+        lambda options: bench_session_members(
+            *((50, 1) if options.quick else (options.members or 2_000, options.seconds))
+        ),
+        is_of_all=False,
+    ),
     "cores": Benchmark(
         "two nodes on two cores beside one",
         lambda options: bench_cores(*((300, 1) if options.quick else ())),
@@ -256,6 +299,12 @@ BENCHMARKS = {
     "rolling": Benchmark(
         "a rolling restart of six workers: the longest rest of a partition; four minutes",
         lambda options: bench_rolling(Size.quick() if options.quick else Size()),
+        is_of_all=False,
+    ),
+    "sessions": Benchmark(
+        "a worker joins, leaves, is killed, and the coordinator is: the rest of partitions in "
+        "classic groups and in one of sessions; ten minutes",
+        lambda options: bench_sessions(SessionsSize.quick() if options.quick else SessionsSize()),
         is_of_all=False,
     ),
     "churn": Benchmark(
@@ -284,6 +333,11 @@ BENCHMARKS = {
     ),
     "spark": Benchmark(
         "rows a second and micro-batches of Spark queries; needs Java 17", _spark, is_of_all=False
+    ),
+    "spark-reads": Benchmark(
+        "CPU of Spark's reads beside its own reader of Parquet; needs Java 17",
+        _spark_reads,
+        is_of_all=False,
     ),
 }
 

@@ -33,15 +33,33 @@ def is_installed() -> bool:
     return shutil.which("h2load") is not None
 
 
-def send(address: str, method: str, message: Message, calls: int) -> float:
+def send(
+    address: str,
+    method: str,
+    message: Message,
+    calls: int,
+    *,
+    connections: int = CONNECTIONS,
+    each: int = CALLS_UNDER_WAY,
+    every_s: float = 0,
+) -> float:
     """Call a method of GroupCoordinator so many times, as fast as it answers.
 
+    Args:
+        connections, each: connections, and calls under way on each of them.
+        every_s: a call on each connection every so many seconds; they are opened one after the
+            other in that time. 0: without a pause.
     Returns:
         Calls a second.
     Raises:
         CannotMeasure: not all were answered.
     """
-    return send_at_once([(address, message)], method, calls)[0]
+    flags = ["-n", str(calls), "-c", str(connections), "-m", str(each)]
+    if every_s:
+        a_tenth = max(1, round(connections / every_s / 10))
+        flags += ["--rps", f"{1 / every_s:.4f}", "-r", str(a_tenth), "--rate-period=100ms"]
+    with tempfile.TemporaryDirectory() as folder:
+        return _rate(_start(Path(folder) / "body", address, method, message, flags), calls)
 
 
 def send_at_once(

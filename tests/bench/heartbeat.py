@@ -77,7 +77,7 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     took: dict[tuple[str, str], list[float]] = defaultdict(list)
     with scratch() as folder, contextlib.ExitStack() as running:
         ours = running.enter_context(serving(folder, 0))
-        servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(_constant())}
+        servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(constant())}
         for number, python in enumerate(pythons, start=1):
             other = running.enter_context(serving(folder, number, python=python))
             servers[python] = (other.address, other.pid)
@@ -121,8 +121,9 @@ def _grpc_of(python: str) -> str:
 
 
 @contextlib.contextmanager
-def _constant() -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-m", "tests.bench.constant"]
+def constant(module: str = "tests.bench.constant") -> Iterator[tuple[str, int]]:
+    """Address and process of a server that answers with a constant."""
+    command = [sys.executable, "-m", module]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         try:
@@ -136,6 +137,8 @@ def serving(
     number: int,
     *,
     groups: int = 1,
+    static: bool = False,
+    more: Sequence[str] = (),
     python: str = sys.executable,
     tree: Path | None = None,
 ) -> Server:
@@ -143,12 +146,13 @@ def serving(
 
     Args:
         number: of its data folder.
-        python, tree: as of `Server`.
+        static: with static members, whose sessions last for half an hour.
+        more, python, tree: as of `Server`.
     """
     data = folder / f"data-{number}"
-    asyncio.run(fill(data, groups, A_PROCESS))
+    asyncio.run(fill(data, groups, A_PROCESS, static=static))
     metrics = ("--metrics-listen", "127.0.0.1:0")
-    return Server(folder, "--data-dir", str(data), *metrics, python=python, tree=tree)
+    return Server(folder, "--data-dir", str(data), *metrics, *more, python=python, tree=tree)
 
 
 # --- How many are held alive --------------------------------------------------------------------

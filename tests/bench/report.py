@@ -30,14 +30,25 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Spans:
+    """Horizontal bars (y, from x, to x)."""
+
+    name: str
+    bars: tuple[tuple[float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes. A `diagonal` shows where y would be x."""
+    """One pair of axes. A `diagonal` shows where y would be x; `x_end` and `y_end` end the axes."""
 
     title: str
     x_axis: str
     y_axis: str
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve, ...] = ()
     diagonal: bool = False
+    spans: tuple[Spans, ...] = ()
+    x_end: float | None = None
+    y_end: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,8 @@ def write_json(
         found["pictures"] = {
             picture.name: {
                 f"{panel.title}: {panel.y_axis}": {
-                    curve.name: curve.points for curve in panel.curves
+                    **{curve.name: curve.points for curve in panel.curves},
+                    **{spans.name: spans.bars for spans in panel.spans},
                 }
                 for panel in picture.panels
             }
@@ -140,7 +152,7 @@ def _draw(picture: Picture, folder: Path) -> list[Path]:
     canvas = Canvas(figsize=(5.2 * columns, 3.6 * rows), layout="constrained")
     canvas.suptitle(picture.title)
     grid = canvas.subplots(rows, columns, squeeze=False)
-    names = [[curve.name for curve in panel.curves] for panel in picture.panels]
+    names = [[each.name for each in panel.curves + panel.spans] for panel in picture.panels]
     is_one_legend = all(of_panel == names[0] for of_panel in names)
     for panel, axes in zip(picture.panels, grid.flat, strict=False):
         if panel.diagonal:
@@ -149,11 +161,16 @@ def _draw(picture: Picture, folder: Path) -> list[Path]:
         for curve in panel.curves:
             across, up = zip(*curve.points, strict=True)
             axes.plot(across, up, marker="o", markersize=3, linewidth=1.3, label=curve.name)
+        for color, spans in enumerate(panel.spans):
+            axes.hlines(
+                [y for y, _, _ in spans.bars], [x for _, x, _ in spans.bars],
+                [x for _, _, x in spans.bars], colors=f"C{color}", linewidth=1, label=spans.name,
+            )  # fmt: skip
         axes.set_title(panel.title)
         axes.set_xlabel(panel.x_axis)
         axes.set_ylabel(panel.y_axis)
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0, right=panel.x_end)
+        axes.set_ylim(bottom=0, top=panel.y_end)
         axes.grid(color="0.9")
         if not is_one_legend:
             axes.legend(frameon=False)

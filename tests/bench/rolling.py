@@ -56,6 +56,7 @@ class Commit:
     pid: int
     number: int
     offset: int
+    began_s: float
     worked_s: float
     at_s: float
 
@@ -95,6 +96,16 @@ class Fleet:
         started = self.processes[place] = self._started()
         self._until(lambda: any(commit.pid == started.pid for commit in self.commits()))
 
+    def start(self) -> None:
+        """Start one worker more."""
+        self.processes.append(self._started())
+
+    def end(self, place: int, *, is_killed: bool = False) -> None:
+        """Stop a worker for good; return once its process has ended."""
+        process = self.processes.pop(place)
+        process.kill() if is_killed else process.terminate()
+        process.wait()
+
     def settle(self) -> None:
         """Wait until all work, on as many partitions each, give or take one."""
 
@@ -113,10 +124,10 @@ class Fleet:
     def commits(self) -> list[Commit]:
         """Commits so far, in the order in which they were answered."""
         with contextlib.suppress(FileNotFoundError):
-            lines = Path(self._program.file).read_text().splitlines()
+            whole, _, _ = Path(self._program.file).read_text().rpartition("\n")
             return [
-                Commit(int(pid), int(number), int(offset), float(worked_s), float(at_s))
-                for pid, number, offset, worked_s, at_s in map(str.split, lines)
+                Commit(int(pid), int(number), int(offset), *map(float, times))
+                for pid, number, offset, *times in map(str.split, whole.splitlines())
             ]
         return []
 
@@ -141,8 +152,8 @@ class Fleet:
             time.sleep(LOOK_S)
 
 
-def rests(commits: list[Commit], since_s: float) -> Iterator[tuple[float, bool]]:
-    """Seconds before each commit since then in which its partition rested; is its worker new?
+def successions(commits: list[Commit], since_s: float) -> Iterator[tuple[Commit, Commit]]:
+    """Each accepted commit since then, and the one of its partition before it.
 
     Of commits of the same offset the last one counts: the others were refused.
     """
@@ -150,8 +161,14 @@ def rests(commits: list[Commit], since_s: float) -> Iterator[tuple[float, bool]]
     for key in sorted(accepted):
         before, commit = accepted.get((key[0], key[1] - 1)), accepted[key]
         if before is not None and commit.at_s >= since_s:
-            rest_s = commit.at_s - before.at_s - commit.worked_s
-            yield max(rest_s, 0.0), commit.pid != before.pid
+            yield before, commit
+
+
+def rests(commits: list[Commit], since_s: float) -> Iterator[tuple[float, bool]]:
+    """Seconds before each commit since then in which its partition rested; is its worker new?"""
+    for before, commit in successions(commits, since_s):
+        rest_s = commit.at_s - before.at_s - commit.worked_s
+        yield max(rest_s, 0.0), commit.pid != before.pid
 
 
 def _measure(

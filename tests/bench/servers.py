@@ -73,11 +73,12 @@ class Server:
                 env=None if tree is None else environment(tree),
             )
         self.pid = self._process.pid
-        self.address = self.metrics = ""
+        self.address = self.metrics = self.kafka = ""
 
     def __enter__(self) -> Server:
         serving = self._wait()
         self.address, self.metrics = str(serving["address"]), str(serving["metrics"])
+        self.kafka = str(serving.get("kafka") or "")
         return self
 
     def __exit__(self, *_: object) -> None:

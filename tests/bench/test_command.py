@@ -35,11 +35,15 @@ def test_all_leaves_out_what_needs_an_option_or_lasts_as_long_as_one_likes(ran):
     assert command.main(["all"]) == 0
     assert set(command.BENCHMARKS) - set(ran) == {
         "soak",
+        "connections",
         "rolling",
+        "sessions",
+        "session-members",
         "churn",
         "cluster",
         "compare",
         "spark",
+        "spark-reads",
         "outages",
     }
 

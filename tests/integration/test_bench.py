@@ -46,6 +46,14 @@ def figures(what: str, folder: Path, *flags: str | Path) -> dict:
     return measured(folder, what, *flags)[what]
 
 
+def test_connections_measures_idle_ones_and_the_one_too_many(tmp_path):
+    found = figures("connections", tmp_path)
+    for prefix in ("", "tls_"):
+        assert found[f"{prefix}connections"] == 50
+        assert found[f"{prefix}memory of a connection, KiB"] > 0
+        assert found[f"{prefix}one more is refused with"] == "THROTTLING_QUOTA_EXCEEDED"
+
+
 def test_purgatory_measures_every_rival_in_both_settings_and_draws_them(tmp_path):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "pictures"
@@ -162,7 +170,7 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
         shutil.copytree(ROOT / package, other / package)
     slow = other / "coordinator" / "service" / "grpc" / "group_service.py"
     answer = "        reply = self._pipeline.beat(\n"
-    many_times_as_much = "        sum(range(200_000))\n"
+    many_times_as_much = "        sum(range(40_000))\n"
     assert answer in slow.read_text()
     slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
     found = figures("compare", tmp_path, "--against", str(other))

@@ -1,0 +1,158 @@
+"""CPU and memory of session members at rest, each with a connection of its own.
+
+Members attach, are given their partitions, and then heartbeat four times a lease. The memory of one
+is the growth of the server's resident memory divided by their number. The clients are raw streams
+in this process, so what is measured is the server alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import grpc
+
+from coordinator.runtime.memory import resident_bytes
+from coordinator.v1 import session_pb2 as pb
+from coordinator.v1 import session_pb2_grpc
+from tests.bench.connections import allow
+from tests.bench.figures import CannotMeasure, Figures, percentile
+from tests.bench.servers import Usage, with_server
+
+LEASE_MS = 10_000
+GROUP_SIZE = 100
+PARTITIONS = 10
+"""Partitions for each member."""
+AT_A_TIME = 200
+ATTACH_S = 300.0
+KIB = 1_024
+POLICY = pb.GroupPolicy(lease_ms=LEASE_MS, join_quiet_ms=500, initial_delay_ms=500)
+
+
+@dataclass
+class Member:
+    """One stream; `late_s`: seconds from a heartbeat to its acknowledgement."""
+
+    address: str
+    number: int
+    held: dict[int, int] = field(default_factory=dict)
+    late_s: list[float] = field(default_factory=list)
+    has_attached: asyncio.Event = field(default_factory=asyncio.Event)
+    beats: int = 0
+    _sent_s: float = 0.0
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def attach(self) -> None:
+        """Attach, and answer every order from then on."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self._channel = grpc.aio.insecure_channel(self.address, options)
+        self._call = session_pb2_grpc.GroupSessionsStub(self._channel).Session()
+        attach = pb.Attach(
+            group_id=f"group-{self.number // GROUP_SIZE}",
+            incarnation=pb.Attach.Incarnation(id=self.number.to_bytes(16, "big")),
+            member_name=f"w-{self.number}",
+            topics=[pb.Attach.Topic(name="t", partitions=GROUP_SIZE * PARTITIONS)],
+            wishes=POLICY,
+        )
+        await self._call.write(pb.SessionRequest(attach=attach))
+        self._tasks.append(asyncio.create_task(self._listen()))
+        await self.has_attached.wait()
+        self._tasks.append(asyncio.create_task(self._beat()))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._call.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            self.beats += 1
+            self._sent_s = time.monotonic()
+            beat = pb.SessionHeartbeat(number=self.beats)
+            await self._call.write(pb.SessionRequest(heartbeat=beat))
+            await asyncio.sleep(LEASE_MS / 4 / 1000)
+
+    async def _listen(self) -> None:
+        while True:
+            message = await self._call.read()
+            if not isinstance(message, pb.SessionResponse):
+                raise CannotMeasure(f"the stream of member {self.number} has ended")
+            match message.WhichOneof("message"):
+                case "heartbeat_ack":
+                    self.late_s.append(time.monotonic() - self._sent_s)
+                case "attached":
+                    self.has_attached.set()
+                    await self._follow(message.attached.wanted)
+                case "wanted":
+                    await self._follow(message.wanted)
+                case _:
+                    raise CannotMeasure(f"member {self.number} was told {message}")
+
+    async def _follow(self, wanted: pb.Wanted) -> None:
+        acks = []
+        for topic in wanted.topics:
+            for each in topic.ranges:
+                for partition in range(each.partitions.first, each.partitions.last + 1):
+                    token = each.partitions.first_token + partition - each.partitions.first
+                    if each.order == pb.Wanted.ACTIVE:
+                        self.held[partition] = token
+                    else:
+                        self.held.pop(partition, None)
+                        acks.append(pb.SessionAck.Partition(
+                            topic=topic.name, partition=partition, kind=pb.SessionAck.RELEASED,
+                            token=token, handoff_id=each.handoff_id,
+                        ))  # fmt: skip
+        if acks:
+            await self._call.write(pb.SessionRequest(ack=pb.SessionAck(partitions=acks)))
+
+
+def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:
+    """Measure `members` at rest for some seconds."""
+    allow(members + 200)
+    return with_server(
+        lambda address, pid: asyncio.run(_measure(address, pid, members, seconds)),
+        "--max-streams", str(members + 100),
+    )  # fmt: skip
+
+
+async def _measure(address: str, pid: int, number: int, seconds: float) -> Figures:
+    first = Member(address, 0)
+    await first.attach()  # The server's imports are not counted.
+    await asyncio.sleep(1)
+    before = resident_bytes(pid)
+    members = [Member(address, n) for n in range(1, number)]
+    attaching, began_s = Usage(pid), time.monotonic()
+    for start in range(0, len(members), AT_A_TIME):
+        await asyncio.gather(*(each.attach() for each in members[start : start + AT_A_TIME]))
+    attached_s, attach_us = time.monotonic() - began_s, attaching.us_each(number)
+    everybody = [first, *members]
+    groups = -(-number // GROUP_SIZE)
+    while sum(len(each.held) for each in everybody) < groups * GROUP_SIZE * PARTITIONS:
+        await asyncio.sleep(0.1)
+        if time.monotonic() - began_s > ATTACH_S:
+            raise CannotMeasure("not all partitions are held")
+    held_s = time.monotonic() - began_s
+    await asyncio.sleep(LEASE_MS / 1000)
+    grown = resident_bytes(pid) - before
+    for each in everybody:
+        each.late_s.clear()
+    resting, sent = Usage(pid), sum(each.beats for each in everybody)
+    await asyncio.sleep(seconds)
+    beats = sum(each.beats for each in everybody) - sent
+    percent, beat_us = resting.percent(), resting.us_each(beats)
+    late_ms = [1_000 * late for each in everybody for late in each.late_s]
+    for each in everybody:
+        each.close()
+    return {
+        "members": number,
+        "attached in, s": attached_s,
+        "hold their partitions after, s": held_s,
+        "CPU to attach one, us": attach_us,
+        "memory of one, KiB": grown / number / KIB,
+        "CPU at rest, %": percent,
+        "CPU of a heartbeat, us": beat_us,
+        "heartbeats a second": beats / seconds,
+        "heartbeat p50, ms": percentile(late_ms, 50),
+        "heartbeat p99, ms": percentile(late_ms, 99),
+    }
