@@ -18,15 +18,21 @@ from hypothesis import HealthCheck, settings
 from coordinator.simulate.loop import SimulatedLoop
 from tests.patience import FAST_TEST_S, PATIENCE, SLOW_TEST_S
 
-# No example fails because it took long. Hypothesis itself has the profile "ci", which plays the
-# same histories in every run and has no deadline either.
+# No example fails because it took long, and the same examples are played in every run: a test that
+# fails has found something about the change. The profile "long" looks for new ones.
 settings.register_profile(
-    "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "unhurried",
+    settings.default,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
 # Commands in tests connect to what the tests say, whatever profile the developer uses.
 os.environ["COORDINATOR_PROFILE"] = "none"
-settings.register_profile("long", settings.get_profile("unhurried"), print_blob=True)
+settings.register_profile(
+    "long", settings.get_profile("unhurried"), derandomize=False, print_blob=True
+)
 
 TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
@@ -81,7 +87,18 @@ def missing_for_browser() -> str | None:
     return f"no browser found ({', '.join(CHROMIUM_NAMES)})"
 
 
+def missing_calm() -> str | None:
+    """Return the reason to skip tests that start several Sparks at a time; None: they run."""
+    if os.environ.get("TESTS_CALM"):
+        return None
+    return (
+        "Spark gives a worker's Python ten seconds to start, which a busy machine does not keep: "
+        "TESTS_CALM=1 runs them"
+    )
+
+
 REQUIREMENTS: dict[str, Callable[[], str | None]] = {
+    "calm": missing_calm,
     "spark": missing_for_spark,
     "faults": missing_for_faults,
     "browser": missing_for_browser,
@@ -90,11 +107,11 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 
 # With `--dist loadscope`, the tests of a group run in one process, one after the other. A file is a
 # group, but for those that share something costly, or may not run at the same time.
-FOLDER_GROUPS = {"browser", "spark", "storage"}
+FOLDER_GROUPS = {"browser", "kafka", "spark", "storage"}
 FILE_GROUPS = dict.fromkeys(
     ("test_compiled_wheel", "test_extras", "test_image_build", "test_packaging"), "installing"
 )
-BEGIN_FIRST = ["spark", "installing", "faults", "storage"]
+BEGIN_FIRST = ["spark", "installing", "kafka", "faults", "storage"]
 """Groups and folders that take longest: the run would wait for them at its end."""
 
 

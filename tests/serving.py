@@ -9,9 +9,11 @@ import itertools
 import os
 import random
 import socket
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from coordinator.cli.kafka_listener import serve_kafka
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
@@ -39,6 +41,8 @@ class Running:
         self.malformed: list = []
         self.refused: list = []
         self.deleted: list = []
+        self.kafka: str | None = None
+        self.full: list = []
         self.node = Node(
             Settings.of(**{**FAST, **settings}),
             watchers=Watchers(
@@ -48,7 +52,8 @@ class Running:
             ),
             log=log,
         )
-        self.security = load(self.node.settings.security, self.node.settings.serving)
+        told = self.node.settings
+        self.security = load(told.security, told.serving, told.kafka)
         if self.security.guard is not None:
             self.security.guard.on_refusal = self.refused.append
         self.server = CoordinatorServer(
@@ -71,6 +76,12 @@ async def running(**settings):
     """
     it = Running(**settings)
     await it.server.listen()
+    it.kafka = await serve_kafka(
+        it.server,
+        it.security,
+        failure=lambda what, error: it.failures.append((what, error)),
+        full=lambda *told: it.full.append(told),
+    )
     await it.server.load()
     watching = asyncio.create_task(it.security.watch(look_s=0.05))
     try:
@@ -89,6 +100,10 @@ NODES_APART = range(0, 2 * NODE_PORTS, NODE_PORTS)
 """Ports of the two nodes of a machine, counted from the port of the first."""
 
 
+_GIVEN: deque[int] = deque(maxlen=300)
+"""Ports that calls have returned or counted in, which may be opened only later."""
+
+
 @functools.cache
 def _ports() -> Iterator[int]:
     first, count = 20_000 + WORKER % 12 * 1_000, 1_000 - NODES_APART.stop
@@ -104,10 +119,14 @@ def free_port(needed: Sequence[int] = (0,)) -> int:
     Args:
         needed: all ports that have to be free, counted from the one that is returned.
     """
-    return next(port for port in _ports() if all(_is_free(port + n) for n in needed))
+    port = next(port for port in _ports() if all(_is_free(port + n) for n in needed))
+    _GIVEN.extend(port + n for n in needed)
+    return port
 
 
 def _is_free(port: int) -> bool:
+    if port in _GIVEN:
+        return False
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):

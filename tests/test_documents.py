@@ -58,3 +58,4 @@ def test_expected_lines_are_found_in_order(expected, output, missing):
 def test_programs_in_the_background_print_in_any_order():
     assert missing_lines(["a …", "b"], "b\na 1", in_order=False) == []
     assert missing_lines(["a …", "b", "c"], "b\na 1", in_order=False) == ["c"]
+    assert missing_lines(["a is done", "b is done"], "a is doneb is done\n\n", in_order=False) == []

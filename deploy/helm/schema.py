@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from coordinator.core.setting import Bounds
 from coordinator.settings import SETTINGS
 
 PATH = Path(__file__).parent / "coordinator/values.schema.json"
@@ -21,7 +22,7 @@ OWNED = {
     "listen", "metrics_listen", "console_listen", "advertised_host", "advertised_port", "node_id",
     "nodes", "share", "store", "store_user", "store_ca_file", "store_cert_file", "store_key_file",
     "store_password_file", "data_dir", "drain_timeout_ms", "log_format", "tls_cert_file",
-    "tls_key_file", "tls_peer_ca_file", "insecure",
+    "tls_key_file", "tls_peer_ca_file", "insecure", "kafka_listen", "kafka_advertise",
 }  # fmt: skip
 """Settings that the chart itself gives, from other values."""
 
@@ -66,8 +67,7 @@ def settings() -> Schema:
 
 def values() -> Schema:
     """The whole schema."""
-    drain = SETTINGS["drain_timeout_ms"].bounds
-    assert drain is not None
+    drain = SETTINGS["drain_timeout_ms"].bounds or Bounds(0)
     probe = table(
         periodSeconds=number(1),
         timeoutSeconds=number(1),
@@ -103,6 +103,7 @@ def values() -> Schema:
         terminationGracePeriodSeconds={"type": ["integer", "null"], "minimum": 1},
         tls=table(existingSecret=TEXT),
         insecure=FLAG,
+        kafka=table(enabled=FLAG),
         image=table(
             repository=TEXT | {"minLength": 1},
             tag=TEXT,

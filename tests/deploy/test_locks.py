@@ -14,7 +14,7 @@ from tests.deploy.image import ROOT
 DEPLOY = ROOT / "deploy"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
-IMAGES_EXTRAS = ("fast", "jwt", "tls", "zookeeper")
+IMAGES_EXTRAS = ("fast", "jwt", "kafka-listener", "tls", "zookeeper")
 """Extras that a node may need; not those of members, queries or pictures."""
 
 WANTED = {
@@ -60,3 +60,11 @@ def test_a_lock_satisfies_what_the_project_asks_for(name):
         version = versions.get(canonicalize_name(wanted.name))
         assert version, f"{wanted} is not in {name}: poe lock"
         assert wanted.specifier.contains(version), f"{wanted}, but {version} in {name}: poe lock"
+
+
+def test_the_package_that_is_left_out_belongs_to_rows_that_nobody_reads():
+    # `poe lock` leaves crc32c out, with which kio reads and writes rows of Kafka.
+    assert "crc32c" not in pinned("requirements.lock")
+    assert "kio" in pinned("requirements.lock")
+    sources = (ROOT / "coordinator").rglob("*.py")
+    assert not [str(path) for path in sources if "kio.records" in path.read_text()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import Block, Command, blocks, commands, missing_lines
+from tests.documents import ROOT, Block, Command, blocks, commands, missing_lines
 from tests.patience import HANG_S
 
 PORTS = (7400, 7401, 7402)
@@ -66,9 +67,17 @@ class Shell:
     Args:
         folder: where it begins.
         environment: added to that of the tests.
+        has_jobs: a command in the background is a process group of its own, as in the shell of a
+            reader, who may kill it by that.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        has_jobs: bool = False,
+    ) -> None:
         skip_if_ports_are_taken()
         self._process = subprocess.Popen(
             own_network() or ["bash"],
@@ -86,6 +95,8 @@ class Shell:
         self._grown = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        if has_jobs:
+            self.run("set -m")
 
     def play(self, block: Block) -> None:
         """Run the commands of a `console` block; each has to succeed and print what is below it."""
@@ -148,9 +159,33 @@ class Shell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in _of_session(self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
+
+
+def _of_session(session: int) -> list[int]:
+    """Processes of a session, its leader among them."""
+    found = [session]
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(folder.name)) == session:
+                found.append(int(folder.name))
+    return found
+
+
+def clone_this(home: Path) -> Path:
+    """A fresh clone, with what has been changed here and not been committed."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    git = ["git", "-C", str(ROOT)]
+    subprocess.run(["git", "clone", "-q", ROOT, home], check=True)
+    changed = subprocess.run([*git, "diff", "HEAD", "--binary"], check=True, capture_output=True)
+    if changed.stdout:
+        subprocess.run(["git", "-C", home, "apply"], input=changed.stdout, check=True)
+    return home
 
 
 def play_page(page: Path, shell: Shell, folder: Path) -> None:

@@ -141,7 +141,7 @@ async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(de
     async with running(**desk.settings) as server, grpc.aio.insecure_channel(server.address) as it:
         found = {}
         for name, method in METHODS.items():
-            if method.kind.name in ("HeartbeatStream", "ServerReflectionInfo"):
+            if method.kind.name in ("HeartbeatStream", "Session", "ServerReflectionInfo"):
                 call = it.stream_stream(name)(iter([b""]))
             elif method.kind.name in ("Watch", "WatchRebalances"):
                 call = it.unary_stream(name)(b"")
@@ -191,6 +191,13 @@ async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
                 (admin.DeleteGroups, pb2.DeleteGroupsRequest(groups_names=["etl-1"]), "admin"),
                 (admin.DescribeGroups, pb2.DescribeGroupsRequest(groups=["etl-1"]), "read"),
                 (admin.RemoveMembers, pb2.RemoveMembersRequest(group_id="etl-1"), "admin"),
+                (admin.EvictMember, pb2.EvictMemberRequest(group_id="etl-1"), "admin"),
+                (admin.SetGroupPolicy, pb2.SetGroupPolicyRequest(group_id="etl-1"), "admin"),
+                (
+                    admin.DescribeSessionGroup,
+                    pb2.DescribeSessionGroupRequest(group_id="etl-1"),
+                    "read",
+                ),
             ):
                 code, details = await code_of(call(request, metadata=shown))
                 assert code is CODE.PERMISSION_DENIED

@@ -58,6 +58,7 @@ VARIANTS = {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
         "dashboards": {"enabled": True},
+        "kafka": {"enabled": True},
         "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
@@ -125,11 +126,16 @@ def test_helm_has_no_objection(variant):
 @each_variant
 def test_a_node_accepts_the_settings_it_is_given(variant):
     settings, origins = settings_of(variant)
-    assert settings.security.insecure or exposed(settings.security, settings.serving) == []
+    assert (
+        settings.security.insecure
+        or exposed(settings.security, settings.serving, settings.kafka) == []
+    )
     assert node(variant)["args"] == ["serve"]
+    kafka = settings.kafka.kafka_address
     assert [it["containerPort"] for it in node(variant)["ports"]] == [
         settings.serving.listen_address[1],
         settings.serving.metrics_address[1],
+        *([] if kafka is None else [kafka[1]]),
     ]
     for name, value in VARIANTS[variant].get("settings", {}).items():
         assert settings.values()[name] == value, name
@@ -246,6 +252,15 @@ def test_a_network_policy_lets_in_who_is_named_and_out_what_is_needed():
     assert len(monitoring["from"]) == 1
     ports = [port["port"] for rule in policy["egress"] for port in rule["ports"]]
     assert ports == [53, 53, 7400, 2181]
+    assert [port["port"] for port in members["ports"]] == [7400, 9092]
+
+
+def test_kafkas_clients_are_told_the_name_of_each_node():
+    settings, _ = settings_of("everything")
+    host, port = settings.kafka.kafka_told_address
+    assert (host, port) == (settings.serving.advertised_host, 9092)
+    for service in (it for it in rendered("everything") if it["kind"] == "Service"):
+        assert 9092 in [port["port"] for port in service["spec"]["ports"]]
 
 
 def test_data_outlives_a_pod_if_there_is_no_other_store():

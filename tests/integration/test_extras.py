@@ -42,6 +42,13 @@ USES = {
         import confluent_kafka
         confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}).close()
         """,
+    "kafka-listener": """
+        import coordinator.service.kafka.listener
+        from coordinator.kafka import apis, codec
+        from coordinator.kafka.headers import RequestHeader
+        header = RequestHeader(apis.LIST_GROUPS, 4, 1, "", 0)
+        assert codec.decode(header, bytes([2, 7, *b"Stable", 0])).states_filter == ("Stable",)
+        """,
     "sql": """
         import sqlite3
         from coordinator.sources.location import open_source
@@ -160,6 +167,11 @@ USES = {
         import pandas, pyarrow, pyarrow.parquet, pyspark
         import coordinator.spark.exactly_once
         assert ConsumerGroupSource.name() == "consumer_group"
+        """,
+    "connect": """
+        # What PySpark checks when Connect is imported; PySpark itself is not in this extra.
+        import google.rpc, grpc, grpc_status, pandas, pyarrow, zstandard
+        assert tuple(map(int, zstandard.__version__.split(".")[:2])) >= (0, 25)
         """,
     "demo": """
         import sys, matplotlib

@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
@@ -13,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from coordinator.dial import Credentials
 from coordinator.runtime import slices
 from coordinator.security.tokens import digest_of
-from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, group_pb2_grpc
+from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, group_pb2_grpc, topics_pb2
 from coordinator.v1 import group_pb2 as pb
 from tests.service.test_message_limits import LONG, REPEATED, SMALL, with_items, with_text
 from tests.serving import running
@@ -25,7 +26,7 @@ LIMITS = {
 MEGABYTE = 1_000_000
 METHODS = [
     method
-    for file in (group_pb2, admin_pb2, cluster_pb2, health_pb2, reflection_pb2)
+    for file in (group_pb2, admin_pb2, cluster_pb2, topics_pb2, health_pb2, reflection_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]
@@ -74,7 +75,8 @@ async def test_every_repeated_field_is_refused_beyond_its_limit():
 async def test_every_text_is_refused_beyond_its_limit():
     async with running() as server, grpc.aio.insecure_channel(server.address) as channel:
         for name, (kind, way, most) in LONG.items():
-            data = with_text(kind, way, "é" * (most + 1)).SerializeToString()
+            letter = "é" if way[-1].type == FieldDescriptor.TYPE_STRING else b"x"
+            data = with_text(kind, way, letter * (most + 1)).SerializeToString()
             for method in methods_of(kind):
                 error = await answer(channel, method, data)
                 assert isinstance(error, grpc.aio.AioRpcError), name

@@ -14,13 +14,15 @@ import pytest
 import yaml
 
 from tests.documents import ROOT, Block, Command, blocks, commands
-from tests.integration.shell import Shell, play_page
+from tests.integration.shell import Shell, clone_this, play_page
 from tests.test_packaging import NO_NETWORK
 
 README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"
 # The page on tests is a suite of tests: test_testing_page.py.
 HOW_TO = sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem != "testing")
+# tests/spark/test_tutorial.py plays the one on Spark.
+TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
 EXAMPLE = "deploy/examples/worker.py"
 RUN_ELSEWHERE = {
     "deploy/demo": "some minutes and Spark; tests/spark runs its parts",
@@ -55,7 +57,7 @@ def test_a_page_works_as_printed(page, shell, tmp_path):
     play_page(page, shell, tmp_path)
 
 
-@pytest.mark.parametrize("page", [DOCS / "tutorial.md", *HOW_TO], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*TUTORIALS, *HOW_TO], ids=lambda page: page.stem)
 def test_every_program_of_a_page_is_run_by_one_of_its_commands(page):
     told = " ".join(block.text for block in blocks(page, "console"))
     for block in blocks(page, "python"):
@@ -64,7 +66,7 @@ def test_every_program_of_a_page_is_run_by_one_of_its_commands(page):
 
 
 def test_the_programs_of_the_pages_are_typed(tmp_path):
-    for page in (README, DOCS / "tutorial.md", *HOW_TO):
+    for page in (README, *TUTORIALS, *HOW_TO):
         for block in blocks(page, "python"):
             # Two pages have a worker.py.
             name = f"{page.stem.replace('-', '_')}_{Path(block.name).name}"
@@ -119,16 +121,7 @@ def test_what_a_page_imports_is_there(page):
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh clone, with what has been changed here and not been committed."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
-    home = tmp_path_factory.mktemp("clone") / "coordinator"
-    git = ["git", "-C", str(ROOT)]
-    subprocess.run(["git", "clone", "-q", ROOT, home], check=True)
-    changed = subprocess.run([*git, "diff", "HEAD", "--binary"], check=True, capture_output=True)
-    if changed.stdout:
-        subprocess.run(["git", "-C", home, "apply"], input=changed.stdout, check=True)
-    return home
+    return clone_this(tmp_path_factory.mktemp("clone") / "coordinator")
 
 
 def test_the_readme_works_as_printed_on_a_fresh_clone(clone):

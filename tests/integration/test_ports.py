@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from coordinator.cli.ports import ListenAddress, addresses, troubles
-from coordinator.settings.sections import ServingConfig
+from coordinator.settings import Settings
 from tests.serving import NODES_APART, Process, free_port
 
 OFF = {"metrics_listen": "", "console_listen": ""}
@@ -22,7 +22,7 @@ def taken(family=socket.AF_INET, host: str = "127.0.0.1"):
 
 
 def said(**settings: str) -> list[str]:
-    return troubles(addresses(ServingConfig(**{"listen": "127.0.0.1:0", **OFF, **settings})))
+    return troubles(addresses(Settings.of(**{"listen": "127.0.0.1:0", **OFF, **settings})))
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def said(**settings: str) -> list[str]:
         ("listen", "port 0 lets the system choose one"),
         ("metrics_listen", "an empty one serves no metrics"),
         ("console_listen", "an empty one serves no console"),
+        ("kafka_listen", "an empty one serves no Kafka clients"),
     ],
 )
 def test_a_taken_port_is_named_by_its_setting_and_how_to_choose_another(setting, otherwise):

@@ -8,6 +8,12 @@
   value: ""
 - name: COORDINATOR_ADVERTISED_HOST
   value: $(POD_NAME).{{ include "coordinator.nodes" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
+{{- if .Values.kafka.enabled }}
+- name: COORDINATOR_KAFKA_LISTEN
+  value: 0.0.0.0:9092
+- name: COORDINATOR_KAFKA_ADVERTISE
+  value: $(POD_NAME).{{ include "coordinator.nodes" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:9092
+{{- end }}
 - name: COORDINATOR_LOG_FORMAT
   value: json
 - name: COORDINATOR_DATA_DIR
