@@ -149,7 +149,7 @@ def _admit(
     record = _record(group, command, ids, policy)
     admission, places = _admission(group, record, now_ms, numbers)
     records += admission
-    group.fly(places)
+    group.fly(places, record.member_id)
     group.arrives(command)
     admitted = SessionAdmitted(
         group.group_id, command, record.member_id, tuple(places), is_new=True
@@ -196,13 +196,8 @@ def _admission(
 
 def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
-    if name not in group.kept_names:
-        return []
     return [
-        (topic, partition)
-        for topic, holdings in group.topics.items()
-        for partition, kept in holdings.kept.items()
-        if kept.name == name and group.not_before.get((topic, partition), NO_TIME) <= now_ms
+        place for place in group.kept_for(name) if group.not_before.get(place, NO_TIME) <= now_ms
     ]
 
 
@@ -211,7 +206,7 @@ def admit_heir(
 ) -> None:
     """Admit a process that has waited until what was kept for its name may be worked on again."""
     records, places = _admission(group, heir.record, now_ms, numbers)
-    group.fly(places)
+    group.fly(places, heir.member_id)
     group.arriving_names.add(heir.record.name)
     settled = SessionWritten(
         group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id
@@ -257,11 +252,8 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True while `handover_delay_ms` runs for what is kept for a name."""
-    return any(
-        kept.name == name and group.not_before.get((topic, partition), NO_TIME) > now_ms
-        for topic, holdings in group.topics.items()
-        for partition, kept in holdings.kept.items()
-    )
+    kept = group.kept_for(name)
+    return any(group.not_before.get(place, NO_TIME) > now_ms for place in kept)
 
 
 def _wait_on(
@@ -416,7 +408,7 @@ def _resume(
     if not records:
         out.reply(command.call_id, answer(group, member, command, now_ms))
     else:
-        group.fly(again)
+        group.fly(again, member.member_id)
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
         out.persist(records, Unawaited(group.group_id), settled=done)
     for place in missing:

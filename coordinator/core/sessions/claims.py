@@ -45,7 +45,7 @@ def compare(
             mailbox.dirty.add(place)  # It is told LOST, or the token that counts.
     grants, places = granted_anew(group, member, missing, now_ms, numbers)
     if grants:
-        group.fly(places)
+        group.fly(places, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
         written = SessionWritten(group.group_id, tuple(places))
         out.persist((record,), Unawaited(group.group_id), settled=written)

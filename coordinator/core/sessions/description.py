@@ -178,7 +178,7 @@ def _member(
         lease_ms=member.lease_ms,
         last_heard_ms=heard_ms,
         lease_ends_ms=ends.last_beat_ms + ends.lease_ms if ends and is_leased else NO_TIME,
-        partitions=sum(map(len, group.held.get(member.member_id, {}).values())),
+        partitions=group.count_held_by(member.member_id),
         is_ready=member.is_ready,
         is_overloaded=member.is_overloaded,
         is_stalled=member.is_stalled,

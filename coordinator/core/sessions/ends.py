@@ -100,7 +100,7 @@ def take_back(
             group.not_before.pop(place, None)
             group.rests.pop(place, None)
     if not has_stream:
-        member.stream_id, member.suspect_since_ms = None, now_ms
+        member.lose_stream(now_ms)
     heir = group.waiting.get(member.record.name)
     if heir is not None and heir.stream_id is None:
         del group.waiting[member.record.name]  # It was to be a member by the same write.

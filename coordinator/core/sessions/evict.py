@@ -39,7 +39,7 @@ def evict(
     if member is None:
         _free_kept(group, command, out)
         return
-    held = sum(map(len, group.held.get(member.member_id, {}).values()))
+    held = group.count_held_by(member.member_id)
     reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
     if command.is_dry_run:
         out.reply(command.call_id, reply)
@@ -64,7 +64,7 @@ def _free_kept(group: SessionGroup, command: EvictMember, out: Outcome) -> None:
     name = command.member_name
     if not name or name not in group.kept_names:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, _unknown(command))
-    kept = sum(each.name == name for topic in group.topics.values() for each in topic.kept.values())
+    kept = sum(1 for _ in group.kept_for(name))
     reply = EvictReply(name=name, partitions=kept)
     if command.is_dry_run:
         out.reply(command.call_id, reply)

@@ -48,8 +48,10 @@ class SessionGroup(Group):
         "arriving_names",
         "back_offs",
         "backed_off",
+        "bound_for",
         "by_incarnation",
         "call_at_ms",
+        "choices",
         "declarations",
         "failed",
         "failed_ends",
@@ -103,6 +105,7 @@ class SessionGroup(Group):
         self.positions: dict[Place, int] = {}
         self.rests: dict[Place, Rest] = {}  # Partitions whose token has ended.
         self.in_flight: dict[Place, int] = {}  # Number of writes that have no result yet.
+        self.bound_for: dict[Place, str] = {}  # Successors that those writes name; empty: nobody.
         self.failed: set[Place] = set()  # The log refused the last write about them.
         self.failed_ends: list[SessionEnded] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
@@ -117,6 +120,7 @@ class SessionGroup(Group):
         self.refusals: dict[Place, int] = {}
         self.backed_off: dict[Place, tuple[int, int]] = {}
         self.not_before: dict[Place, int] = {}
+        self.choices = 0  # Successors that were chosen in this step.
         self.waiting: dict[str, SessionMember] = {}
         self.urgent_at_ms = self.call_at_ms = NO_TIME
         self.arrived_first_ms = self.arrived_at_ms = NO_TIME
@@ -217,6 +221,18 @@ class SessionGroup(Group):
         for name, topic in self.topics.items():
             for partition, handoff in topic.open.items():
                 yield (name, partition), handoff
+
+    def count_held_by(self, member_id: str) -> int:
+        """Number of partitions that a member holds, in any phase."""
+        return sum(map(len, self.held.get(member_id, {}).values()))
+
+    def kept_for(self, name: str) -> Iterator[Place]:
+        """Partitions that are kept for a name."""
+        if name in self.kept_names:
+            for topic, holdings in self.topics.items():
+                for partition, kept in holdings.kept.items():
+                    if kept.name == name:
+                        yield topic, partition
 
     def places_of(self, member_id: str) -> Iterator[Place]:
         """Partitions that a member holds, in any phase."""
@@ -402,12 +418,10 @@ class SessionGroup(Group):
             self._touch(record.successor, place)
 
     def _free_kept(self, name: str) -> None:
-        if self.kept_names.pop(name, None) is None:
-            return
+        for topic, partition in list(self.kept_for(name)):
+            del self.topics[topic].kept[partition]
+        self.kept_names.pop(name, None)
         self.kept_until_ms.pop(name, None)
-        for topic in self.topics.values():
-            for partition in [p for p, kept in topic.kept.items() if kept.name == name]:
-                del topic.kept[partition]
 
     def _hold(self, record: r.HoldingsStored) -> None:
         """Take in a part of a snapshot, whose members are those before it."""
@@ -477,10 +491,16 @@ class SessionGroup(Group):
         if attach.name:
             self.arriving_names.add(attach.name)
 
-    def fly(self, places: Iterable[Place]) -> None:
-        """Note that a write about partitions has no result yet."""
+    def fly(self, places: Iterable[Place], to: str | None = None) -> None:
+        """Note that a write about partitions has no result yet.
+
+        `to`: member id of who gets them by it, at once or as their successor; empty: nobody does;
+        None: the write does not say.
+        """
         for place in places:
             self.in_flight[place] = self.in_flight.get(place, 0) + 1
+            if to is not None:
+                self.bound_for[place] = to
 
     def land(self, places: Iterable[Place]) -> None:
         """Note that such a write is settled."""
@@ -488,6 +508,8 @@ class SessionGroup(Group):
             count = self.in_flight.pop(place) - 1
             if count:
                 self.in_flight[place] = count
+            else:
+                self.bound_for.pop(place, None)
 
 
 def _change_of(old: r.SessionMemberStored, new: r.SessionMemberStored) -> TriggerCause:

@@ -19,7 +19,12 @@ from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.journal import HandoffOutcome
 from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase
+from coordinator.core.session_values.records import (
+    EndCause,
+    PartitionSwitched,
+    Phase,
+    PhaseEntered,
+)
 from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import budget, last_work, successors
 from coordinator.core.sessions import transitions as to
@@ -30,6 +35,8 @@ from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
+Decision = PhaseEntered | PartitionSwitched
+"""What may follow for a partition."""
 RETRY_MS = 1_000
 """Time until a record that the log has refused is decided again. One that it could not reach is
 retried by the shard itself."""
@@ -89,14 +96,13 @@ def _delay(group: SessionGroup, place: Place, now_ms: int) -> None:
         group.not_before[place] = now_ms + delay_ms
 
 
-def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Record | None:
+def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(place)
     is_released = place in group.released
     if not is_released and _must_stop(group, place):
         if handoff is None:
-            successor = ""
-            return to.begin(group, place, Phase.FORCED, successor, now_ms, numbers)
+            return to.begin(group, place, Phase.FORCED, "", now_ms, numbers)
         if handoff.phase is not Phase.FORCED:
             return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
     if handoff is None:
@@ -121,7 +127,7 @@ def _must_stop(group: SessionGroup, place: Place) -> bool:
 
 def _decide_prepare(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Record | None:
+) -> Decision | None:
     if place in group.released:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
     if (handoff.is_ready and budget.may_drain(group, place)) or (
@@ -139,7 +145,7 @@ def _decide_prepare(
 
 def _decide_drain(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Record | None:
+) -> Decision | None:
     if place in group.released:
         return _pass_on(group, place, handoff, now_ms, numbers)
     if handoff.is_overdue:
@@ -149,7 +155,7 @@ def _decide_drain(
 
 def _decide_forced(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Record | None:
+) -> Decision | None:
     if place in group.released:
         successor = "" if place in group.not_before else handoff.successor
         return to.switch(group, place, successor, now_ms, numbers)
@@ -163,7 +169,7 @@ def _decide_forced(
     return _look_for_another(group, place, handoff)
 
 
-def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Record | None:
+def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Decision | None:
     """The successor of a drain is gone, or may not have it any more: the drain goes on."""
     if not handoff.successor or _is_fit(group, place, handoff):
         return None
@@ -173,7 +179,7 @@ def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Re
 
 def _decide_copy(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Record | None:
+) -> Decision | None:
     if handoff.is_ready:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
     if not handoff.is_overdue and _is_fit(group, place, handoff):
@@ -191,7 +197,7 @@ def _pass_on(
     now_ms: int,
     numbers: Numbers,
     outcome: HandoffOutcome = HandoffOutcome.RELEASED,
-) -> Record:
+) -> Decision:
     """The holder of a drain has given the partition up, or is gone."""
     if handoff.phase is Phase.DRAIN and handoff.mode is Mode.COPY:
         successor = handoff.successor
@@ -327,8 +333,9 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
     return max(0, handoff.deadline_ms - now_ms)
 
 
-def _write(group: SessionGroup, place: Place, record: Record, out: Outcome) -> None:
-    group.fly((place,))
+def _write(group: SessionGroup, place: Place, record: Decision, out: Outcome) -> None:
+    receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
+    group.fly((place,), receiver)
     out.persist(
         (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (place,))
     )
@@ -336,7 +343,7 @@ def _write(group: SessionGroup, place: Place, record: Record, out: Outcome) -> N
 
 def _leaves(group: SessionGroup, member_id: str) -> bool:
     member = group.members.get(member_id)
-    return member is not None and (member.record.leaves or member.leaves_at_ms != NO_TIME)
+    return member is not None and member.is_leaving
 
 
 def _is_fit(group: SessionGroup, place: Place, handoff: Handoff) -> bool:

@@ -167,11 +167,9 @@ def _is_free(group: SessionGroup, place: Place) -> bool:
 
 
 def _somebody_for(group: SessionGroup, place: Place) -> str:
+    loads = successors.Loads(group)
     for member_id, member in group.members.items():
-        if not successors.may_get(group, place, member_id):
-            continue
-        most = member.record.max_partitions
-        if most is None or (not group.in_flight and successors.load_of(group, member_id) < most):
+        if successors.may_get(group, place, member_id) and loads.room_of(member) > 0:
             return member_id
     return ""
 

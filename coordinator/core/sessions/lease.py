@@ -142,8 +142,7 @@ def _is_unread(member: SessionMember, now_ms: int) -> bool:
 def _suspect(member: SessionMember, now_ms: int, out: Outcome) -> None:
     assert member.stream_id is not None
     out.end_stream(member.stream_id, UNREAD)
-    member.stream_id, member.suspect_since_ms = None, now_ms
-    member.mailbox.unread_since_ms = NO_TIME
+    member.lose_stream(now_ms)
 
 
 def _watch_progress(

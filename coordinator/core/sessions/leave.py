@@ -94,11 +94,8 @@ def announce_again(group: SessionGroup, member: SessionMember, now_ms: int, out:
 
 def has_drained(group: SessionGroup, member: SessionMember) -> bool:
     """True if a member that leaves has nothing any more."""
-    return (
-        member.record.leaves
-        and not member.is_ended
-        and not any(group.held.get(member.member_id, {}).values())
-    )
+    is_leaver = member.record.leaves and not member.is_ended
+    return is_leaver and not group.count_held_by(member.member_id)
 
 
 def finish(

@@ -108,6 +108,11 @@ class SessionMember:
         return self.stream_id is None
 
     @property
+    def is_leaving(self) -> bool:
+        """True if it hands over all that it has, whether or not that is on record yet."""
+        return self.record.leaves or self.leaves_at_ms != NO_TIME
+
+    @property
     def lease_ms(self) -> int:
         """The lease that counts."""
         return self.shorter_lease_ms or self.record.lease_ms
@@ -129,6 +134,11 @@ class SessionMember:
             and not self.decided.leaves
             and self.record.capacity > 0
         )
+
+    def lose_stream(self, now_ms: int) -> None:
+        """Its stream has ended: it is suspect until it has another one."""
+        self.stream_id, self.suspect_since_ms = None, now_ms
+        self.mailbox.unread_since_ms = NO_TIME
 
     def declares(self, topic: str) -> int:
         """Number of partitions of a topic that it declares."""

@@ -65,7 +65,7 @@ def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.Sessio
         stored.client_id,
         stored.client_host,
         record.cause,
-        _held(group, member),
+        group.count_held_by(record.member_id),
         heard_ms,
     )
 
@@ -99,9 +99,5 @@ def suspect(group: SessionGroup, member: SessionMember) -> e.SessionMemberSuspec
         record.name,
         record.client_id,
         record.client_host,
-        _held(group, member),
+        group.count_held_by(record.member_id),
     )
-
-
-def _held(group: SessionGroup, member: SessionMember) -> int:
-    return sum(map(len, group.held.get(member.member_id, {}).values()))

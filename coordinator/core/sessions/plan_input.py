@@ -8,9 +8,9 @@ had last.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import Place
 from coordinator.core.session_values.plans import (
     FREE,
     KEPT,
@@ -57,13 +57,13 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
             member.record.capacity,
             member.record.max_partitions,
             member.receives,
-            member.record.leaves or member.must_drain or member.leaves_at_ms != NO_TIME,
+            member.is_leaving or member.must_drain,
         )
         for member in live
     )
-    busy: dict[str, list[int]] = {}
-    for name, partition in group.in_flight:
-        busy.setdefault(name, []).append(partition)
+    busy: dict[str, list[tuple[int, str]]] = {}
+    for place in group.in_flight:
+        busy.setdefault(place[0], []).append((place[1], group.bound_for.get(place, "")))
     waiting: dict[str, list[int]] = {}
     for name, partition in _held_back(group, now_ms):
         waiting.setdefault(name, []).append(partition)
@@ -102,8 +102,8 @@ def _topic_of(
     holdings: TopicHoldings,
     count: int,
     positions: Positions,
-    busy: list[int] | tuple[()],
-    waiting: list[int] | tuple[()],
+    busy: Iterable[tuple[int, str]],
+    waiting: Iterable[int],
 ) -> PlanTopic:
     holdings.grow(count)
     at = array("i", [positions[holder] for holder in holdings.holders])
@@ -116,8 +116,10 @@ def _topic_of(
             moving.add(partition)
         elif open_now.phase in handoffs.DRAINING:
             at[partition] = FREE  # Looks for a successor.
-    for partition in busy:
-        if at[partition] < 0:
+    for partition, receiver in busy:
+        if positions.get(receiver, FREE) >= 0:
+            at[partition] = positions[receiver]
+        elif at[partition] < 0:
             at[partition] = KEPT
         moving.add(partition)
     for partition in waiting:

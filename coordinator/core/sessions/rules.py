@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME, CallId, IdSource, Place
+from coordinator.core.ids import CallId, IdSource, Place
 from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
 from coordinator.core.pauses import Pause
 from coordinator.core.session_values import commands as c
@@ -78,14 +78,11 @@ class SessionRules:
 
     def take(self, groups: dict[str, Any], stream_id: CallId, now_ms: int) -> ToMember | None:
         """Take what there is to tell on a stream; None: nothing."""
-        group_id, member_id = self.streams.get(stream_id, ("", ""))
-        group = groups.get(group_id)
+        group = groups.get(self.streams.get(stream_id, ("", ""))[0])
         if not isinstance(group, SessionGroup):
             return None
-        member = group.members.get(member_id) or group.waiting_as(member_id)
-        if member is None or member.stream_id != stream_id:
-            return None
-        return wanted.take(group, member, now_ms)
+        member = self._member(group, stream_id)
+        return None if member is None else wanted.take(group, member, now_ms)
 
     def beat(
         self, groups: dict[str, Any], heard: q.SessionHeartbeat, now_ms: int
@@ -206,8 +203,7 @@ class SessionRules:
                 if attach is not None and attach.call_id == command.stream_id:
                     group.arriving[incarnation] = None
             return
-        member.stream_id, member.suspect_since_ms = None, now_ms
-        member.mailbox.unread_since_ms = NO_TIME
+        member.lose_stream(now_ms)
         flaps.note(group.flaps, member, now_ms, out)
         if member.member_id in group.members:
             out.note(news.suspect(group, member))
@@ -392,6 +388,7 @@ class SessionRules:
                 member.mailbox.dirty |= places
                 out.wake(member.stream_id)
         group.touched.clear()
+        group.choices = 0
         windows.open_next(group, now_ms, self.numbers, out)
         for member_id in list(group.leavers):
             member = group.members.get(member_id)

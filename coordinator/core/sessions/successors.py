@@ -1,19 +1,30 @@
-"""Members that may have a partition, and its next successor when one falls out."""
+"""Members that may have a partition, and its next successor when one falls out.
+
+What is on its way to the log counts as there: choices that are made before the first of them is
+durable know of each other.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from zlib import crc32
 
 from coordinator.core.ids import NO_TIME, Place
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+
+MOST_CHOICES = 20
+"""Successors that are chosen one by one in a step. Each costs a look at all members and hand-offs;
+what is beyond that has no successor until the next plan, which looks at everything once."""
 
 
 def may_have(group: SessionGroup, place: Place, member_id: str) -> bool:
     """True if a member may be, or stay, the successor of a partition."""
     member = group.members.get(member_id)
-    if member is None or member.is_ended or member.record.leaves or member.leaves_at_ms >= 0:
+    if member is None or member.is_ended or member.is_leaving:
         return False
     if group.back_offs.get((place, member.name), (NO_TIME, 0))[0] != NO_TIME:
         return False
@@ -25,24 +36,42 @@ def may_get(group: SessionGroup, place: Place, member_id: str) -> bool:
     return may_have(group, place, member_id) and group.members[member_id].receives
 
 
-def load_of(group: SessionGroup, member_id: str) -> int:
-    """Partitions that count at a member: held without a successor, and on their way to it."""
-    return held_by(group, member_id) + on_their_way(group)[member_id]
+class Loads:
+    """How many partitions count at each member: held without a successor, and on their way to it.
 
+    Of the moment of the first question; what is decided afterwards is to be added.
+    """
 
-def held_by(group: SessionGroup, member_id: str) -> int:
-    """Partitions that a member holds, in any phase."""
-    return sum(map(len, group.held.get(member_id, {}).values()))
+    def __init__(self, group: SessionGroup) -> None:
+        self._group = group
 
+    def of(self, member_id: str) -> int:
+        """Number of partitions that count at a member."""
+        return self._group.count_held_by(member_id) + self._on_their_way[member_id]
 
-def on_their_way(group: SessionGroup) -> Counter[str]:
-    """Partitions that each member is to get, less those that it is to hand over."""
-    found: Counter[str] = Counter()
-    for place, handoff in group.open_handoffs():
-        if handoff.successor:
-            found[handoff.successor] += 1
-            found[group.holder(place)] -= 1
-    return found
+    def room_of(self, member: SessionMember) -> int:
+        """Number of partitions that a member may have beside those that count."""
+        most = member.record.max_partitions
+        return sys.maxsize if most is None else most - self.of(member.member_id)
+
+    def add(self, place: Place, successor: str) -> None:
+        """Count one more partition that begins its way to a member."""
+        if "_on_their_way" in self.__dict__:
+            self._on_their_way[successor] += 1
+            self._on_their_way[self._group.holder(place)] -= 1
+
+    @cached_property
+    def _on_their_way(self) -> Counter[str]:
+        """Partitions that each member is to get, less those that it is to hand over."""
+        group, found = self._group, Counter[str]()
+        bound = dict(group.bound_for)
+        for place, handoff in group.open_handoffs():
+            bound.setdefault(place, handoff.successor)
+        for place, successor in bound.items():
+            if successor:
+                found[successor] += 1
+                found[group.holder(place)] -= 1
+        return found
 
 
 def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
@@ -50,27 +79,19 @@ def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
 
     Nobody gets one that was refused three times in a row, for a while.
     """
-    if group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME:
+    if group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME or group.choices >= MOST_CHOICES:
         return ""
-    found = [
+    group.choices += 1
+    loads = Loads(group)
+
+    def rank(member: SessionMember) -> tuple[float, int]:
+        tie = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
+        return (2 * loads.of(member.member_id) + 1) / member.record.capacity, tie
+
+    found = (
         member
         for member_id, member in group.members.items()
-        if member_id not in but and may_get(group, place, member_id)
-    ]
-    moves = on_their_way(group) if found else Counter()
-    room = [
-        (load, member)
-        for member in found
-        for load in [held_by(group, member.member_id) + moves[member.member_id]]
-        if member.record.max_partitions is None or load < member.record.max_partitions
-    ]
-    if not room:
-        return ""
-
-    def key(each: tuple[int, object]) -> tuple[float, int]:
-        load, member = each
-        assert hasattr(member, "name")
-        tie = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
-        return (2 * load + 1) / member.record.capacity, tie  # type: ignore[attr-defined]
-
-    return min(room, key=key)[1].member_id
+        if member_id not in but and may_get(group, place, member_id) and loads.room_of(member) > 0
+    )
+    best = min(found, key=rank, default=None)
+    return "" if best is None else best.member_id

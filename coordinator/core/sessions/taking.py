@@ -12,7 +12,7 @@ of a slice are one record, which is small enough for every log.
 from __future__ import annotations
 
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 
@@ -103,7 +103,7 @@ class _Grants:
         self._now_ms = now_ms
         self._out = out
         self._looking = _looking(group)
-        self._on_their_way: Counter[str] | None = None
+        self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
         self._places: list[Place] = []
 
@@ -131,7 +131,6 @@ class _Grants:
             taking.draft.add_grant(group.rests, topic, member_id, now, self._now_ms)
             self._grant(member_id, topic, now, numbers)
         if self._grants:
-            group.fly(self._places)
             written = SessionWritten(group.group_id, tuple(self._places))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
             self._out.persist((record,), Unawaited(group.group_id), settled=written)
@@ -142,14 +141,7 @@ class _Grants:
         taking.receiver, by_topic = taking.grants.popleft()
         taking.topics.extend(sorted(by_topic.items()))
         member = group.members.get(taking.numbered.member_ids[taking.receiver])
-        most = None if member is None else member.record.max_partitions
-        if member is None or most is None:
-            taking.room = sys.maxsize
-            return
-        if self._on_their_way is None:
-            self._on_their_way = successors.on_their_way(group)
-        member_id = member.member_id
-        taking.room = most - successors.held_by(group, member_id) - self._on_their_way[member_id]
+        taking.room = sys.maxsize if member is None else self._loads.room_of(member)
 
     def _grant(
         self, member_id: str, topic: str, ranges: tuple[Range, ...], numbers: Numbers
@@ -167,7 +159,9 @@ class _Grants:
         taking.room -= count + redirected
         if count:
             self._grants.append(Grant(member_id, topic, still, numbers.next_tokens(count)))
-            self._places += _places(topic, still)
+            places = list(_places(topic, still))
+            group.fly(places, member_id)
+            self._places += places
 
 
 def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[Place]:

@@ -66,7 +66,7 @@ def whole(
 def why_empty(group: SessionGroup, member: SessionMember) -> str:
     """Reason for which a member has nothing; empty if it has something."""
     member_id = member.member_id
-    if any(group.held.get(member_id, {}).values()) or group.preparing.get(member_id):
+    if group.count_held_by(member_id) or group.preparing.get(member_id):
         return ""
     if not member.is_ready:
         return "not ready"

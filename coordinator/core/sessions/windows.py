@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import PlanFailed
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, Place
 from coordinator.core.outcome import DeferPlan, Outcome
 from coordinator.core.session_values.commands import PlanComputed
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
@@ -267,11 +267,17 @@ def _failed(
 def _end_waits(group: SessionGroup, now_ms: int) -> None:
     """End back-offs and delays that are over, and find the end of the next.
 
-    The length of a back-off is remembered, because the next one is twice as long.
+    The length of a back-off is remembered, because the next one is twice as long; not of a member
+    that is gone.
     """
     for place in [place for place, until_ms in group.not_before.items() if until_ms <= now_ms]:
         del group.not_before[place]
     _end_back_offs(group.back_offs, now_ms)
+    if group.back_offs:
+        names = {member.name for member in group.members.values()}
+        for key, (until_ms, _) in list(group.back_offs.items()):
+            if until_ms == NO_TIME and key[1] not in names:
+                del group.back_offs[key]
     _end_back_offs(group.backed_off, now_ms)
     ends = [*group.not_before.values(), *(until for until, _ in group.backed_off.values())]
     ends += [until for until, _ in group.back_offs.values()]
@@ -295,6 +301,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
     if not group.targets and not group.planning.balancing:
         return
     room, waiting = budget.Budget(group), group.planning.waiting
+    loads = successors.Loads(group)
     for place in room.ready[: max(0, room.draining)]:
         handoffs.reconcile(group, place, now_ms, numbers, out)
     done = []
@@ -305,8 +312,8 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             continue
         if holder is None or holder.is_ended or holder.member_id == target:
             done.append(place)
-        elif target and not successors.may_get(group, place, target):
-            done.append(place)  # Planned again, since its receiver has changed.
+        elif target and not _may_begin(group, place, target, loads):
+            done.append(place)  # Planned again: its receiver has changed, or was given others.
         elif holder.is_suspect:
             continue
         elif reason is not MoveReason.BALANCE or room.admits(target):
@@ -315,6 +322,8 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
                 room.take(target)
                 group.planning.balancing[place] = target
             handoffs.open_one(group, place, target, now_ms, numbers, out, reason.value)
+            if target:
+                loads.add(place, target)
         else:
             full.add(target)
             if len(full) >= len(waiting) or not room.is_warm:
@@ -324,3 +333,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
         waiting[target] -= 1
         if waiting[target] <= 0:
             del waiting[target]
+
+
+def _may_begin(group: SessionGroup, place: Place, target: str, loads: successors.Loads) -> bool:
+    return successors.may_get(group, place, target) and loads.room_of(group.members[target]) > 0

@@ -181,7 +181,6 @@ class World:
         self.members: list[Member] = []
         self.streams: dict[CallId, Member] = {}
         self.replies: dict[CallId, Reply] = {}
-        self.events: list[Any] = []
         self.records: list[Record] = []
         self.witness = Witness(self.config)
         self.held: list[Append] | None = None

@@ -327,6 +327,18 @@ def test_a_back_off_that_is_over_is_over():
     assert warming(b) == [place]
 
 
+def test_back_offs_of_members_that_are_gone_are_forgotten():
+    world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
+    b.ack(place, "refused")
+    b.leave("now")
+    over_ms = world.group.back_offs[place, b.name][0]
+    world.to(over_ms - 1)
+    assert (place, b.name) in world.group.back_offs, "it may come again meanwhile"
+    world.to(over_ms + 5_000)
+    assert a.active
+    assert not world.group.back_offs
+
+
 # --- Budgets ---
 
 

@@ -1,0 +1,98 @@
+"""What counts at a member while it is on its way: nobody is given more than it may have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.core.ids import Place
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.policy import Mode
+from coordinator.core.sessions.successors import MOST_CHOICES
+from tests.core.sessions.kit import POLICY, Member, World
+
+
+def draining(member: Member) -> list[Place]:
+    return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
+
+
+def warming(member: Member) -> list[Place]:
+    return [place for place, order in member.orders.items() if order.order is Order.WARM]
+
+
+def test_grants_that_the_log_has_not_taken_yet_count_in_the_next_plan():
+    world = World()
+    a = world.member("w-a", {"t": 10}).attach(max_partitions=2)
+    c = world.member("w-c", {"t": 10}).attach(ready=False)
+    world.hold()
+    world.to(2_000)
+    assert len(world.group.in_flight) == 2
+    c.beat(ready=True)  # Calls for a plan without a record.
+    world.to(6_000)
+    world.release()
+    world.to(8_000)
+    assert (len(a.active), len(c.active)) == (2, 8)
+    plans = [record for record in world.records if isinstance(record, PlanRecord)]
+    assert [sum(count for _, count in plan.counts) for plan in plans] == [2, 8]
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_partitions_that_lose_their_successor_at_once_know_of_each_other(mode):
+    world = World(replace(POLICY, mode=mode))
+    a = world.member("w-a", {"t": 12}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 12}).attach()
+    a.leave("drain", 60_000)
+    world.to(7_000)
+    c = world.member("w-c", {"t": 12}).attach(max_partitions=3)
+    d = world.member("w-d", {"t": 12}).attach()
+    world.to(7_010)
+    b.leave("now")
+    successors = [each.successor for _, each in world.group.open_handoffs()]
+    assert sorted(map(successors.count, (c.member_id, d.member_id))) == [3, 9]
+    a.releases = c.releases = d.releases = True
+    for place in draining(a):
+        a.ack(place)
+    for member in (c, d):
+        for place in warming(member):
+            member.ack(place, "ready")
+    world.to(9_000)
+    assert (len(c.active), len(d.active)) == (3, 9)
+
+
+def test_of_many_that_lose_their_successor_the_plan_decides():
+    world = World()
+    a = world.member("w-a", {"t": 200}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 200}).attach()
+    a.leave("drain", 60_000)
+    world.to(6_000)
+    assert len(draining(a)) == 200
+    others = [world.member(f"w-{x}", {"t": 200}).attach() for x in "cd"]
+    world.to(6_010)
+    b.leave("now")
+    chosen = [each.successor for _, each in world.group.open_handoffs() if each.successor]
+    assert len(chosen) == MOST_CHOICES
+    assert len(draining(a)) == 200, "a drain that was ordered goes on"
+    world.to(6_600)
+    named = [each.successor for _, each in world.group.open_handoffs()]
+    assert [named.count(member.member_id) for member in others] == [100, 100]
+    for place in draining(a):
+        a.ack(place)
+    assert [len(member.active) for member in others] == [100, 100]
+
+
+def test_a_move_is_not_begun_if_its_receiver_was_given_others_meanwhile():
+    world = World()
+    a = world.member("w-a", {"t": 20}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 20}).attach(max_partitions=2)
+    world.to(5_500)
+    assert len(draining(a)) == 2
+    world.move(a.active[0], b)
+    assert len(draining(a)) == 2
+    for place in draining(a):
+        a.ack(place)
+    assert len(b.active) == 2
