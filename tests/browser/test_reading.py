@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import PHONE, WIDE, opened
 from tests.browser.test_accessibility import show
@@ -97,6 +97,9 @@ def test_addresses_survive_a_reload_and_show_a_colleague_the_same(browser, busy,
     show(page, busy, "#/groups/orders")
     page.get_by_text("Partitions (600)").click()
     page.locator("#partitions-list th a", has_text="Lag").click()
+    # A browser follows a link after the click: "Next" is about the new order once that is shown.
+    lag = page.locator("#partitions-list th", has_text="Lag")
+    expect(lag).to_have_attribute("aria-sort", "descending")
     page.get_by_label("Pages of partitions").get_by_role("button", name="Next").click()
     expect(page.get_by_text("51 to 100 of 600")).to_be_visible()
     shown = rows(page, "partitions")
@@ -155,6 +158,25 @@ def test_back_leads_to_the_place_in_the_list_that_was_left(page, busy):
     until(lambda: page.evaluate("scrollY") == 0)
     page.go_back()
     until(lambda: page.evaluate("scrollY") == 700)
+
+
+def test_a_late_answer_does_not_move_the_list_that_somebody_has_come_back_to(page, busy):
+    show(page, busy, "#/?sort=lag")
+    page.evaluate("scrollTo(0, 700)")
+    until(lambda: page.evaluate("history.state.y") == 700)
+    late: list[Route] = []
+    page.route("**/api/group?*", lambda asked: late.append(asked))  # noqa: PLW0108  # Playwright marks it.
+    page.locator("#groups-rows a").nth(25).click()
+    until(lambda: page.evaluate("scrollY") == 0)
+    page.go_back()
+    until(lambda: page.evaluate("scrollY") == 700)
+    for asked in late:
+        with page.expect_response(asked.request.url):
+            asked.continue_()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    page.unroute("**/api/group?*")
+    assert late
+    assert page.evaluate("scrollY") == 700
 
 
 def test_groups_are_filtered_by_state_and_sorted_by_every_column(page, busy):

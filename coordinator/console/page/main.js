@@ -20,6 +20,7 @@ const views = {
   nowhere: { title: () => "Consumer groups", open() {}, load: async () => ({}), show() {} },
 };
 let asked = 0;
+let turned = 0;
 let isPaused = false;
 let lastMs = null;
 let version = null;
@@ -91,8 +92,10 @@ function go(href, { replaces = false } = {}) {
   look();
 }
 
-/** Shows the view of the address. */
+/** Shows the view of the address, at the place where it was left. */
 async function turn(event) {
+  turned += 1;
+  const number = turned;
   const route = here();
   for (const name of Object.keys(views)) byId(name).hidden = name !== route.view;
   byId("missing").hidden = true;
@@ -117,6 +120,7 @@ async function turn(event) {
   views[route.view].open(route);
   setAttribute(byId("main"), "aria-busy", "true");
   await look();
+  if (number !== turned) return; // Somebody has gone on meanwhile: the place is the next view's.
   setAttribute(byId("main"), "aria-busy", "false");
   if (isElsewhere || !isNew) scrollTo(0, y);
   if (isElsewhere && event) byId(route.view).querySelector("h2").focus({ preventScroll: true });
