@@ -57,7 +57,13 @@ class OurMember:
         self._served, self._group = served, group
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> OurMember:
         self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     def check(self) -> None:
         assert self._thread.is_alive(), "our own member has ended"
@@ -78,20 +84,20 @@ class OurMember:
                 self.owned = {(each.topic, each.partition) for each in member.assignment}
 
 
-def test_one_group_of_grpc_librdkafka_java_and_python_shares_cooperatively(served, start):
-    group = "mixed"
-    ours = OurMember(served, group)
+@pytest.mark.parametrize("others", [(), (JAVA,)], ids=["python", "java"])
+def test_one_group_of_grpc_and_kafka_clients_shares_cooperatively(served, start, others):
+    group = f"mixed-{len(others)}"
     members = [
         start(client, served.kafka, group, client.family + str(number), assignor=COOPERATIVE)
-        for number, client in enumerate((CONFLUENT, KAFKA_PYTHON, JAVA))
+        for number, client in enumerate((CONFLUENT, KAFKA_PYTHON, *others))
     ]
-    wait_until_shared(ours, *members)
-    with GroupAdmin(served.address) as admin:
-        described = admin.describe_group(group)
-    assert (described.protocol_type, described.protocol_data) == ("consumer", COOPERATIVE)
-    for member in described.members:
-        assert set(decode_subscription(member.member_metadata).topics) == {TOPIC}
-    ours.leave()
+    with OurMember(served, group) as ours:
+        wait_until_shared(ours, *members)
+        with GroupAdmin(served.address) as admin:
+            described = admin.describe_group(group)
+        assert (described.protocol_type, described.protocol_data) == ("consumer", COOPERATIVE)
+        for member in described.members:
+            assert set(decode_subscription(member.member_metadata).topics) == {TOPIC}
     wait_until_shared(*members)
     members[0].kill()
 
