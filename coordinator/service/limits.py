@@ -7,8 +7,6 @@ removed, and heartbeats, leaves and commits of existing groups are never refused
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -77,26 +75,25 @@ class Limits:
             raise Exhausted(f"{most} calls are parked already (max_parked_calls)")
         return _Parking(self)
 
-    @contextmanager
-    def streaming(self, *, is_of_member: bool = False) -> Iterator[None]:
+    def streaming(self, *, is_of_member: bool = False) -> _Streaming:
         """Count a stream as open inside the context.
 
         Args:
             is_of_member: memory is checked with its Attach, which a member that is there already
                 may send.
         Raises:
-            Exhausted: `max_streams` or `max_memory_mib` is reached.
+            Exhausted: on entry; `max_streams` or `max_memory_mib` is reached.
         """
+        return _Streaming(self, is_of_member=is_of_member)
+
+    def open_stream(self, *, is_of_member: bool) -> None:
+        """See `streaming`, whose context closes it."""
         most = self.config.max_streams
         if self.streams >= most:
             raise Exhausted(f"{most} streams are open already (max_streams)")
         if not is_of_member:
             self.check_memory()
         self.streams += 1
-        try:
-            yield
-        finally:
-            self.streams -= 1
 
     def check_memory(self) -> None:
         """Refuse a newcomer while the node uses too much memory.
@@ -164,3 +161,19 @@ class _Parking:
 
     def __exit__(self, *_: object) -> None:
         self._limits.parked -= 1
+
+
+class _Streaming:
+    """Context of an open stream. It is kept as long as the stream, and a generator is larger."""
+
+    __slots__ = ("_is_of_member", "_limits")
+
+    def __init__(self, limits: Limits, *, is_of_member: bool) -> None:
+        self._limits = limits
+        self._is_of_member = is_of_member
+
+    def __enter__(self) -> None:
+        self._limits.open_stream(is_of_member=self._is_of_member)
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.streams -= 1

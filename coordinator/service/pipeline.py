@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -183,17 +182,13 @@ class Pipeline:
         self.calls[(call.kind.name, OK)] += 1
         return replies
 
-    @asynccontextmanager
-    async def streaming(self, call: Call) -> AsyncIterator[None]:
+    def streaming(self, call: Call) -> _Streaming:
         """Admit a stream, and count it as open inside the context.
 
         Raises:
-            CallRefused: as `admit`; Exhausted: there are too many streams.
+            CallRefused: on entry; as `admit`; Exhausted: there are too many streams.
         """
-        with _Counting(self, call):
-            await self.admit(call)
-            with self.limits.streaming(is_of_member=call.kind is SESSION):
-                yield
+        return _Streaming(self, call)
 
     async def watch(self, call: Call) -> AsyncGenerator[Journaled]:
         """Yield rebalances from now on: of the groups that the call names, or of all it may see.
@@ -386,6 +381,29 @@ def _check_reserved(requests: Sequence[c.Request]) -> None:
     if any(getattr(request, "group_id", "") == TOPICS_GROUP for request in requests):
         words = "is reserved for the numbers of partitions that `coordinator topics` sets"
         raise Malformed([Violation("group_id", words)])
+
+
+class _Streaming:
+    """Context of an open stream. It is kept as long as the stream, and a generator is larger."""
+
+    __slots__ = ("_call", "_counting", "_open", "_pipeline")
+
+    def __init__(self, pipeline: Pipeline, call: Call) -> None:
+        self._pipeline = pipeline
+        self._call = call
+        self._counting = _Counting(pipeline, call)
+        self._open = pipeline.limits.streaming(is_of_member=call.kind is SESSION)
+
+    async def __aenter__(self) -> None:
+        with self._counting:
+            await self._pipeline.admit(self._call)
+            self._open.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+        self._counting.__exit__(kind, error, trace)
 
 
 class _Counting:

@@ -27,7 +27,7 @@ PARTITIONS = 10
 AT_A_TIME = 200
 ATTACH_S = 300.0
 KIB = 1_024
-POLICY = pb.GroupPolicy(lease_ms=LEASE_MS, join_quiet_ms=500, initial_delay_ms=500)
+POLICY = pb.GroupPolicy(lease_ms=LEASE_MS)
 
 
 @dataclass

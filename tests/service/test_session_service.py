@@ -122,24 +122,29 @@ class Stream:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        """Serve as gRPC does: one task writes each message before the next is made."""
+        """Serve as gRPC does."""
         pipeline = self._desk.pipeline
         try:
             await pipeline.admit(self.call)
-            async for message in self._desk.service.Session(self._messages(), self.call):
-                await self._may_read.wait()
-                self._read.put_nowait(message)
+            await self._desk.service.Session(self, self.call)
         except CallRefused as refused:
             self.end = refused
         finally:
             self._read.put_nowait(END)
 
-    async def _messages(self):
-        while (message := await self._sent.get()) is not END:
-            group = [message.attach.group_id] if message.HasField("attach") else ["a"]
-            self.call.groups = group
-            await self._desk.pipeline.admit_message(self.call)
-            yield message
+    async def read(self):
+        """See `Conversation`."""
+        if (message := await self._sent.get()) is END:
+            return None
+        group = [message.attach.group_id] if message.HasField("attach") else ["a"]
+        self.call.groups = group
+        await self._desk.pipeline.admit_message(self.call)
+        return message
+
+    async def write(self, message) -> None:
+        """See `Conversation`."""
+        await self._may_read.wait()
+        self._read.put_nowait(message)
 
     def say(self, **message) -> None:
         self._sent.put_nowait(pb.SessionRequest(**message))

@@ -510,6 +510,9 @@ class SessionGroup(Group):
                 self.in_flight[place] = count
             else:
                 self.bound_for.pop(place, None)
+        if not self.in_flight:  # Gives back the room that a large plan took.
+            self.in_flight.clear()
+            self.bound_for.clear()
 
 
 def _change_of(old: r.SessionMemberStored, new: r.SessionMemberStored) -> TriggerCause:

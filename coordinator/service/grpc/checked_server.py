@@ -155,13 +155,14 @@ class _Checked(grpc.GenericRpcHandler):
             if rpc.kind not in (calls.HEARTBEAT, calls.HEARTBEAT_BATCH):
                 behaviour = rpc.measuring(behaviour)
             return grpc.unary_unary_rpc_method_handler(behaviour, parse, write)
-        # Streams are written by generators: a coroutine would need gRPC's context to write.
         if inner.unary_stream:
             assert inspect.isasyncgenfunction(inner.unary_stream), rpc.name
             behaviour = rpc.streaming(inner.unary_stream)
             return grpc.unary_stream_rpc_method_handler(behaviour, parse, write)
-        assert inspect.isasyncgenfunction(inner.stream_stream), rpc.name
-        behaviour = rpc.conversing(inner.stream_stream)
+        # Our own handlers are coroutines; a library's (reflection) may be a generator.
+        converse = inner.stream_stream
+        is_ours = inspect.iscoroutinefunction(converse)
+        behaviour = rpc.conversing(converse) if is_ours else rpc.generating(converse)
         return grpc.stream_stream_rpc_method_handler(behaviour, parse, write)
 
     def _parser(self, kind: type[Message], plan: Plan) -> Callable[[bytes], Any]:
@@ -254,6 +255,17 @@ class _Rpc:
         return behaviour
 
     def conversing(self, inner: Any) -> Any:
+        async def behaviour(_: AsyncIterator[Any], context: Context) -> None:
+            call = self.call(None, context)
+            try:
+                await self._pipeline.admit(call)
+                await inner(_Conversation(self, call), call)
+            except CallRefused as error:
+                await self._end(call, error)
+
+        return behaviour
+
+    def generating(self, inner: Any) -> Any:
         async def behaviour(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
             call = self.call(None, context)
             try:
@@ -270,12 +282,20 @@ class _Rpc:
 
     async def _each(self, requests: AsyncIterator[Any], call: GrpcCall) -> AsyncIterator[Any]:
         async for request in requests:
-            if type(request) is _Refused:
-                raise request.error
-            call.request = request
-            await self._pipeline.admit_message(call)
-            self._limits.check_texts(request)
-            yield request
+            yield await self.admitted(request, call)
+
+    async def admitted(self, request: Any, call: GrpcCall) -> Any:
+        """Return a message of a stream if it is admitted.
+
+        Raises:
+            CallRefused: it is not.
+        """
+        if type(request) is _Refused:
+            raise request.error
+        call.request = request
+        await self._pipeline.admit_message(call)
+        self._limits.check_texts(request)
+        return request
 
     async def _admit(self, call: GrpcCall, request: Any) -> None:
         if type(request) is _Refused:
@@ -286,3 +306,22 @@ class _Rpc:
     async def _end(self, call: GrpcCall, error: CallRefused) -> None:
         self._pipeline.refused(call, error)
         await statuses.end(call.context, error)
+
+
+class _Conversation:
+    """See `Conversation`. It has no state: a stream keeps it as long as it lives."""
+
+    __slots__ = ("_call", "_rpc")
+
+    def __init__(self, rpc: _Rpc, call: GrpcCall) -> None:
+        self._rpc = rpc
+        self._call = call
+
+    async def read(self) -> Any:
+        request = await self._call.context.read()
+        if request is grpc.aio.EOF:
+            return None
+        return await self._rpc.admitted(request, self._call)
+
+    async def write(self, message: Any) -> None:
+        await self._call.context.write(message)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import lru_cache
 
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.commands import CommandService
+from coordinator.service.grpc.conversation import Conversation
 from coordinator.service.pipeline import ALIVE as ALIVE_REPLY
 from coordinator.service.pipeline import OK
 from coordinator.v1 import group_pb2 as pb
@@ -66,11 +66,13 @@ class GroupService(CommandService):
         return response
 
     async def HeartbeatStream(
-        self, requests: AsyncIterator[pb.HeartbeatBatchRequest], call: Call
-    ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
+        self,
+        stream: Conversation[pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse],
+        call: Call,
+    ) -> None:
         async with self._pipeline.streaming(call):
-            async for request in requests:
-                yield await self._beats(request, call)
+            while (request := await stream.read()) is not None:
+                await stream.write(await self._beats(request, call))
         self._pipeline.calls[(call.kind.name, OK)] += 1
 
     async def _beats(

@@ -7,6 +7,7 @@ message, steps the shard with the result, and sends what `answered`, `told` and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
@@ -26,10 +27,14 @@ from coordinator.v1 import session_pb2 as pb
 class MemberStream:
     """One stream of a member.
 
+    It is kept as long as the stream.
+
     Args:
         stream_id: the id that no other call or stream of the process has.
         client_host: the peer's address, `/127.0.0.1`.
     """
+
+    __slots__ = ("_client_host", "_epoch", "_reply", "group_id", "stream_id")
 
     def __init__(self, stream_id: CallId, client_host: str) -> None:
         self.stream_id = stream_id
@@ -65,7 +70,7 @@ class MemberStream:
 
     def answered(self, reply: AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
         """Messages that answer the Attach without an error."""
-        self._reply, self._epoch = reply, epoch
+        self._reply, self._epoch = replace(reply, wanted=None), epoch  # Kept with the stream.
         return translate.attached(reply, epoch)
 
     def told(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:

@@ -14,7 +14,8 @@ with OK. Authentication, rights and limits of the node end it with a status, as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
@@ -31,12 +32,14 @@ from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.slices import Work
 from coordinator.service.calls import Call
 from coordinator.service.grpc.calls import GrpcCall
+from coordinator.service.grpc.conversation import Conversation
 from coordinator.service.grpc.member_stream import MemberStream, refusal
 from coordinator.service.grpc.translate import sessions as translate
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import CallRefused, GaveUp, Malformed
 from coordinator.v1 import session_pb2 as pb
 
+Messages: TypeAlias = Conversation[pb.SessionRequest, pb.SessionResponse]
 FIRST_MESSAGE_S = 10.0
 """Time in which a stream's first message has to come."""
 MOVED = GoAway(GoAwayReason.MOVED)
@@ -48,14 +51,11 @@ class SessionService:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
-    async def Session(
-        self, requests: AsyncIterator[pb.SessionRequest], call: Call
-    ) -> AsyncIterator[pb.SessionResponse]:
+    async def Session(self, messages: Messages, call: Call) -> None:
         async with self._pipeline.streaming(call):
-            stream = _Stream(self._pipeline, call)
+            stream = _Stream(self._pipeline, messages, call)
             try:
-                async for response in stream.serve(requests):
-                    yield response
+                await stream.serve()
             finally:
                 stream.close()
 
@@ -63,13 +63,30 @@ class SessionService:
 class _Stream:
     """One stream of a member, of which this is the writer."""
 
-    def __init__(self, pipeline: Pipeline, call: Call) -> None:
+    __slots__ = (
+        "_call",
+        "_end",
+        "_has_hung_up",
+        "_has_news",
+        "_member",
+        "_messages",
+        "_node",
+        "_pipeline",
+        "_reader",
+        "_refused",
+        "_runner",
+        "_waits",
+    )
+
+    def __init__(self, pipeline: Pipeline, messages: Messages, call: Call) -> None:
         self._pipeline = pipeline
+        self._messages = messages
         self._node = pipeline.node
         self._call = call
         self._member = MemberStream(self._node.new_call_id(), call.caller.host)
         self._runner: ShardRunner | None = None
-        self._news = asyncio.Event()
+        self._has_news = False
+        self._waits: asyncio.Future[None] | None = None
         self._end: StreamEnd | None = None
         self._refused: CallRefused | None = None
         self._has_hung_up = False
@@ -79,55 +96,65 @@ class _Stream:
 
     def wake(self) -> None:
         """See `StreamListener`."""
-        self._news.set()
+        self._has_news = True
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
 
     def end(self, last: StreamEnd) -> None:
         """See `StreamListener`."""
         if self._end is None:
             self._end = last
-            self._news.set()
+            self.wake()
             self._stop_reading()
 
     # --- Both ways ---
 
-    async def serve(
-        self, requests: AsyncIterator[pb.SessionRequest]
-    ) -> AsyncIterator[pb.SessionResponse]:
-        """Everything that the member is told, to the end of the stream."""
+    async def serve(self) -> None:
+        """Tell the member everything that it is told, to the end of the stream."""
+        write = self._messages.write
         try:
-            attach = await self._first(requests)
+            attach = await self._first()
             reply = await self._attach(attach)
         except Malformed as malformed:
-            yield self._refusal_of(malformed)
+            await write(self._refusal_of(malformed))
             return
         runner = self._runner
         if self._end is not None and reply.error is not ErrorCode.NONE:
-            yield self._last(self._end)  # It ended while its Attach waited for the log.
+            await write(self._last(self._end))  # It ended while its Attach waited for the log.
             return
         if reply.error is not ErrorCode.NONE or runner is None:
             refused = StreamRefused(reply.error, reply.message, reply.retry_after_ms)
-            yield translate.last_of(refused)
+            await write(translate.last_of(refused))
             return
-        self._reader = asyncio.create_task(self._read(requests, runner))
+        self._reader = asyncio.create_task(self._read(runner))
         for message in self._member.answered(reply, runner.fence_epoch):
-            yield message
+            await write(message)
+        del attach, reply  # They would be kept as long as the stream.
+        await self._tell(runner)
+
+    async def _tell(self, runner: ShardRunner) -> None:
+        """Tell the member what there is to say, whenever there is something."""
+        write = self._messages.write
         while True:
-            self._news.clear()
+            self._has_news = False
             if self._end is None and not self._node.may_answer():
                 # Another node may lead the group by now: what it says counts.
                 self.end(MOVED)
             elif self._end is None and (news := runner.take(self._member.stream_id)) is not None:
                 for message in self._member.told(news, runner.fence_epoch):
-                    yield message
+                    await write(message)
                 continue
             if self._end is not None:
-                yield self._last(self._end)
+                await write(self._last(self._end))
                 return
             if self._refused is not None:
                 raise self._refused
             if self._has_hung_up:
                 return
-            await self._news.wait()
+            if not self._has_news:
+                self._waits = asyncio.get_running_loop().create_future()
+                await self._waits
+                self._waits = None
 
     def close(self) -> None:
         """The stream has ended, which says nothing about its member."""
@@ -141,14 +168,14 @@ class _Stream:
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
 
-    async def _first(self, requests: AsyncIterator[pb.SessionRequest]) -> Attach:
+    async def _first(self) -> Attach:
         try:
             async with asyncio.timeout(FIRST_MESSAGE_S):
-                first = await anext(requests)
+                first = await self._messages.read()
         except TimeoutError:
             raise GaveUp(f"the first message has not come within {FIRST_MESSAGE_S:g} s") from None
-        except StopAsyncIteration:
-            raise Malformed([], "the stream has ended before its first message") from None
+        if first is None:
+            raise Malformed([], "the stream has ended before its first message")
         attach = self._member.attach(first, self._call.caller.principal)
         if isinstance(self._call, GrpcCall):
             self._call.names(attach.group_id)
@@ -167,11 +194,11 @@ class _Stream:
         assert isinstance(reply, AttachReply)
         return reply
 
-    async def _read(self, requests: AsyncIterator[pb.SessionRequest], runner: ShardRunner) -> None:
+    async def _read(self, runner: ShardRunner) -> None:
         """Hand in what the member says, until it says no more."""
         member = self._member
         try:
-            async for request in requests:
+            while (request := await self._messages.read()) is not None:
                 runner.hear(member.hear(request))
         except Malformed as malformed:
             self._pipeline.refused(self._call, malformed)
@@ -181,7 +208,7 @@ class _Stream:
         else:
             self._has_hung_up = True
         runner.hear(member.ended())  # Now: the writer may still wait for the member to read.
-        self._news.set()
+        self.wake()
 
     def _refusal_of(self, malformed: Malformed) -> pb.SessionResponse:
         self._pipeline.refused(self._call, malformed)
