@@ -36,7 +36,7 @@ from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
 Decision = PhaseEntered | PartitionSwitched
-"""What may follow for a partition."""
+"""Record of what follows for a partition."""
 RETRY_MS = 1_000
 """Time until a record that the log has refused is decided again. One that it could not reach is
 retried by the shard itself."""

@@ -1,4 +1,4 @@
-"""What counts at a member while it is on its way: nobody is given more than it may have."""
+"""Loads of members include what is on its way: nobody is given more than it may have."""
 
 from __future__ import annotations
 
