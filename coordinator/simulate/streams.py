@@ -143,11 +143,7 @@ class StreamCall:
         handler = server.handler(Details(self.method, self.metadata))
         loop = asyncio.get_running_loop()
         try:
-            async for response in handler.stream_stream(
-                self._requests(handler.request_deserializer),
-                Context(self.channel.peer, self.metadata),
-            ):
-                self._to_client(host, handler.response_serializer(response))
+            await handler.stream_stream(None, _StreamContext(self, handler, host))
         except Aborted as aborted:
             self.fail(host, aborted.error())
         except Exception as error:  # noqa: BLE001  # gRPC answers UNKNOWN; here it is a bug besides.
@@ -160,6 +156,30 @@ class StreamCall:
         finally:
             server.calls.discard(self)
 
-    async def _requests(self, deserialize: Callable[[bytes], Any]) -> AsyncIterator[Any]:
-        while (found := await self._asked.get()) is not _END:
-            yield deserialize(found)
+    async def asked(self) -> Any:
+        """Bytes of the next message from the client; `grpc.aio.EOF`: it says no more."""
+        found = await self._asked.get()
+        return grpc.aio.EOF if found is _END else found
+
+    def told(self, source: str, content: bytes) -> None:
+        """Have the client hear a message."""
+        self._to_client(source, content)
+
+
+class _StreamContext(Context):
+    """Context of a stream for its handler, which is a coroutine that reads and writes."""
+
+    def __init__(self, call: StreamCall, handler: Any, host: str) -> None:
+        super().__init__(call.channel.peer, call.metadata)
+        self._call = call
+        self._handler = handler
+        self._host = host
+
+    async def read(self) -> Any:
+        """See `grpc.aio.ServicerContext`."""
+        found = await self._call.asked()
+        return found if found is grpc.aio.EOF else self._handler.request_deserializer(found)
+
+    async def write(self, message: Any) -> None:
+        """See `grpc.aio.ServicerContext`."""
+        self._call.told(self._host, self._handler.response_serializer(message))

@@ -37,7 +37,7 @@ def may_get(group: SessionGroup, place: Place, member_id: str) -> bool:
 
 
 class Loads:
-    """Numbers of partitions that count at each member: held without a successor, and on their way to it.
+    """Numbers of partitions that count at members: held without a successor, or on their way.
 
     Of the moment of the first question; what is decided afterwards is to be added.
     """
