@@ -12,7 +12,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 
@@ -74,12 +74,15 @@ class Surroundings:
 
 
 class SimulatedMember:
-    """One member, over all its lives.
+    """One member, over all its lives. Any: a member of the library, which has no common base.
 
     Args:
         instance_id: it is static under this id; None: it is dynamic.
         slow: how often its work takes longer than its group has patience.
     """
+
+    KIND: ClassVar[str] = "member"
+    """Word for it in counts of the story."""
 
     def __init__(
         self,
@@ -142,7 +145,34 @@ class SimulatedMember:
         raise NotImplementedError
 
     async def _live(self, credentials: SimulatedCredentials) -> None:
+        process = self.process
+        assert process is not None
+        while True:
+            member = self._begin(process, self._bootstrap(), credentials)
+            await member.start()
+            try:
+                await self._own(member)
+            except FatalError as error:
+                # Its instance is another process's now, say. Whoever runs it starts it anew.
+                self.around.story.tell(self.name, f"is refused: {error}")
+                self.around.story.count(f"{self.KIND} refused for good")
+            await member.close()
+            await asyncio.sleep(0.5)
+
+    def _begin(
+        self, process: Process, bootstrap: list[str], credentials: SimulatedCredentials
+    ) -> Any:
+        """Make the member of the library for the next life: `member`."""
         raise NotImplementedError
+
+    async def _own(self, member: Any) -> None:
+        """Do what a worker does, until the member stops."""
+        raise NotImplementedError
+
+    def _bootstrap(self) -> list[str]:
+        bootstrap = list(self.around.bootstrap)
+        self.dice.shuffle(bootstrap)
+        return bootstrap
 
     async def _leave(self, process: Process) -> None:
         raise NotImplementedError
@@ -170,27 +200,12 @@ class LibraryMember(SimulatedMember):
             return None
         return member.generation, frozenset(f"{p.topic}-{p.partition}" for p in member.assignment)
 
-    async def _live(self, credentials: SimulatedCredentials) -> None:
-        process = self.process
-        assert process is not None
+    def _begin(
+        self, process: Process, bootstrap: list[str], credentials: SimulatedCredentials
+    ) -> GroupMember:
+        plan = self.plan
         self._works_since = None
-        while True:
-            member = self.member = self._member(process, credentials)
-            await member.start()
-            try:
-                await self._own(member)
-            except FatalError as error:
-                # Its instance is another process's now, say. Whoever runs it starts it anew.
-                self.around.story.tell(self.name, f"is refused: {error}")
-                self.around.story.count("member refused for good")
-            await member.close()
-            await asyncio.sleep(0.5)
-
-    def _member(self, process: Process, credentials: SimulatedCredentials) -> GroupMember:
-        plan, around = self.plan, self.around
-        bootstrap = list(around.bootstrap)
-        self.dice.shuffle(bootstrap)
-        return GroupMember(
+        self.member = GroupMember(
             bootstrap,
             plan.group.name,
             {"t": len(plan.group.offsets)},
@@ -205,6 +220,7 @@ class LibraryMember(SimulatedMember):
             heartbeat_interval_ms=plan.heartbeat_ms,
             max_poll_interval_ms=plan.max_poll_ms,
         )
+        return self.member
 
     async def _own(self, member: GroupMember) -> None:
         """Poll, work and commit for ever, as a worker does."""

@@ -38,6 +38,7 @@ class SessionLibraryMember(SimulatedMember):
         wishes: policy of the group, which all of its members ask for.
     """
 
+    KIND = "session member"
     member: SessionMember | None = None
 
     def __init__(
@@ -69,26 +70,12 @@ class SessionLibraryMember(SimulatedMember):
             return []
         return sorted(f"{p.topic}-{p.partition}" for p in member.assignment if member.valid(p))
 
-    async def _live(self, credentials: SimulatedCredentials) -> None:
-        process = self.process
-        assert process is not None
-        while True:
-            member = self.member = self._member(process, credentials)
-            self._draining.clear()
-            await member.start()
-            try:
-                await self._own(member)
-            except FatalError as error:
-                self.around.story.tell(self.name, f"is refused: {error}")
-                self.around.story.count("session member refused for good")
-            await member.close()
-            await asyncio.sleep(0.5)
-
-    def _member(self, process: Process, credentials: SimulatedCredentials) -> SessionMember:
-        plan, around = self.plan, self.around
-        bootstrap = list(around.bootstrap)
-        self.dice.shuffle(bootstrap)
-        return SessionMember(
+    def _begin(
+        self, process: Process, bootstrap: list[str], credentials: SimulatedCredentials
+    ) -> SessionMember:
+        plan = self.plan
+        self._draining.clear()
+        self.member = SessionMember(
             bootstrap,
             plan.group.name,
             {"t": len(plan.group.offsets)},
@@ -99,6 +86,7 @@ class SessionLibraryMember(SimulatedMember):
             member_name=self._name,
             wishes=self._wishes,
         )
+        return self.member
 
     async def _own(self, member: SessionMember) -> None:
         """Take in changes, work and commit, until the member stops."""
