@@ -44,6 +44,7 @@ from tests.bench.purgatory import bench_purgatory
 from tests.bench.report import Picture, Report, draw, print_tables, write_json
 from tests.bench.rolling import Size, bench_rolling
 from tests.bench.session_members import bench_session_members
+from tests.bench.session_plans import bench_session_plans
 from tests.bench.sessions import Size as SessionsSize
 from tests.bench.sessions import bench_sessions
 from tests.bench.timer import bench_timer
@@ -278,6 +279,11 @@ BENCHMARKS = {
         lambda options: bench_session_members(
             *((50, 1) if options.quick else (options.members or 2_000, options.seconds))
         ),
+        is_of_all=False,
+    ),
+    "session-plans": Benchmark(
+        "heartbeats of others while a group of --members is planned, over the wire",
+        lambda options: bench_session_plans(50 if options.quick else (options.members or 5_000)),
         is_of_all=False,
     ),
     "cores": Benchmark(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -17,7 +18,7 @@ from coordinator.runtime.memory import resident_bytes
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
 from tests.bench.connections import allow
-from tests.bench.figures import CannotMeasure, Figures, percentile
+from tests.bench.figures import CannotMeasure, Figure, Figures, Goal, percentile
 from tests.bench.servers import Usage, with_server
 
 LEASE_MS = 10_000
@@ -27,20 +28,34 @@ PARTITIONS = 10
 AT_A_TIME = 200
 ATTACH_S = 300.0
 KIB = 1_024
+CPU_GOALS = {2_000: 25, 5_000: 60}
+"""Percent of a core at rest, by members."""
+HOLD_GOALS_S = {10_000: 15}
+"""Seconds until all members hold their partitions, by members."""
+MEMORY_GOAL_KIB = 45
 POLICY = pb.GroupPolicy(lease_ms=LEASE_MS)
 
 
 @dataclass
 class Member:
-    """One stream; `late_s`: seconds from a heartbeat to its acknowledgement."""
+    """One stream.
+
+    every_s: seconds between heartbeats. sent_s, late_s: of the acknowledged heartbeats, when each
+    was sent, monotonic seconds, and the seconds until its acknowledgement.
+    """
 
     address: str
     number: int
+    group: str = ""
+    partitions: int = GROUP_SIZE * PARTITIONS
+    every_s: float = LEASE_MS / 4 / 1000
     held: dict[int, int] = field(default_factory=dict)
+    sent_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
     has_attached: asyncio.Event = field(default_factory=asyncio.Event)
     beats: int = 0
     _sent_s: float = 0.0
+    _is_leaving: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def attach(self) -> None:
@@ -49,10 +64,10 @@ class Member:
         self._channel = grpc.aio.insecure_channel(self.address, options)
         self._call = session_pb2_grpc.GroupSessionsStub(self._channel).Session()
         attach = pb.Attach(
-            group_id=f"group-{self.number // GROUP_SIZE}",
+            group_id=self.group or f"group-{self.number // GROUP_SIZE}",
             incarnation=pb.Attach.Incarnation(id=self.number.to_bytes(16, "big")),
             member_name=f"w-{self.number}",
-            topics=[pb.Attach.Topic(name="t", partitions=GROUP_SIZE * PARTITIONS)],
+            topics=[pb.Attach.Topic(name="t", partitions=self.partitions)],
             wishes=POLICY,
         )
         await self._call.write(pb.SessionRequest(attach=attach))
@@ -60,26 +75,35 @@ class Member:
         await self.has_attached.wait()
         self._tasks.append(asyncio.create_task(self._beat()))
 
+    async def leave(self) -> None:
+        """Leave now."""
+        self._is_leaving = True
+        await self._call.write(pb.SessionRequest(leave=pb.SessionLeave(kind=pb.SessionLeave.NOW)))
+
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._call.cancel()
 
     async def _beat(self) -> None:
-        while True:
+        while not self._is_leaving:
             self.beats += 1
             self._sent_s = time.monotonic()
             beat = pb.SessionHeartbeat(number=self.beats)
             await self._call.write(pb.SessionRequest(heartbeat=beat))
-            await asyncio.sleep(LEASE_MS / 4 / 1000)
+            await asyncio.sleep(self.every_s)
 
     async def _listen(self) -> None:
         while True:
             message = await self._call.read()
-            if not isinstance(message, pb.SessionResponse):
-                raise CannotMeasure(f"the stream of member {self.number} has ended")
+            if not isinstance(message, pb.SessionResponse) or message.HasField("go_away"):
+                if self._is_leaving:
+                    return
+                how = await self._call.code() if message is grpc.aio.EOF else message
+                raise CannotMeasure(f"the stream of member {self.number} has ended: {how}")
             match message.WhichOneof("message"):
                 case "heartbeat_ack":
+                    self.sent_s.append(self._sent_s)
                     self.late_s.append(time.monotonic() - self._sent_s)
                 case "attached":
                     self.has_attached.set()
@@ -107,6 +131,12 @@ class Member:
             await self._call.write(pb.SessionRequest(ack=pb.SessionAck(partitions=acks)))
 
 
+async def attach_all(members: Sequence[Member]) -> None:
+    """Have members attach, some at a time."""
+    for start in range(0, len(members), AT_A_TIME):
+        await asyncio.gather(*(each.attach() for each in members[start : start + AT_A_TIME]))
+
+
 def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:
     """Measure `members` at rest for some seconds."""
     allow(members + 200)
@@ -123,8 +153,7 @@ async def _measure(address: str, pid: int, number: int, seconds: float) -> Figur
     before = resident_bytes(pid)
     members = [Member(address, n) for n in range(1, number)]
     attaching, began_s = Usage(pid), time.monotonic()
-    for start in range(0, len(members), AT_A_TIME):
-        await asyncio.gather(*(each.attach() for each in members[start : start + AT_A_TIME]))
+    await attach_all(members)
     attached_s, attach_us = time.monotonic() - began_s, attaching.us_each(number)
     everybody = [first, *members]
     groups = -(-number // GROUP_SIZE)
@@ -147,12 +176,16 @@ async def _measure(address: str, pid: int, number: int, seconds: float) -> Figur
     return {
         "members": number,
         "attached in, s": attached_s,
-        "hold their partitions after, s": held_s,
+        "hold their partitions after, s": _goal(held_s, HOLD_GOALS_S.get(number)),
         "CPU to attach one, us": attach_us,
-        "memory of one, KiB": grown / number / KIB,
-        "CPU at rest, %": percent,
+        "memory of one, KiB": Goal(grown / number / KIB, at_most=MEMORY_GOAL_KIB),
+        "CPU at rest, %": _goal(percent, CPU_GOALS.get(number)),
         "CPU of a heartbeat, us": beat_us,
         "heartbeats a second": beats / seconds,
         "heartbeat p50, ms": percentile(late_ms, 50),
         "heartbeat p99, ms": percentile(late_ms, 99),
     }
+
+
+def _goal(value: float, at_most: float | None) -> Figure:
+    return value if at_most is None else Goal(value, at_most=at_most)

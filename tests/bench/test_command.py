@@ -39,6 +39,7 @@ def test_all_leaves_out_what_needs_an_option_or_lasts_as_long_as_one_likes(ran):
         "rolling",
         "sessions",
         "session-members",
+        "session-plans",
         "churn",
         "cluster",
         "compare",
