@@ -12,6 +12,7 @@ from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import column
+from coordinator.dial import address_of
 
 if TYPE_CHECKING:
     from coordinator.client.cluster import ClusterAdmin
@@ -99,7 +100,7 @@ def _nodes(admin: ClusterAdmin) -> Output:
     rows = [
         NodeRow(
             node=node.node_id,
-            address=f"{node.host}:{node.port}",
+            address=address_of(node.host, node.port),
             controller_epoch=(
                 cluster.controller_epoch if node.node_id == cluster.controller else None
             ),

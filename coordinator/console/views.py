@@ -15,6 +15,7 @@ from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.client.admin import GroupAdmin, GroupOrder
 from coordinator.client.nodes import Nodes
 from coordinator.console.session_views import session_view
+from coordinator.dial import address_of
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
 
 View = dict[str, Any]  # Any: JSON.
@@ -313,7 +314,7 @@ def nodes(admin: Nodes, *, page: int) -> View:
         "nodes": [
             {
                 "node_id": node.node_id,
-                "address": f"{node.host}:{node.port}",
+                "address": address_of(node.host, node.port),
                 "draining": node.draining,
                 "is_controller": node.node_id == cluster.controller,
                 "leads": led[node.node_id],

@@ -243,10 +243,13 @@ def test_a_generation_shows_which_partitions_went_from_whom_to_whom(coordinator)
 
 
 def test_shards_are_paged_and_those_without_a_leader_counted(coordinator):
-    found = views.nodes(Admin(coordinator, shards=120), page=3)
+    admin = Admin(coordinator, shards=120)
+    admin.describe().nodes.add(node_id=2, host="fd00::1", port=7400)
+    found = views.nodes(admin, page=3)
     assert [s["shard"] for s in found["shards"]["rows"]] == list(range(100, 120))
     assert (found["unled"], found["shards"]["matching"]) == (1, 120)
-    assert found["nodes"][0]["address"] == "localhost:7400"
+    addresses = [node["address"] for node in found["nodes"]]
+    assert addresses == ["localhost:7400", "[fd00::1]:7400"]
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "٣", "9" * 30])

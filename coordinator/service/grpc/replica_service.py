@@ -9,7 +9,7 @@ import grpc
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import ShardId
-from coordinator.dial import CannotDial, Credentials
+from coordinator.dial import CannotDial, Credentials, address_of
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.runtime.standby import Unreachable
@@ -152,7 +152,7 @@ class Peers:
             # Old channels have calls under way; they are few, and are closed by `close`.
             self._outdated += self._channels.values()
             self._state, self._channels = state, {}
-        address = f"{leader.host}:{leader.port}"
+        address = address_of(leader.host, leader.port)
         channel = self._channels.get(address)
         if channel is None:
             options = (("grpc.max_receive_message_length", -1),)

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from coordinator.dial import Credentials
+from coordinator.dial import Credentials, address_of
 from coordinator.testing.conformance.server.calls import GroupCalls
 from coordinator.testing.conformance.server.member import ScriptedMember
 from coordinator.testing.conformance.server.told import text_of
@@ -161,7 +161,7 @@ class ServerUnderTest:
             request = group_pb2.FindCoordinatorRequest(group_id=group_id)
             metadata = self._credentials.metadata()
             found = await stub.FindCoordinator(request, metadata=metadata, wait_for_ready=True)
-        return self._credentials.open_aio(f"{found.host}:{found.port}", OWN)
+        return self._credentials.open_aio(address_of(found.host, found.port), OWN)
 
 
 async def _run(command: str) -> None:
