@@ -24,6 +24,7 @@ from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.sessions import (
     acks,
+    admission,
     attach,
     description,
     ends,
@@ -172,7 +173,7 @@ class SessionRules:
             member.last_beat_ms = now_ms
             out.wake(member.stream_id)
             if heirs.is_forgotten(group, member):
-                attach.admit_heir(group, member, now_ms, out, self.numbers)
+                admission.admit_heir(group, member, now_ms, out, self.numbers)
         elif member is not None:
             lease.heartbeat(group, member, command, now_ms, self.numbers, out, self.config)
 
@@ -265,7 +266,7 @@ class SessionRules:
         if heir is None or heir.stream_id is None:
             leave.free_kept(group, command.name, out)
         else:
-            attach.admit_heir(group, heir, now_ms, out, self.numbers)
+            admission.admit_heir(group, heir, now_ms, out, self.numbers)
 
     def _leave_overdue(
         self, group: SessionGroup, command: c.LeaveOverdue, now_ms: int, out: Outcome
@@ -323,7 +324,7 @@ class SessionRules:
     ) -> None:
         written = w.SessionWritten(group.group_id, done.places, error=done.error)
         self._written(group, written, now_ms, out)
-        attach.admitted(group, done, now_ms, out, self.config)
+        admission.admitted(group, done, now_ms, out, self.config)
         if not done.is_new:  # It may declare less than it is to get.
             handoff.reconsider(group, done.member_id, now_ms, self.numbers, out)
 
@@ -372,7 +373,7 @@ class SessionRules:
         lease.renew(group, heir, now_ms, out)
         asked, heir.unanswered = heir.unanswered, None
         if asked is not None and heir.stream_id is not None:
-            out.reply(asked.call_id, attach.answer(group, heir, asked, now_ms))
+            out.reply(asked.call_id, admission.answer(group, heir, asked, now_ms))
         out.wake(heir.stream_id)
 
     # --- After every command ---

@@ -1,0 +1,212 @@
+"""Admission of members: the records that make a process a member, and the answer it is given.
+
+Admission is durable before it is answered.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.ids import NO_TIME, IdSource, Place
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import Record
+from coordinator.core.session_values.policy import Policy
+from coordinator.core.session_values.records import (
+    PartitionsGranted,
+    PolicyStored,
+    SessionMemberStored,
+)
+from coordinator.core.session_values.requests import Attach, AttachReply, Standing
+from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
+from coordinator.core.sessions import flaps, heirs, lease, wanted, windows
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.holdings import grants_of
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import Unawaited
+
+MAX_PARTITIONS = 250_000
+_OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")
+
+
+def must_wait(now_ms: int, config: GroupConfig) -> MustWait:
+    """The refusal of an Attach until what it depends on is written."""
+    return MustWait(now_ms + config.offset_commit_timeout_ms)
+
+
+def too_many(count: int) -> Refused:
+    """The refusal of an Attach with which the group would have this many partitions."""
+    most = f"a group may have {MAX_PARTITIONS} (max_group_partitions)"
+    return Refused(ErrorCode.INVALID_REQUEST, f"{count} partitions; {most}")
+
+
+def admit_new(
+    group: SessionGroup,
+    command: Attach,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
+    ids: IdSource,
+    numbers: Numbers,
+) -> None:
+    """Admit a process that follows nobody.
+
+    Raises:
+        Refused: GROUP_MAX_SIZE_REACHED, INVALID_REQUEST.
+        MustWait: the end of the group, or its policy, is being written.
+    """
+    if group.deletions:
+        raise must_wait(now_ms, config)  # It would take the policy that a member relies on.
+    if len(group.members) + len(group.arriving) >= config.group_max_size:
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if group.declarations.total_with(command.topics) > MAX_PARTITIONS:
+        raise too_many(group.declarations.total_with(command.topics))
+    records: list[Record] = []
+    policy = group.policy
+    if command.wishes is not None and not group.is_policy_stored:
+        if group.arriving or group.policy_writes:
+            raise must_wait(now_ms, config)  # Its wishes may be the group's policy.
+        policy = command.wishes
+        policy.check(config.group_min_lease_ms)
+        records.append(PolicyStored(group.group_id, policy))
+    record = record_of(group, command, ids, policy)
+    admission, places = records_of(group, record, now_ms, numbers)
+    records += admission
+    group.fly(places, record.member_id)
+    group.arrives(command)
+    admitted = SessionAdmitted(
+        group.group_id, command, record.member_id, tuple(places), is_new=True
+    )
+    out.persist(records, Unawaited(group.group_id), settled=admitted)
+
+
+def record_of(
+    group: SessionGroup, command: Attach, ids: IdSource, policy: Policy
+) -> SessionMemberStored:
+    """The record that makes a process a member, with new ids."""
+    return SessionMemberStored(
+        group.group_id,
+        ids.new_member_id(command.name or command.client_id or "member"),
+        command.name,
+        ids.new_session_id(),
+        command.incarnation,
+        command.started_at_ms,
+        command.principal,
+        command.client_id,
+        command.client_host,
+        policy.lease_ms,
+        command.topics,
+        command.capacity,
+        command.max_partitions,
+        command.drain_ms,
+        command.rack,
+        command.revision,
+        command.deployment,
+        command.place,
+    )
+
+
+def records_of(
+    group: SessionGroup, record: SessionMemberStored, now_ms: int, numbers: Numbers
+) -> tuple[list[Record], list[Place]]:
+    """Records of a new member and of what it inherits from its name; with these partitions."""
+    places = _kept_for(group, record.name, now_ms)
+    records: list[Record] = [record]
+    if places:
+        grants = grants_of(record.member_id, places, numbers.next_tokens)
+        records.append(PartitionsGranted(group.group_id, grants))
+    return records, places
+
+
+def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
+    """Partitions that a process of a name inherits, without those that others wait for as well."""
+    return [
+        place for place in group.kept_for(name) if group.not_before.get(place, NO_TIME) <= now_ms
+    ]
+
+
+def admit_heir(
+    group: SessionGroup, heir: SessionMember, now_ms: int, out: Outcome, numbers: Numbers
+) -> None:
+    """Admit a process that has waited until what was kept for its name may be worked on again."""
+    records, places = records_of(group, heir.record, now_ms, numbers)
+    group.fly(places, heir.member_id)
+    group.arriving_names.add(heir.record.name)
+    settled = SessionWritten(
+        group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id
+    )
+    out.persist(records, Unawaited(group.group_id), settled=settled)
+
+
+def admitted(
+    group: SessionGroup, done: SessionAdmitted, now_ms: int, out: Outcome, config: GroupConfig
+) -> None:
+    """The record of a member is durable, or will not be: answer."""
+    command = done.command
+    has_stream = not done.is_new or group.arriving.pop(command.incarnation, None) is not None
+    group.arriving_names.discard(command.name)
+    member = group.members.get(done.member_id)
+    if done.error is not ErrorCode.NONE or member is None:
+        error = done.error if done.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID
+        out.reply(command.call_id, command.refusal(Refused(error)))
+        return
+    if done.is_new:
+        _begin(group, member, command, now_ms, out, has_stream=has_stream)
+        if not done.places or _lacks(group, command):
+            windows.call_for_arrival(group, now_ms, out, config)
+    elif group.planning.has_grown:
+        windows.call(group, now_ms, out, config)
+    if member.stream_id == command.call_id:
+        out.reply(command.call_id, answer(group, member, command, now_ms))
+    else:  # A newer stream was told the whole: what is dirty since is for that one.
+        out.reply(command.call_id, command.refusal(_OLD_STREAM))
+
+
+def _lacks(group: SessionGroup, command: Attach) -> bool:
+    """True if a partition that a member declares has no holder."""
+    return any("" in group.topics[topic].holders[:count] for topic, count in command.topics)
+
+
+def _begin(
+    group: SessionGroup,
+    member: SessionMember,
+    command: Attach,
+    now_ms: int,
+    out: Outcome,
+    *,
+    has_stream: bool,
+) -> None:
+    """A process has become a member; its stream may have ended meanwhile."""
+    member.progress_at_ms = now_ms
+    member.is_ready = command.ready
+    if has_stream:
+        take_stream(group, member, command, now_ms, out)
+    else:
+        member.suspect_since_ms = now_ms
+        lease.renew(group, member, now_ms, out)
+
+
+def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: int) -> AttachReply:
+    """The answer to the Attach of a member."""
+    claimed = [(topic, partition) for topic, partition, _ in command.held]
+    return AttachReply(
+        standing=Standing.MEMBER,
+        session_id=member.record.session_id,
+        member_id=member.member_id,
+        lease_ms=member.told_lease_ms or member.record.lease_ms,
+        wanted=wanted.whole(group, member, now_ms, claimed),
+        degraded_hold_ms=group.policy.degraded_hold_ms,
+    )
+
+
+def take_stream(
+    group: SessionGroup, member: SessionMember, command: Attach, now_ms: int, out: Outcome
+) -> None:
+    """Talk to a member on the stream of its Attach from now on; an older one ends."""
+    if member.stream_id is not None:
+        out.end_stream(member.stream_id, heirs.SUPERSEDED)
+        flaps.note(group.flaps, member, now_ms, out)
+    member.stream_id, member.stream_number = command.call_id, command.stream_number
+    member.stream_since_ms = now_ms
+    out.open_stream(command.call_id, group.group_id, member.member_id)
+    lease.renew(group, member, now_ms, out)

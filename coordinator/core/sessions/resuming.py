@@ -1,0 +1,125 @@
+"""Members that come back: the same session, on another stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordinator.core.config import GroupConfig
+from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import Record
+from coordinator.core.session_values.journal import TriggerCause
+from coordinator.core.session_values.records import PartitionsGranted
+from coordinator.core.session_values.requests import Attach
+from coordinator.core.session_values.written import SessionAdmitted
+from coordinator.core.sessions import admission, claims, flaps, heirs, windows
+from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.written import Unawaited
+
+Call = Callable[[SessionGroup, int, Outcome, GroupConfig], None]
+"""Calls for a plan."""
+
+
+def resume(
+    group: SessionGroup,
+    member: SessionMember,
+    command: Attach,
+    now_ms: int,
+    out: Outcome,
+    config: GroupConfig,
+    numbers: Numbers,
+) -> None:
+    """Go on with a session on another stream.
+
+    Raises:
+        Refused: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, INVALID_REQUEST; COORDINATOR_NOT_AVAILABLE:
+            it came and went too often.
+        MustWait: a record about what it has lost is being written.
+    """
+    if command.principal != member.record.principal:
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, "the session belongs to another caller")
+    if member.is_ended:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    heirs.check_stream(member, command)
+    flaps.check(group.flaps, flaps.keys_of(member.record)[0], now_ms)
+    total = group.declarations.total_with(command.topics)
+    if total > admission.MAX_PARTITIONS and command.topics != member.record.topics:
+        raise admission.too_many(total)
+    claimed = {(topic, partition): token for topic, partition, token in command.held}
+    missing = claims.unclaimed(group, member, claimed)
+    if any(place in group.in_flight for place in missing):
+        raise admission.must_wait(now_ms, config)
+    records = _changed(group, member, command)
+    grants, again = claims.granted_anew(group, member, missing, now_ms, numbers)
+    if grants:
+        records.append(PartitionsGranted(group.group_id, grants))
+    call = _call_of(group, member, command, again)
+    if call is not None and member.is_suspect:
+        group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
+    admission.take_stream(group, member, command, now_ms, out)
+    member.is_ready = command.ready
+    if not records:
+        out.reply(command.call_id, admission.answer(group, member, command, now_ms))
+    else:
+        group.fly(again, member.member_id)
+        done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
+        out.persist(records, Unawaited(group.group_id), settled=done)
+    for place in missing:
+        if place in group.released:
+            handoffs.reconcile(group, place, now_ms, numbers, out)
+    if call is not None:
+        call(group, now_ms, out, config)
+
+
+def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> list[Record]:
+    """The record of a member that says something new about itself.
+
+    A longer lease is on record before it is told. A shorter one is told at once, and on record when
+    the member is known to have heard it.
+    """
+    before, lease_ms = member.decided, group.policy.lease_ms
+    changed = replace(
+        before,
+        lease_ms=max(member.record.lease_ms, before.lease_ms, lease_ms),
+        client_id=command.client_id,
+        client_host=command.client_host,
+        topics=command.topics,
+        capacity=command.capacity,
+        max_partitions=command.max_partitions,
+        drain_ms=command.drain_ms,
+        rack=command.rack,
+        revision=command.revision,
+        deployment=command.deployment,
+        place=command.place,
+    )
+    member.told_lease_ms = lease_ms if lease_ms < changed.lease_ms else 0
+    member.shorter_lease_ms = 0
+    if changed == before:
+        return []
+    member.decided = changed
+    return [changed]
+
+
+def _call_of(
+    group: SessionGroup, member: SessionMember, command: Attach, again: list[Place]
+) -> Call | None:
+    """Call for a plan on a member's return; None: no plan was made without it."""
+    record = member.record
+    receives = command.ready and not member.is_ready
+    if receives or command.capacity > record.capacity:
+        return windows.call_for_arrival
+    missed = member.is_suspect and group.planned_at_ms >= member.suspect_since_ms
+    is_other = (record.topics, record.capacity, record.max_partitions) != (
+        command.topics,
+        command.capacity,
+        command.max_partitions,
+    )
+    is_due = group.call_at_ms != NO_TIME
+    if missed or is_other or is_due or any(group.handoff(place) is not None for place in again):
+        return windows.call
+    return None
