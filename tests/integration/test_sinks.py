@@ -388,6 +388,66 @@ def test_a_delta_table_is_read_once_and_then_brought_up_to_date(tmp_path, monkey
     assert pickle.loads(pickle.dumps(sinks[0])).recover(decision) == 4
 
 
+def test_a_commit_to_iceberg_does_not_go_through_all_that_was_committed_before(
+    tmp_path, monkeypatch
+):
+    """Snapshots that the sink copies, manifests of the table, and files of its metadata.
+
+    The catalog itself reads and writes a file that names every snapshot; that is Iceberg's format.
+    """
+    from datetime import UTC, datetime
+
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table.snapshots import Snapshot
+
+    copies, counts = 0, True
+    copied, really = Snapshot.__deepcopy__, SqlCatalog.commit_table
+
+    def copy(self, memo=None):
+        nonlocal copies
+        copies += counts
+        return copied(self, memo)
+
+    def commit_table(self, *arguments):
+        nonlocal counts
+        counts = False
+        try:
+            return really(self, *arguments)
+        finally:
+            counts = True
+
+    monkeypatch.setattr(Snapshot, "__deepcopy__", copy)
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+    place, decision, of_commits = Place("iceberg", str(tmp_path)), Decision(GROUP, 0), []
+    sink = place.sink()
+    sink.stage(rows_of(FIRST), "makes-the-table")
+    with place._table("results").transaction() as transaction:
+        transaction.set_properties(
+            {
+                "commit.manifest.min-count-to-merge": "4",
+                "write.metadata.previous-versions-max": "6",
+            }
+        )
+    for number in range(16):
+        token = sink.stage(rows_of(FIRST), f"n{number}")
+        decision = decision.following(f"n{number}", token, sink.place, {})
+        copies = 0
+        sink.commit(token, decision)
+        of_commits.append(copies)
+        table = place._table("results")
+        assert len(table.current_snapshot().manifests(table.io)) <= 4
+        assert len(list(tmp_path.rglob("*.metadata.json"))) <= 7
+    assert len(table.snapshots()) == 16
+    # One that merges manifests copies a little more.
+    assert max(of_commits[8:]) == max(of_commits[:8]), of_commits
+    assert place.rows("") == Counter(dict.fromkeys(counter(FIRST), 16))
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    assert len(place._table("results").snapshots()) == 1
+    assert sink.recover(decision) == 16
+    sink.commit(token, decision)
+    assert place.rows("").total() == 16 * counter(FIRST).total()
+
+
 def test_a_namespace_that_another_query_makes_at_the_same_moment_is_taken(tmp_path, monkeypatch):
     from pyiceberg.catalog.sql import SqlCatalog
 

@@ -17,6 +17,14 @@ from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.sinks.staging import arrow_schema, files_of, stage_files, to_token
 
 RETRIES = "commit.retry.num-retries"
+MADE_WITH = {
+    # As Iceberg's own writers do unless told otherwise, and pyiceberg does not: without, a commit
+    # and a reader's plan go through one manifest for each batch that there ever was.
+    "commit.manifest-merge.enabled": "true",
+    # Each file of metadata names all snapshots: the files of n commits are n² names.
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+"""Properties of tables that the sink makes."""
 SECRETS = re.compile("//[^/]*@")
 
 
@@ -64,7 +72,7 @@ class IcebergSink:
                 table = self._table()
                 if _number(table, decision.group) >= decision.number:
                     return
-                _without_retries(table)
+                _narrow(table)
                 base = f"{table.location().rstrip('/')}/data"
                 told = {_key(decision.group): str(decision.number)}
                 with table.transaction() as transaction:
@@ -106,7 +114,7 @@ class IcebergSink:
                     catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
                     break
             try:
-                table = catalog.create_table(self._name, schema=schema)
+                table = catalog.create_table(self._name, schema=schema, properties=MADE_WITH)
             except TableAlreadyExistsError:
                 table = self._table()
         if not table.spec().is_unpartitioned():
@@ -157,12 +165,25 @@ def _store_errors() -> tuple[type[Exception], ...]:
     return (OSError, DBAPIError)
 
 
-def _without_retries(table: Any) -> None:
-    """Have a conflict fail. pyiceberg would add the files again, above whoever was faster.
+def _narrow(table: Any) -> None:
+    """Leave of the metadata what an append needs: the newest snapshot, and no retries.
 
-    Changes what this process has read of the table, and nothing else.
+    pyiceberg copies all of it 18 times for a commit, with every snapshot, which was most of the
+    727 ms of CPU that a commit took above 1,000 of them; it takes 60. And in a conflict it would
+    add the files again, above whoever was faster.
+
+    Changes what this process has read of the table, and nothing else: the catalog applies the
+    updates to what it has itself.
     """
-    table.metadata.properties[RETRIES] = "0"
+    metadata = table.metadata
+    newest = metadata.current_snapshot_id
+    table.metadata = metadata.model_copy(
+        update={
+            "snapshots": [s for s in metadata.snapshots if s.snapshot_id == newest],
+            "snapshot_log": [],
+            "properties": {**metadata.properties, RETRIES: "0"},
+        }
+    )
 
 
 def _number(table: Any, group: str) -> int:
