@@ -13,8 +13,7 @@ class Proxy:
     """
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+        self._target = target
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task] = set()
@@ -63,8 +62,8 @@ class Proxy:
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            there, back = await asyncio.open_connection(*self._target)
-        except OSError:
+            there, back = await self._reach(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
             writer.close()
             self._writers.discard(writer)
             return
@@ -78,9 +77,41 @@ class Proxy:
             end.close()
             self._writers.discard(end)
 
+    async def _reach(
+        self, _reader: asyncio.StreamReader, _writer: asyncio.StreamWriter
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the server that the caller wants."""
+        return await _connected(self._target)
+
     async def _pass(self, reader, writer, may_pass) -> None:
         while data := await reader.read(65_536):
             if may_pass():
                 writer.write(data)
                 await writer.drain()
         writer.close()
+
+
+async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+class Tunnel(Proxy):
+    """Between one client and every server that it calls: an HTTP proxy, by CONNECT.
+
+    gRPC takes its address from the variable `http_proxy`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    async def _reach(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not (self.requests_pass and self.answers_pass):
+            await reader.read()  # Until the wire is mended, which ends the connection.
+            raise OSError("the wire is cut")
+        there, back = await _connected(head.split()[1].decode())
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        return there, back

@@ -5,7 +5,7 @@ Pure: it knows neither processes nor the coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Note = Mapping[str, Any]  # Any: JSON.
@@ -101,17 +101,21 @@ def refused(notes: Iterable[Note]) -> int:
     return sum(note["op"] == "refused" for note in notes)
 
 
-def overlaps_in_time(notes: Iterable[Note]) -> int:
+def overlaps_in_time(notes: Iterable[Note], besides: Container[int] = ()) -> int:
     """Effects that a worker has begun although the next holder had begun one before.
 
     A sink that does not check tokens takes them. They come of a worker that stands still between
     its check and its effect.
+
+    Args:
+        besides: processes whose effects are not counted.
     """
     newest: dict[int, int] = {}
     found = 0
     for note in sorted(notes, key=lambda each: each["at"]):
         if note["op"] == "tried":
-            found += note["token"] < newest.get(note["p"], 0)
+            late = note["token"] < newest.get(note["p"], 0)
+            found += late and note["pid"] not in besides
             newest[note["p"]] = max(note["token"], newest.get(note["p"], 0))
     return found
 

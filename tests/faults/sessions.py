@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import signal
@@ -18,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -38,6 +40,7 @@ from tests.faults.session_worker import CheckingSink, Program, notes_of
 from tests.faults.single import SingleNode
 from tests.integration.waiting import until
 from tests.patience import HANG_S
+from tests.proxy import Tunnel
 
 GROUP = "sessions"
 WORKERS, PARTITIONS, LEASE_MS = 4, 12, 2_000
@@ -46,6 +49,7 @@ REST_S = LEASE_MS / 1_000 + 1
 OFTEN = {
     "worker kills": 4,
     "worker stops": 4,
+    "worker cuts": 3,
     "partitions": 2,
     "node kills": 2,
     "node stops": 1,
@@ -55,6 +59,7 @@ OFTEN = {
 OFTEN_ALONE = {
     "worker kills": 3,
     "worker stops": 2,
+    "worker cuts": 2,
     "node kills": 4,
     "node restarts": 2,
     "node stops": 1,
@@ -67,32 +72,45 @@ class Campaign:
     """Workers, and how long each fault has kept partitions from being held.
 
     rests: longest time for which a partition was not worked on after each fault's end, in seconds.
+    stopped: numbers of the processes that stood still for a while.
     """
 
     folder: Path
     deployment: Deployment | SingleNode
     dice: random.Random
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    wires: dict[int, Tunnel] = field(default_factory=dict)
     rests: list[tuple[str, float]] = field(default_factory=list)
+    stopped: set[int] = field(default_factory=set)
     _notes: list[Note] = field(default_factory=list)
     _read_bytes: int = 0
 
-    def start(self) -> None:
-        """Start a worker more."""
+    async def start(self) -> None:
+        """Start a worker more, with a wire of its own."""
+        wire = await Tunnel().__aenter__()
+        worker = self._spawn({**os.environ, "http_proxy": f"http://{wire.address}"})
+        self.workers.append(worker)
+        self.wires[worker.pid] = wire
+
+    def _spawn(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         program = Program(
             ",".join(self.deployment.addresses), GROUP, str(self.folder), PARTITIONS, LEASE_MS
         )
-        command = [sys.executable, "-m", "tests.faults.session_worker"]
+        command = [sys.executable, "-m", "tests.faults.session_worker", json.dumps(asdict(program))]
         with (self.folder / f"worker-{len(list(self.folder.iterdir()))}.log").open("w") as log:
-            self.workers.append(
-                subprocess.Popen([*command, json.dumps(asdict(program))], stderr=log)
-            )
+            return subprocess.Popen(command, stderr=log, env=environment)
 
-    def stop(self) -> None:
+    async def kill(self, worker: subprocess.Popen[bytes]) -> None:
+        """SIGKILL a worker."""
+        self.workers.remove(worker)
+        worker.kill()
+        worker.wait()
+        await self.wires.pop(worker.pid).__aexit__()
+
+    async def stop(self) -> None:
         """Kill what is left."""
-        for worker in self.workers:
-            worker.kill()
-            worker.wait()
+        for worker in list(self.workers):
+            await self.kill(worker)
 
     def ended(self) -> list[str]:
         """Sentences about workers that have ended although nobody has killed them."""
@@ -116,19 +134,29 @@ class Campaign:
 
     async def inflict(self, kind: str) -> str:
         """Have a fault happen, and end."""
-        if kind == "worker kills":
-            worker = self.workers.pop(self.dice.randrange(len(self.workers)))
-            worker.kill()
-            worker.wait()
-            self.start()
-            return f"worker {worker.pid}"
-        if kind == "worker stops":
-            worker = self.dice.choice(self.workers)
-            worker.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(LEASE_MS / 1_000 * (0.5 + 1.5 * self.dice.random()))
-            worker.send_signal(signal.SIGCONT)
-            return f"worker {worker.pid}"
-        return await KINDS[kind](self.deployment, self.dice)
+        if not kind.startswith("worker"):
+            return await KINDS[kind](self.deployment, self.dice)
+        worker = self.dice.choice(self.workers)
+        about_a_lease_s = LEASE_MS / 1_000 * (0.5 + 1.5 * self.dice.random())
+        match kind:
+            case "worker kills":
+                await self.kill(worker)
+                await self.start()
+            case "worker stops":
+                self.stopped.add(worker.pid)
+                worker.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(about_a_lease_s)
+                worker.send_signal(signal.SIGCONT)
+            case "worker cuts":  # It works on, and has to find out by its own clock.
+                wire = self.wires[worker.pid]
+                await until(lambda: wire.is_used)  # A cut of what nobody uses is no fault.
+                how = self.dice.choice(("both", "requests", "answers"))
+                wire.requests_pass, wire.answers_pass = how == "answers", how == "requests"
+                await asyncio.sleep(about_a_lease_s)
+                wire.mend()
+            case _:
+                raise ValueError(kind)
+        return f"worker {worker.pid}"
 
     async def held_again(self, fail_over_s: float = 0.0) -> float:
         """Wait until every partition is worked on; returns the longest rest in seconds.
@@ -157,7 +185,7 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
         campaign = Campaign(folder, deployment, dice)
         try:
             for _ in range(WORKERS):
-                campaign.start()
+                await campaign.start()
             await campaign.held_again()
             for number, kind in enumerate(plan, 1):
                 await campaign.inflict(kind)
@@ -167,7 +195,7 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
                 if number % 10 == 0:
                     print(f"{number} of {len(plan)}", file=sys.stderr, flush=True)
         finally:
-            campaign.stop()
+            await campaign.stop()
         with GroupAdmin(",".join(deployment.addresses)) as admin:
             offsets = await asyncio.to_thread(admin.offsets, GROUP)
         committed = {key.partition: offset for key, offset in offsets.items()}
@@ -209,12 +237,15 @@ def report(campaign: Campaign) -> str:
     """Result of a campaign, as a table."""
     notes = campaign.notes()
     seconds = [rest_s for _, rest_s in campaign.rests]
+    kinds = Counter(kind for kind, _ in campaign.rests)
     rows: list[tuple[str, float]] = [
         ("faults", len(seconds)),
+        *((f"  {kind}", count) for kind, count in kinds.most_common()),
         ("grants that moved a partition", moves(notes)),
         ("effects taken by the checking sink", sum(note["op"] == "taken" for note in notes)),
         ("effects that it refused", refused(notes)),
         ("effects that the other sink has taken too late", overlaps_in_time(notes)),
+        ("  of workers that never stood still", overlaps_in_time(notes, campaign.stopped)),
         ("commits acknowledged", sum(note["op"] == "committed" for note in notes)),
         ("longest rest after a fault, median, s", percentile(seconds, 50)),
         ("longest rest after a fault, longest, s", max(seconds, default=0.0)),

@@ -88,6 +88,8 @@ def test_effects_that_come_too_late_are_counted():
         note("refused", 3.1, token=5),
     ]
     assert (overlaps_in_time(notes), refused(notes)) == (1, 1)
+    assert overlaps_in_time(notes, {OLD}) == 0
+    assert overlaps_in_time(notes, {NEW}) == 1
 
 
 def test_grants_after_the_first_are_moves():
