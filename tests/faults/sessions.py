@@ -188,12 +188,15 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
                 await campaign.start()
             await campaign.held_again()
             for number, kind in enumerate(plan, 1):
-                await campaign.inflict(kind)
+                began_s = time.monotonic()
+                what = await campaign.inflict(kind)
+                lasted_s = time.monotonic() - began_s
                 fail_over_s = 0.0 if kind.startswith("worker") else deployment.fail_over_s
-                campaign.rests.append((kind, await campaign.held_again(fail_over_s)))
+                rest_s = await campaign.held_again(fail_over_s)
+                campaign.rests.append((kind, rest_s))
                 assert not campaign.ended(), campaign.ended()
-                if number % 10 == 0:
-                    print(f"{number} of {len(plan)}", file=sys.stderr, flush=True)
+                told = f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {rest_s:.1f} s"
+                print(f"{number} of {len(plan)}: {told}", file=sys.stderr, flush=True)
         finally:
             await campaign.stop()
         with GroupAdmin(",".join(deployment.addresses)) as admin:
@@ -250,6 +253,7 @@ def report(campaign: Campaign) -> str:
         ("longest rest after a fault, median, s", percentile(seconds, 50)),
         ("longest rest after a fault, longest, s", max(seconds, default=0.0)),
         (f"faults after which it was longer than {REST_S:g} s", len(late(campaign))),
+        ("longest rest at any time, s", longest_rest_s(notes, notes[0]["at"], PARTITIONS) or 0.0),
     ]  # fmt: skip
     lines = [f"{name:52}{value:>12,.2f}" for name, value in rows]
     longest = sorted(campaign.rests, key=lambda each: -each[1])[:5]
