@@ -79,6 +79,10 @@ def version_of(request: Message, api: Api) -> int:
             return 6 if request.report_unknown_groups else 5
         case pb.OffsetFetchRequest():
             return 7  # The last one that is about one group.
+        case pb.SyncGroupRequest():
+            # From 5 on, a protocol has to be named; up to 4, there is no field for it.
+            is_named = request.HasField("protocol_type") or request.HasField("protocol_name")
+            return api.high if is_named else 4
     return api.high
 
 

@@ -39,7 +39,15 @@ def test_063_the_old_generation_is_illegal_after_a_rebalance(s):
 
 
 @pytest.mark.parametrize("leader", [True, False])
-@pytest.mark.parametrize("wrong", [{"protocol_type": "whatever"}, {"protocol_name": "whatever"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"protocol_type": "whatever"},
+        {"protocol_name": "whatever"},
+        {"protocol_type": "whatever", "protocol_name": "range"},
+        {"protocol_type": "consumer", "protocol_name": "whatever"},
+    ],
+)
 def test_064_protocol_type_and_name_are_checked_if_given(s, leader, wrong):
     a, b, _ = cr(s)
     response = s.sync(a if leader else b, 3, **wrong).response
@@ -50,13 +58,10 @@ def test_064_protocol_type_and_name_are_checked_if_given(s, leader, wrong):
 def test_064_both_absent_or_both_right_are_accepted(s):
     a, b, _ = cr(s)
     follower = s.sync(b, 3, protocol_type="consumer", protocol_name="range")
-    leader = s.sync(a, 3, {a: b"x", b: b"y"}).response
-    assert (code(leader), leader.protocol_type, leader.protocol_name) == (
-        "NONE",
-        "consumer",
-        "range",
-    )
-    assert follower.response.assignment == b"y"
+    assert code(s.sync(a, 3, {a: b"x", b: b"y"}).response) == "NONE"
+    response = follower.response
+    assert (response.protocol_type, response.protocol_name) == ("consumer", "range")
+    assert response.assignment == b"y"
 
 
 def test_065_an_empty_assignment_is_an_assignment(s):

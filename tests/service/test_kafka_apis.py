@@ -27,6 +27,8 @@ from tests.service.kafka_wire import world
 
 pytestmark = pytest.mark.virtual_time
 RANGE = [{"name": "range", "metadata": b"\0\1\0"}]
+NAMED = {"protocol_type": "consumer", "protocol_name": "range"}
+"""Type and name of the protocol, as a SyncGroup 5 has to say them."""
 NO_OPERATIONS = -(2**31)
 
 
@@ -64,6 +66,7 @@ async def stable(client, version=9, group="g", **more):
         generation_id=it.generation_id,
         member_id=it.member_id,
         assignments=[{"member_id": it.member_id, "assignment": b"mine"}],
+        **NAMED,
     )
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     return it
@@ -242,13 +245,31 @@ async def test_a_sync_of_another_generation_is_refused(version):
     async with world() as it:
         client = it.connect()
         member = await stable(client)
-        values = {"group_id": "g", "generation_id": 9, "member_id": member.member_id}
+        values = {"group_id": "g", "generation_id": 9, "member_id": member.member_id, **NAMED}
         assert (await client.ask("SyncGroup", version, **values)).error_code == 22
         values |= {"generation_id": 1, "protocol_type": "other", "protocol_name": "range"}
         answer = await client.ask("SyncGroup", version, **values)
         assert answer.error_code == (23 if version >= 5 else 0)
         if version >= 5:
             assert (answer.protocol_type, answer.protocol_name) == (None, None)
+
+
+@versions(apis.SYNC_GROUP)
+@pytest.mark.parametrize("unnamed", [["protocol_type"], ["protocol_name"], [*NAMED]])
+async def test_a_sync_has_to_name_its_protocol_from_version_5(version, unnamed):
+    async with world() as it:
+        client = it.connect()
+        member = await stable(client)
+        values = {"group_id": "g", "generation_id": 1, "member_id": member.member_id, **NAMED}
+        values |= dict.fromkeys(unnamed)
+        answer = await client.ask("SyncGroup", version, **values)
+        assert answer.error_code == (23 if version >= 5 else 0)
+        assert answer.assignment == (b"" if version >= 5 else b"mine")
+        # It is said before the group is looked at.
+        answer = await client.ask("SyncGroup", version, **values | {"group_id": ""})
+        assert answer.error_code == (23 if version >= 5 else 24)
+        # Both count as answered, besides the one of `stable`.
+        assert it.pipeline.calls["SyncGroup", "OK"] == 3
 
 
 async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
@@ -265,6 +286,7 @@ async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
             generation_id=1,
             member_id=it_is.member_id,
             assignments=assignments,
+            **NAMED,
         )
         assert (answer.error_code, answer.assignment) == (0, b"last")
 

@@ -20,6 +20,7 @@ from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.schema import MILLISECOND
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.kafka.asking import ask
+from coordinator.service.kafka.calls import NewCallId
 from coordinator.service.kafka.requests import Request
 
 NAMED_MEMBER_FROM = 4
@@ -28,6 +29,8 @@ NULL_PROTOCOL_FROM = 7
 """JoinGroup: an answer with an error has no protocol name; an empty one before."""
 SKIPS_FROM = 9
 """JoinGroup: a leader can be told not to assign (KIP-814)."""
+NAMED_PROTOCOL_FROM = 5
+"""SyncGroup: a member has to say the type and the name of its protocol (KIP-559)."""
 BATCH_FROM = 3
 """LeaveGroup: several members leave, each with an error of its own (KIP-345)."""
 
@@ -106,6 +109,10 @@ def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
 
 async def sync_group(request: Request) -> Answer:
     """Answer a SyncGroup."""
+    if not _names_protocol(request):
+        # As in Kafka, nothing else is looked at: not even the group has to exist.
+        await request.context.pipeline.answer(request.call, _no_commands)
+        return refuse(request, request.code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     reply = await ask(request, _sync)
     assert isinstance(reply, SyncReply)
     return {
@@ -119,6 +126,18 @@ async def sync_group(request: Request) -> Answer:
 def refuse(_: Request, code: int) -> Answer:
     """Answer with an error, where an answer has one field for it."""
     return {"error_code": code}
+
+
+def _names_protocol(request: Request) -> bool:
+    body = request.body
+    if request.version < NAMED_PROTOCOL_FROM:
+        return True
+    return body.protocol_type is not None and body.protocol_name is not None
+
+
+def _no_commands(_: NewCallId) -> Work[list[c.Request]]:
+    yield
+    return []
 
 
 def _sync(request: Request, call_id: CallId) -> Work[list[c.Request]]:
