@@ -183,6 +183,8 @@ async def test_an_error_names_no_protocol(version):
         client = it.connect()
         for wrong, code in (
             ({"session_timeout": 1}, 26),
+            ({"session_timeout": -1}, 26),
+            ({"session_timeout": -(2**31)}, 26),
             ({"group": ""}, 24),
             ({"protocols": []}, 23),
             ({"member_id": "x"}, 25),

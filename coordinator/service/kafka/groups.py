@@ -77,7 +77,8 @@ def _protocol_name(name: str | None, version: int) -> str | None:
 
 def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     body, version = request.body, request.version
-    session_ms = _milliseconds(body.session_timeout)
+    # One below 0 is out of bounds, as 0 is, and gets the code that says so.
+    session_ms = max(_milliseconds(body.session_timeout), 0)
     # Version 0 has none; nor has a client that says 0 or less.
     rebalance_ms = _milliseconds(getattr(body, "rebalance_timeout", timedelta()))
     protocols: dict[str, bytes] = {}
