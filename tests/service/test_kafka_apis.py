@@ -405,6 +405,18 @@ async def test_of_a_partition_that_is_listed_twice_the_last_offset_counts(versio
         assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
+@pytest.mark.parametrize(("offsets", "code"), [((-1, 5), 0), ((5, -1), 42)])
+async def test_of_a_partition_that_is_listed_twice_the_last_place_decides(offsets, code):
+    async with world() as it:
+        client = it.connect()
+        topics = [topic("t", *((0, offset) for offset in offsets)), topic("u", (0, 1))]
+        answer = await client.ask("OffsetCommit", 9, group_id="simple", topics=topics)
+        assert [int(p.error_code) for t in answer.topics for p in t.partitions] == [code, code, 0]
+        fetched = await client.ask("OffsetFetch", 7, group_id="simple", topics=None)
+        found = {t.name: t.partitions[0].committed_offset for t in fetched.topics}
+        assert found == ({"u": 1} if code else {"t": 5, "u": 1})
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_a_retention_time_is_ignored(version):
     async with world() as it:

@@ -53,7 +53,8 @@ def _commit(
 ) -> Work[list[c.Request]]:
     """The commit of all partitions that can be committed; what cannot goes into `wrong`.
 
-    Of a partition that is listed twice Kafka keeps the last offset.
+    Of a partition that is listed twice Kafka keeps the last offset, and so the last place decides:
+    an error for a partition means that nothing of it is committed.
     """
     body = request.body
     partitions: dict[Place, c.PartitionCommit] = {}
@@ -67,7 +68,9 @@ def _commit(
             place = name, each.partition_index
             if not is_named or each.partition_index < 0 or each.committed_offset < 0:
                 wrong[place] = ErrorCode.INVALID_REQUEST
+                partitions.pop(place, None)
                 continue
+            wrong.pop(place, None)
             partitions[place] = c.PartitionCommit(
                 name,
                 each.partition_index,
