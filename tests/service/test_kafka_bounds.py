@@ -248,6 +248,17 @@ async def test_who_says_nothing_is_closed_in_time():
         assert "did not authenticate" in it.malformed[0][2]
 
 
+async def test_who_owes_a_greeting_and_the_rest_of_it_is_closed_and_counted_once():
+    async with world() as it:
+        side = Listening(it)
+        client = side.connect()
+        client.receive(client.bytes_of("ApiVersions", 3, **SOFTWARE)[:20])
+        await asyncio.sleep(LIMIT_S + 2)
+        assert client.is_closed
+        assert side.ended == {"too_slow": 1}
+        assert len(it.malformed) == 1
+
+
 async def test_who_does_not_authenticate_is_closed_in_time_whatever_it_asks():
     secured = guard()
     async with world(guard=secured) as it:

@@ -29,7 +29,7 @@ class Deadlines(Generic[Debtor]):
 
     Args:
         limit_s: time that everybody has, in seconds.
-        on_overdue: called once for each debt that is overdue.
+        on_overdue: called once for each debtor, with its first debt that is overdue.
     """
 
     def __init__(self, limit_s: float, on_overdue: Callable[[Debtor, Owed], None]) -> None:
@@ -67,7 +67,7 @@ class Deadlines(Generic[Debtor]):
         for owed, table in self._due.items():
             while table and (first := next(iter(table.items())))[1] <= now_s:
                 debtor, _ = first
-                del table[debtor]
+                self.settle(debtor, *Owed)  # It ends for the first of them.
                 self._on_overdue(debtor, owed)
         if any(self._due.values()):
             self._looking = loop.call_later(LOOK_S, self._look)
