@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
+from coordinator.core.ids import TOPICS_GROUP, CallId
 from coordinator.core.replies import DeleteReply, DescribeReply, ListReply, Reply
 from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer
@@ -188,7 +188,7 @@ async def _of_each(
     slices = Slices()
     for group in dict.fromkeys(groups):
         await slices.pause()
-        if GROUP_ID.violation("group", group) is not None:
+        if GROUP_ID.violation("group", group) is not None or group == TOPICS_GROUP:
             codes[group] = errors.INVALID_REQUEST
         elif await _is_denied(request, group):
             codes[group] = errors.GROUP_AUTHORIZATION_FAILED
