@@ -466,6 +466,20 @@ async def test_offsets_are_fetched(version):
 
 
 @versions(apis.OFFSET_FETCH)
+async def test_a_topic_whose_name_is_too_long_is_an_error_of_its_partitions(version):
+    async with world() as it:
+        client = it.connect()
+        await committed(client)
+        topics = [asked("x" * 250, 0, 1), asked("t", 0)]
+        answer = fetched_of(
+            version, await client.ask("OffsetFetch", version, **fetching(version, topics))
+        )
+        assert codes(answer) == {("x" * 250, 0): 42, ("x" * 250, 1): 42, ("t", 0): 0}
+        offsets = [[p.committed_offset for p in t.partitions] for t in answer.topics]
+        assert offsets == [[-1, -1], [5]]
+
+
+@versions(apis.OFFSET_FETCH)
 async def test_null_asks_for_all_offsets_and_an_empty_list_for_none(version):
     async with world() as it:
         client = it.connect()
@@ -514,9 +528,13 @@ async def test_offsets_are_deleted():
     async with world() as it:
         client = it.connect()
         await committed(client)
-        topics = [{"name": "t", "partitions": [{"partition_index": p} for p in (0, 9, 0)]}]
+        topics = [
+            {"name": "t", "partitions": [{"partition_index": p} for p in (0, 9, 0)]},
+            {"name": "x" * 250, "partitions": [{"partition_index": 0}]},
+        ]
         answer = await client.ask("OffsetDelete", 0, group_id="g", topics=topics)
-        assert (answer.error_code, codes(answer)) == (0, {("t", 0): 0, ("t", 9): 0})
+        found = {("t", 0): 0, ("t", 9): 0, ("x" * 250, 0): 42}
+        assert (answer.error_code, codes(answer)) == (0, found)
         left = await client.ask("OffsetFetch", 9, **fetching(9, [asked("t", 0, 2)]))
         offsets = [p.committed_offset for p in left.groups[0].topics[0].partitions]
         assert offsets == [-1, 6]

@@ -60,7 +60,7 @@ def _commit(
     partitions: dict[Place, c.PartitionCommit] = {}
     for topic in body.topics:
         name = topic.name
-        is_named = bool(name) and TOPIC.violation("name", name) is None
+        is_named = bool(name) and _has_name(name)
         yield
         for number, each in enumerate(topic.partitions, 1):
             if not number % PART:
@@ -179,7 +179,8 @@ def _fetch_command(group: Body, call_id: CallId, stable: bool) -> Work[list[c.Re
     topics = group.topics
     places = None
     if topics is not None:
-        places = tuple(dict.fromkeys((t.name, p) for t in topics for p in t.partition_indexes))
+        named = [t for t in topics if _has_name(t.name)]
+        places = tuple(dict.fromkeys((t.name, p) for t in named for p in t.partition_indexes))
     yield
     return [
         c.FetchOffsets(
@@ -216,9 +217,13 @@ def _asked_offsets(
         partitions = []
         yield
         for number, partition in enumerate(topic.partition_indexes, 1):
-            each = found[topic.name, partition]
-            error = getattr(each, "error", ErrorCode.NONE)
-            partitions.append(_offset(each, request.code(error)))
+            each = found.get((topic.name, partition))
+            if each is None:
+                code = request.code(ErrorCode.INVALID_REQUEST)
+                partitions.append(_unknown(partition, code))
+            else:
+                error = getattr(each, "error", ErrorCode.NONE)
+                partitions.append(_offset(each, request.code(error)))
             if not number % PART:
                 yield
         topics.append({"name": topic.name, "partitions": partitions})
@@ -244,15 +249,28 @@ async def offset_delete(request: Request) -> Answer:
     assert isinstance(reply, OffsetDeleteReply)
     if reply.error is not ErrorCode.NONE:
         return {"error_code": request.code(reply.error)}
-    codes = {(each.topic, each.partition): request.code(each.error) for each in reply.results}
-    return await in_slices(_each_partition(request.body, codes.__getitem__))
+    errors = {(each.topic, each.partition): each.error for each in reply.results}
+
+    def code_of(place: Place) -> int:
+        return request.code(errors.get(place, ErrorCode.INVALID_REQUEST))
+
+    return await in_slices(_each_partition(request.body, code_of))
 
 
 def _delete(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
-    places = dict.fromkeys((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    named = [t for t in body.topics if _has_name(t.name)]
+    places = dict.fromkeys((t.name, p.partition_index) for t in named for p in t.partitions)
     yield
     return [c.DeleteOffsets(call_id=call_id, group_id=body.group_id, partitions=tuple(places))]
+
+
+# --- Of all ---
+
+
+def _has_name(topic: str) -> bool:
+    """True if a topic may have this name; if not, its partitions have an error of their own."""
+    return TOPIC.violation("name", topic) is None
 
 
 def groups_of(body: Body) -> tuple[str | None, ...]:
