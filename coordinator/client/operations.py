@@ -25,7 +25,7 @@ from coordinator.client.errors import (
 from coordinator.client.holdings import Holding
 from coordinator.client.membership import Membership, Next
 from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
-from coordinator.client.retry import BackOff
+from coordinator.client.retry import MOST_S, BackOff
 
 GIVE_UP_MS = 30_000
 """Default of the time after which an operation ends without a final answer."""
@@ -46,12 +46,19 @@ class Operation(ABC):
 
     Args:
         timeout_ms: time after which it ends, with an error that says what it has waited for.
+        most_s: limit of every pause between two attempts.
     """
 
     def __init__(
-        self, random: Callable[[], float], now_ms: int, timeout_ms: int = GIVE_UP_MS
+        self,
+        random: Callable[[], float],
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+        *,
+        most_s: float = MOST_S,
     ) -> None:
         self._random = random
+        self._most_s = most_s
         self._timeout_ms = timeout_ms
         self._until_ms = now_ms + timeout_ms
         self._trouble = ""
@@ -66,7 +73,7 @@ class Operation(ABC):
     def ask_anew(self, now_ms: int) -> None:
         """Make an attempt now, and restart the back-off."""
         self.due_ms = now_ms
-        self._back_off = BackOff(self._random)
+        self._back_off = BackOff(self._random, most_s=self._most_s)
 
     def attempt(self, now_ms: int) -> calls.Request | None:
         """The request of an attempt; None: the operation has ended instead."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 FIRST_S = 0.1
 """Limit of the first pause, in seconds."""
+MOST_S = 5.0
+"""Default of the limit of every pause, in seconds."""
 
 
 class BackOff:
@@ -22,7 +24,7 @@ class BackOff:
 
     __slots__ = ("_attempts", "_most_s", "_random")
 
-    def __init__(self, random: Callable[[], float], *, most_s: float = 5.0) -> None:
+    def __init__(self, random: Callable[[], float], *, most_s: float = MOST_S) -> None:
         self._random = random
         self._most_s = most_s
         self._attempts = 0

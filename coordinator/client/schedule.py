@@ -13,7 +13,7 @@ from coordinator.client import calls
 from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.membership import Membership, Next, Phase
-from coordinator.client.retry import BackOff
+from coordinator.client.retry import MOST_S, BackOff
 
 BEATS_A_SESSION = 4
 """Heartbeats that may fail, one after the other, before the session ends."""
@@ -47,7 +47,7 @@ class Schedule:
     def __init__(self, membership: Membership, random: Callable[[], float]) -> None:
         self._membership = membership
         # Several attempts fit into a session, whose end costs the partitions.
-        most_s = min(5.0, membership.config.session_timeout_ms / 6_000)
+        most_s = min(MOST_S, membership.config.session_timeout_ms / 6_000)
         self._back_off = BackOff(random, most_s=most_s)
         self._is_backing_off = False
         self.is_started = False

@@ -16,11 +16,16 @@ from coordinator.client.events import spelled
 from coordinator.client.holdings import spelled_reasons
 from coordinator.client.offsets import Commit
 from coordinator.client.operations import GIVE_UP_MS, Operation, judge
+from coordinator.client.retry import MOST_S
 from coordinator.client.sessions.leases import FOREVER_MS
 
 
 class Standing(Protocol):
     """The member of a commit, as far as it matters."""
+
+    @property
+    def interval_ms(self) -> int:
+        """Time between two heartbeats."""
 
     def identity(self) -> calls.Identity:
         """The member as the coordinator knows it."""
@@ -52,7 +57,10 @@ class TokenCommit(Operation):
         *,
         waits: bool = False,
     ) -> None:
-        super().__init__(random, now_ms, timeout_ms)
+        # Its owner stands still until the answer, however briefly the coordinator was away. One
+        # that is tried as often as heartbeats are sent adds little to them.
+        most_s = min(MOST_S, standing.interval_ms / 1_000)
+        super().__init__(random, now_ms, timeout_ms, most_s=most_s)
         self.tokens = tokens
         self._commit = commit
         self._standing = standing

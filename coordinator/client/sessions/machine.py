@@ -85,7 +85,8 @@ class SessionMachine:
         self._number = 0
         self._attach_sent_ms = 0
         self._is_attached = False
-        self._interval_ms = 0
+        self.interval_ms = 0
+        """Time between two heartbeats, as the coordinator told it; 0: not yet."""
         self._next_beat_ms: int | None = None
         self._unanswered_ms: int | None = None
         """Since when the stream has owed an answer."""
@@ -269,8 +270,8 @@ class SessionMachine:
         self.why = attached.why
         self.moved_to = ""
         self._retries = 0
-        self._interval_ms = max(1, attached.heartbeat_interval_ms or attached.lease_ms // 4)
-        self._next_beat_ms = now_ms + self._interval_ms
+        self.interval_ms = max(1, attached.heartbeat_interval_ms or attached.lease_ms // 4)
+        self._next_beat_ms = now_ms + self.interval_ms
         if attached.HasField("wanted"):
             self._take_page(attached.wanted, self._attach_sent_ms, now_ms)
         if not self._is_attached:
@@ -290,7 +291,7 @@ class SessionMachine:
     def _ask_for_whole(self, now_ms: int) -> None:
         """Ask at once, and once an interval: its answer may be on its way, or never come."""
         self._lacks_whole = True
-        if self._asked_ms is None or now_ms - self._asked_ms >= self._interval_ms:
+        if self._asked_ms is None or now_ms - self._asked_ms >= self.interval_ms:
             self._asked_ms = now_ms
             self._beat(now_ms)
 
@@ -396,7 +397,7 @@ class SessionMachine:
             end = self._log_ends.pop(partition)
             beat.log_ends.add(topic=topic, partition=number, log_end_offset=end)
         self._out.append(pb.SessionRequest(heartbeat=beat))
-        self._next_beat_ms = now_ms + self._interval_ms
+        self._next_beat_ms = now_ms + self.interval_ms
 
     def _say_leaving(self, now_ms: int) -> None:
         leaving = self._leaving

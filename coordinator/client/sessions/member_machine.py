@@ -257,6 +257,11 @@ class SessionMemberMachine(CallingMachine):
 
     # --- What a commit has to know ---
 
+    @property
+    def interval_ms(self) -> int:
+        """Time between two heartbeats."""
+        return self.session.interval_ms
+
     def identity(self) -> calls.Identity:
         """The member as the coordinator knows it."""
         return calls.Identity(self.config.group_id, -1, self.session.member_id, None)

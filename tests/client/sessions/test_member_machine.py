@@ -22,9 +22,9 @@ BOTH = (0, ACTIVE, 1), (1, ACTIVE, 2)
 class Driven:
     """A member that is attached at 0 with L = 10,000, holds P and Q, and has been told so."""
 
-    def __init__(self, *orders) -> None:
+    def __init__(self, *orders, random=0.0) -> None:
         config = session_config("g", {"t": 2}, {"client_id": "c"})
-        self.machine = SessionMemberMachine(config, ["a:1"], lambda: 0.0)
+        self.machine = SessionMemberMachine(config, ["a:1"], lambda: random)
         self.calls: list[calls.Call] = []
         self.sent: list[pb.SessionRequest] = []
         self.logs: list[str] = []
@@ -151,6 +151,19 @@ def test_a_worker_waits_until_it_is_resumed(it):
     it.answer(calls.Found("a:1"), 60_000)
     it.attach(60_100)
     assert it.calls[-1].request.tokens == {P: 1}
+
+
+def test_a_commit_pauses_for_a_heartbeat_interval_at_most():
+    """A worker stands still for as long, however long the coordinator was away."""
+    it = Driven(random=0.999)
+    begun = it.commit(100)
+    now_ms, pauses = 100, []
+    for _ in range(6):
+        it.answer(calls.Dropped("the log is unavailable"), now_ms)
+        pauses.append(begun.due_ms - now_ms)
+        now_ms = begun.due_ms
+        it.turn(now_ms)
+    assert pauses == [100, 200, 400, 799, 1_598, 2_498]
 
 
 def test_a_fenced_commit_names_the_holder(it):
