@@ -15,6 +15,8 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.offsets import OffsetAndMetadata
 
 DEFAULT_PORT = 7400
+MOST = (1 << 31) - 1
+"""Largest time in milliseconds, and number of partitions, that a message can carry."""
 _HOST_PORT = re.compile(r"(\[[^\[\]]+\]|[^:\[\]/\s]+)(?::([0-9]{1,5}))?")
 _GRPC_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
 
@@ -56,7 +58,16 @@ def name_of(what: str, value: object) -> str:
     """A name that must not be empty."""
     if not isinstance(value, str) or not value:
         raise TypeError(f"{what} is {value!r}; write a name, {what}='billing'")
+    _check_text(what, value)
     return value
+
+
+def _check_text(what: str, value: str) -> None:
+    """Refuse text that is no UTF-8: file names and arguments of the command line may be none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is {value!r}, which is not valid Unicode") from None
 
 
 def topics_of(topics: object) -> dict[str, int]:
@@ -76,6 +87,11 @@ def topics_of(topics: object) -> dict[str, int]:
             )
         if operator.index(number) < 0:
             raise ValueError(f"topics has {name!r}: {number}; a topic has 0 partitions or more")
+        if operator.index(number) > MOST:
+            raise ValueError(
+                f"topics has {name!r}: {number}; a topic has {MOST} partitions at most"
+            )
+        _check_text("the name of a topic", name)
     return {name: operator.index(number) for name, number in topics.items()}
 
 
@@ -85,6 +101,8 @@ def milliseconds_of(what: str, value: object) -> int:
         raise TypeError(f"{what} is {value!r}; write whole milliseconds, 45_000 for 45 s")
     if operator.index(value) < 1:
         raise ValueError(f"{what} is {value}; it is at least 1 ms")
+    if operator.index(value) > MOST:
+        raise ValueError(f"{what} is {value}; it is at most {MOST} ms, which is 24 days")
     return operator.index(value)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client import BlockingMember, GroupMember
+from coordinator.client import BlockingMember, GroupMember, Worker
+from coordinator.client.sessions.settings import session_config
 from coordinator.client.settings import member_config, remarks
 
 BOTH = pytest.mark.parametrize("kind", [GroupMember, BlockingMember])
@@ -49,3 +50,41 @@ def test_a_member_without_assignors_says_once_that_the_default_changes():
 def test_heartbeats_too_rare_for_the_session_are_warned_of():
     (told,) = remarked(assignors="range", heartbeat_interval_ms=60_000)
     assert told.startswith("WARNING heartbeat_interval_ms is 60000, so the session of 45000 ms")
+
+
+CONFIGS = pytest.mark.parametrize("config", [member_config, session_config])
+
+
+@CONFIGS
+def test_a_number_of_partitions_that_no_message_can_carry_is_refused(config):
+    with pytest.raises(ValueError, match=r"topics has 't': 1099511627776; a topic has 2147483647 "):
+        config("g", {"t": 1 << 40}, {})
+
+
+@CONFIGS
+@pytest.mark.parametrize(
+    ("group_id", "topic", "settings"),
+    [("\udcff", "t", {}), ("g", "\udcff", {}), ("g", "t", {"client_id": "\udcff"})],
+)
+def test_a_name_that_is_not_valid_unicode_is_refused(config, group_id, topic, settings):
+    with pytest.raises(ValueError, match=r"is '\\udcff', which is not valid Unicode"):
+        config(group_id, {topic: 1}, settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"session_timeout_ms": 10**12},
+        {"protocol": "session", "drain_ms": 10**12},
+        {"protocol": "session", "member_name": "w", "return_within_ms": 10**12},
+    ],
+)
+def test_a_time_that_no_message_can_carry_is_refused_where_the_worker_is_made(settings):
+    with pytest.raises(ValueError, match=r"_ms is 1000000000000; it is at most 2147483647 ms"):
+        Worker("localhost:7400", "g", {"t": 1}, **settings)
+
+
+@pytest.mark.parametrize("name", ["mode", "on_stall"])
+def test_a_wish_of_another_type_is_refused_with_what_there_is(name):
+    with pytest.raises(ValueError, match=rf"{name} is \['x'\]; it is one of '"):
+        session_config("g", {"t": 1}, {"wishes": {name: ["x"]}})

@@ -210,9 +210,9 @@ def _wish(name: str, value: object) -> int | bool:
 
 
 def _choice(name: str, value: object, choices: Mapping[str, int]) -> int:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, choices))}")
-    return choices[str(value)]
+    return choices[value]
 
 
 def _whole(name: str, value: object) -> int:
