@@ -28,6 +28,7 @@ from coordinator.client.schedule import CALL_TIMEOUT_MS, FINDS_A_SESSION
 from coordinator.client.sessions.changes import (
     NO_OFFSET,
     Change,
+    Draining,
     Granted,
     Lost,
     Stopping,
@@ -465,7 +466,10 @@ class SessionMemberMachine(CallingMachine):
                 self.log(Level.INFO, f"told to go away: {reason}")
 
     def _log_changes(self, before: int) -> None:
-        """A line for all that is suspended at one time, and one for each reason of a loss.
+        """A line for all that is granted, to be drained or suspended at one time, and one for each
+        reason of a loss.
+
+        A loss is a warning unless the member has asked to leave.
 
         Args:
             before: number of changes that there were already.
@@ -473,6 +477,12 @@ class SessionMemberMachine(CallingMachine):
         if len(self.session.changes) == before:
             return
         changes = list(islice(self.session.changes, before, None))
+        granted = [each.partition for each in changes if isinstance(each, Granted)]
+        if granted:
+            self.log(Level.INFO, f"granted {spelled(granted)}")
+        draining = [each.partition for each in changes if isinstance(each, Draining)]
+        if draining:
+            self.log(Level.INFO, f"draining {spelled(draining)}, to be given back")
         suspended = [each.partition for each in changes if isinstance(each, Suspended)]
         if suspended:
             text = f"lease in doubt: {spelled(suspended)}: suspended until it is confirmed"
@@ -482,7 +492,8 @@ class SessionMemberMachine(CallingMachine):
             if isinstance(change, Lost):
                 lost.setdefault(change.reason, []).append(change.partition)
         for reason, partitions in lost.items():
-            self.log(Level.WARNING, f"lost {spelled(partitions)}: {reason}")
+            level = Level.WARNING if self._close_by_ms is None else Level.INFO
+            self.log(level, f"lost {spelled(partitions)}: {reason}")
 
     def _note_state(self, now_ms: int) -> None:
         session = self.session

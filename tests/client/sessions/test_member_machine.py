@@ -43,8 +43,8 @@ class Driven:
                     self.stream = action
                 case calls.Send(_, message):
                     self.sent.append(message)
-                case calls.Log(_, text):
-                    self.logs.append(text)
+                case calls.Log(level, text):
+                    self.logs.append(f"{level.name} {text}")
 
     def answer(self, result, now_ms: int) -> None:
         self.machine.handle(calls.Answer(self.calls.pop(0), result), now_ms)
@@ -328,3 +328,19 @@ def test_a_member_is_revoking_until_the_last_drain_is_released(it):
     assert it.machine.state == "revoking"
     it.hear(120, wanted=wanted(3, (1, LOST, 2, 6), based_on=2))
     assert it.machine.state == "stable"
+
+
+def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
+    assert it.logs[-1] == "INFO member m of group g: granted t[0-1]"
+    it.logs.clear()
+    it.hear(100, wanted=wanted(2, (0, DRAIN, 1), (1, DRAIN, 2), based_on=1))
+    assert it.logs == ["INFO member m of group g: draining t[0-1], to be given back"]
+
+
+def test_what_ends_because_the_member_leaves_is_no_warning(it):
+    it.logs.clear()
+    it.machine.close("done", 100, return_within_ms=5_000)
+    it.turn(100)
+    it.hear(200, go_away=pb.GoAway(reason=pb.GoAway.LEFT))
+    assert "INFO member m of group g: lost t[0-1]: it has left" in it.logs
+    assert [line for line in it.logs if line.startswith("WARNING")] == []
