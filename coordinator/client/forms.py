@@ -17,6 +17,7 @@ from coordinator.client.offsets import OffsetAndMetadata
 DEFAULT_PORT = 7400
 MOST = (1 << 31) - 1
 """Largest time in milliseconds, and number of partitions, that a message can carry."""
+MOST_OFFSET = (1 << 63) - 1
 _HOST_PORT = re.compile(r"(\[[^\[\]]+\]|[^:\[\]/\s]+)(?::([0-9]{1,5}))?")
 _GRPC_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
 
@@ -190,6 +191,7 @@ def offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetad
         raise TypeError(
             f"the metadata of {partition[0]}[{partition[1]}] is {offset.metadata!r}; write a text"
         )
+    _check_text(f"the metadata of {partition[0]}[{partition[1]}]", offset.metadata)
     return offset
 
 
@@ -199,6 +201,8 @@ def number_of(what: str, value: object, example: str = "{('invoices', 0): 100}")
         raise TypeError(
             f"{what} is {value!r}; write the next one to read, a whole number: {example}"
         )
+    if abs(operator.index(value)) > MOST_OFFSET:
+        raise ValueError(f"{what} is {value}; offsets are at most {MOST_OFFSET}")
     return operator.index(value)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client import BlockingMember, GroupMember, Worker
+from coordinator.client import BlockingMember, GroupMember, OffsetAndMetadata, SessionMember, Worker
+from coordinator.client.forms import offsets_of
 from coordinator.client.sessions.settings import session_config
 from coordinator.client.settings import member_config, remarks
 
@@ -88,3 +89,24 @@ def test_a_time_that_no_message_can_carry_is_refused_where_the_worker_is_made(se
 def test_a_wish_of_another_type_is_refused_with_what_there_is(name):
     with pytest.raises(ValueError, match=rf"{name} is \['x'\]; it is one of '"):
         session_config("g", {"t": 1}, {"wishes": {name: ["x"]}})
+
+
+@pytest.mark.parametrize(
+    "wrong", [1 << 63, OffsetAndMetadata(1 << 63), OffsetAndMetadata(1, "\udcff")]
+)
+def test_an_offset_that_no_message_can_carry_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"offsets are at most|is not valid Unicode"):
+        offsets_of({("t", 0): wrong})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda member: member.released(("t", 0), 1 << 63),
+        lambda member: member.report({("t", 0): 1 << 63}),
+        lambda member: member.report({("t", 0): -1}),
+    ],
+)
+async def test_a_session_member_refuses_an_offset_in_the_call_that_gave_it(call):
+    with pytest.raises(ValueError, match=r"offsets are at most|the first row has 0"):
+        call(SessionMember("localhost:7400", "g", {"t": 1}))

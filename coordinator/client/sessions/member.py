@@ -17,6 +17,8 @@ from coordinator.client.errors import StaleMember
 from coordinator.client.forms import (
     addresses_of,
     milliseconds_of,
+    number_of,
+    offsets_told,
     partition_of,
     timeout_ms_of,
     topics_of,
@@ -259,7 +261,9 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
             position: where the work has stopped; -1: at the committed offset.
         """
         self._check_loop()
-        self._give_up(partition_of(partition), position, "")
+        key = partition_of(partition)
+        number_of(f"the position of {key.topic}[{key.partition}]", position, "100")
+        self._give_up(key, position, "")
 
     def refuse(self, partition: TopicPartition | Warming, reason: str) -> None:
         """Give a partition up, held or warming: another member gets it, and this one not for a
@@ -287,7 +291,7 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
     def report(self, ends: Mapping[TopicPartition, int]) -> None:
         """Report log end offsets, with the next heartbeat."""
         self._check_loop()
-        self._machine.session.report(dict(ends))
+        self._machine.session.report(offsets_told("report", ends))
 
     # --- Offsets ---
 
