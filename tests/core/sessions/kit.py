@@ -56,6 +56,7 @@ class Member:
     acks: list[Any] = field(default_factory=list)
     told: list[tuple[int, Wanted]] = field(default_factory=list)
     orders: dict[tuple[str, int], OrderedPartition] = field(default_factory=dict)
+    given_up: set[tuple[tuple[str, int], int]] = field(default_factory=set)
     beats: bool = True
     releases: bool = False
     clock: OwnClock = field(default_factory=OwnClock)
@@ -94,10 +95,11 @@ class Member:
 
     @property
     def held(self) -> tuple[tuple[str, int, int], ...]:
+        """What it claims: not what it has given up, whether or not that was heard."""
         return tuple(
-            (topic, partition, order.token)
-            for (topic, partition), order in sorted(self.orders.items())
-            if order.token
+            (*place, order.token)
+            for place, order in sorted(self.orders.items())
+            if order.token and (place, order.token) not in self.given_up
         )
 
     def beat(self, **fields: Any) -> None:
@@ -115,6 +117,7 @@ class Member:
         each = q.PartitionAck(*place, q.AckKind(kind), **fields)
         if kind != "ready":
             self.clock.stops((place,))
+            self.given_up.add((place, fields.get("token", 0)))
         self.world.send(q.SessionAck(stream_id=self.stream, group_id=GROUP, partitions=(each,)))
 
     def leave(self, kind: str, within_ms: int = 0) -> None:
