@@ -128,6 +128,7 @@ class SessionLibraryMember(SimulatedMember):
             return
         token = member.token(partition)
         offset = self.plan.group.next_offset(name)
+        began = self.around.addresses.network.now()
         try:
             await member.commit({partition: offset}, timeout=3.0)
         except FatalError:
@@ -138,7 +139,8 @@ class SessionLibraryMember(SimulatedMember):
             self.around.story.count("session commit accepted")
             self.around.recorder.tell(
                 {"op": "kept", "group": self.plan.group.name, "partition": name,
-                 "offset": offset, "token": token, "ended": self.around.addresses.network.now()}
+                 "offset": offset, "token": token, "began": began,
+                 "ended": self.around.addresses.network.now()}
             )  # fmt: skip
 
     async def _leave(self, process: Process) -> None:

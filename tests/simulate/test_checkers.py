@@ -186,6 +186,12 @@ def test_a_good_history_is_good():
     assert problems(*GOOD) == []
 
 
+def test_a_commit_whose_answer_is_late_may_have_been_accepted_early():
+    late = {**kept(1, 7), "ended": 3.0}
+    assert problems([kept(1.2, 8), late], []) == []
+    assert problems([kept(1.2, 8), {**late, "began": 1.8}], [])
+
+
 def test_every_claim_has_breaches_here():
     assert BAD.keys() == CLAIMS.keys()
 

@@ -25,8 +25,9 @@ A simulated world sees more than clients do:
     {"op": "worked",    "at", "group", "partition", "members": [...]}
                         members that may work on a partition of a session group at one time, by
                         their own clocks; written when that changes
-    {"op": "kept",      "group", "partition", "offset", "token", "ended"}
-                        a member of a session group was told that its commit is stored
+    {"op": "kept",      "group", "partition", "offset", "token", "began", "ended"}
+                        a member of a session group was told that its commit is stored, which it
+                        has asked for at `began`
     {"op": "decided",   "deciding": [...]}   the nodes of a cluster that decide, at the same time
 
 Times are seconds on one clock. `answer` is the name of an error code, or "none" if the call

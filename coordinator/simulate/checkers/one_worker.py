@@ -1,9 +1,14 @@
 """No partition of a session group may be worked on by two members at one time, by the clocks that
-let them, and tokens of accepted commits never fall."""
+let them, and tokens of accepted commits never fall.
+
+Of a commit the history has when it was asked for and when its answer was heard. It was accepted in
+between, so one counts as later than another if it was asked for after the other's answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from coordinator.simulate.checkers.history import Line, of
 
@@ -15,10 +20,14 @@ def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
                 f"{line['group']}, at {line['at']:.3f}: {' and '.join(line['members'])} "
                 f"may work on {line['partition']}"
             )
-    newest: dict[tuple[str, str], int] = {}
+    commits: dict[tuple[str, str], list[Line]] = {}
     for line in of(history, "kept"):
-        key = line["group"], line["partition"]
-        before = newest.get(key, 0)
-        if line["token"] < before:
-            yield f"{key}: a commit under {line['token']} was accepted after one under {before}"
-        newest[key] = max(line["token"], before)
+        commits.setdefault((line["group"], line["partition"]), []).append(line)
+    for key, lines in commits.items():
+        answered = sorted(lines, key=itemgetter("ended"))
+        newest, known = 0, 0
+        for line in sorted(lines, key=itemgetter("began")):
+            while known < len(answered) and answered[known]["ended"] <= line["began"]:
+                newest, known = max(newest, answered[known]["token"]), known + 1
+            if line["token"] < newest:
+                yield f"{key}: a commit under {line['token']} was accepted after one under {newest}"
