@@ -104,6 +104,20 @@ class SimulatedLoop(ErrorReports, NoOutsideWorld):
         self.timers.add(clock.true_ns(when_ns), handle)
         return handle
 
+    def call_at_true(
+        self,
+        true_s: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call at a true time, whatever the clock of the process says that the handle is of."""
+        handle = self._handle(callback, args, context)
+        true_ns = max(round(true_s * NS_PER_S), self.true_ns)
+        handle.when_s = handle.process.clock.monotonic_ns(true_ns) / NS_PER_S
+        self.timers.add(true_ns, handle)
+        return handle
+
     def call_at(
         self,
         when: float,

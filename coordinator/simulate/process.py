@@ -93,6 +93,12 @@ class Process:
         """Call in this process after `delay_s` on its clock."""
         return self.loop.call_later(delay_s, callback, *args, context=self.context())
 
+    def arrives_at(
+        self, true_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """Call in this process at a time of the world: a message on its way has no clock."""
+        return self.loop.call_at_true(true_s, callback, *args, context=self.context())
+
     def monotonic_ns(self) -> int:
         """Time of its machine's monotonic clock, in nanoseconds."""
         return self.clock.monotonic_ns(self.loop.true_ns)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+from coordinator.simulate.clock import MachineClock
 from coordinator.simulate.loop import SimulatedLoop
 from coordinator.simulate.network import Network, Order, Weather
 from coordinator.simulate.story import Story
@@ -11,8 +12,12 @@ from coordinator.simulate.story import Story
 def test_messages_that_wait_for_an_earlier_one_keep_their_order():
     loop = SimulatedLoop()
     dice = random.Random(1)
-    network = Network(loop.time, dice, Story(loop.time), Weather(slow=0.3))
-    process, order, arrived = loop.process("a"), Order(), []
+
+    def now() -> float:
+        return loop.true_ns / 1e9
+
+    network = Network(now, dice, Story(now), Weather(slow=0.3))
+    process, order, arrived = loop.process("a", MachineClock(drift_ppm=-200)), Order(), []
 
     async def send() -> None:
         for number in range(5_000):
