@@ -95,7 +95,7 @@ class Member:
 
     @property
     def held(self) -> tuple[tuple[str, int, int], ...]:
-        """What it claims: not what it has given up, whether or not that was heard."""
+        """Its claims: without what it has given up, whether or not that was heard."""
         return tuple(
             (*place, order.token)
             for place, order in sorted(self.orders.items())
