@@ -12,7 +12,6 @@ from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import column
-from coordinator.dial import address_of
 
 if TYPE_CHECKING:
     from coordinator.client.cluster import ClusterAdmin
@@ -93,6 +92,8 @@ def _describe(admin: ClusterAdmin, options: argparse.Namespace) -> Output:
 
 
 def _nodes(admin: ClusterAdmin) -> Output:
+    from coordinator.dial import address_of
+
     cluster = admin.describe()
     led = Counter(shard.leader for shard in cluster.shards)
     held = Counter(node for shard in cluster.shards for node in shard.replicas)
