@@ -97,9 +97,10 @@ def test_addresses_survive_a_reload_and_show_a_colleague_the_same(browser, busy,
     show(page, busy, "#/groups/orders")
     page.get_by_text("Partitions (600)").click()
     page.locator("#partitions-list th a", has_text="Lag").click()
-    # A browser follows a link after the click: "Next" is about the new order once that is shown.
+    # A browser follows a link after the click, and rows that come move the buttons below them.
     lag = page.locator("#partitions-list th", has_text="Lag")
     expect(lag).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("#main[aria-busy=false]")).to_be_visible()
     page.get_by_label("Pages of partitions").get_by_role("button", name="Next").click()
     expect(page.get_by_text("51 to 100 of 600")).to_be_visible()
     shown = rows(page, "partitions")
