@@ -49,6 +49,7 @@ class Member:
     group: str = ""
     partitions: int = GROUP_SIZE * PARTITIONS
     every_s: float = LEASE_MS / 4 / 1000
+    policy: pb.GroupPolicy = field(default_factory=lambda: POLICY)
     held: dict[int, int] = field(default_factory=dict)
     sent_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
@@ -68,7 +69,7 @@ class Member:
             incarnation=pb.Attach.Incarnation(id=self.number.to_bytes(16, "big")),
             member_name=f"w-{self.number}",
             topics=[pb.Attach.Topic(name="t", partitions=self.partitions)],
-            wishes=POLICY,
+            wishes=self.policy,
         )
         await self._call.write(pb.SessionRequest(attach=attach))
         self._tasks.append(asyncio.create_task(self._listen()))
@@ -86,6 +87,8 @@ class Member:
         self._call.cancel()
 
     async def _beat(self) -> None:
+        # Members that attach together do not heartbeat together for ever.
+        await asyncio.sleep(self.every_s * (self.number * 0.618 % 1))
         while not self._is_leaving:
             self.beats += 1
             self._sent_s = time.monotonic()

@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from coordinator.v1 import session_pb2 as pb
 from tests.bench.connections import allow
 from tests.bench.figures import CannotMeasure, Figures, Goal, percentile
 from tests.bench.servers import with_server
-from tests.bench.session_members import Member, attach_all
+from tests.bench.session_members import LEASE_MS, Member, attach_all
 
 PARTITIONS = 50
 """Partitions for each member."""
@@ -28,6 +29,8 @@ REST_S = 5.0
 GOAL_MS = 20
 PLANS = ("during the first plan", "after one has left", "after one has joined")
 HELD_S = 300.0
+ATTACH_MS = 120_000
+"""Longest time for which the first plan waits for members."""
 
 
 def bench_session_plans(members: int = 5_000) -> Figures:
@@ -63,18 +66,24 @@ async def _measure(address: str, number: int) -> Figures:
     partitions = number * PARTITIONS
     probe = _Probe(address)
     spans: dict[str, tuple[float, float]] = {}
-    began_s = time.monotonic()
-    await asyncio.sleep(REST_S)
-    spans["at rest"] = began_s, time.monotonic()
-    members = [Member(address, n, group="large", partitions=partitions) for n in range(number)]
+    # The first plan waits for all of them, as one would have it that knows how many there are.
+    policy = pb.GroupPolicy(lease_ms=LEASE_MS, expected_members=number, initial_delay_ms=ATTACH_MS)
+
+    def member(number: int) -> Member:
+        return Member(address, number, group="large", partitions=partitions, policy=policy)
+
+    members = [member(n) for n in range(number)]
     began_s = time.monotonic()
     await attach_all(members)
     spans["while members attach"] = began_s, time.monotonic()
     first, left, joined = PLANS
     await _span(spans, first, lambda: _held(members) == partitions)
+    began_s = time.monotonic()
+    await asyncio.sleep(REST_S)
+    spans["at rest, then"] = began_s, time.monotonic()
     await members.pop().leave()
     await _span(spans, left, lambda: _held(members) == partitions)
-    joiner = Member(address, number, group="large", partitions=partitions)
+    joiner = member(number)
     members.append(joiner)
     await joiner.attach()
     await _span(spans, joined, lambda: len(joiner.held) >= PARTITIONS - 1)
