@@ -117,9 +117,10 @@ class StreamCall:
 
     def fail(self, source: str, error: grpc.aio.AioRpcError) -> None:
         """Have the client see an error."""
-        self._to_client(source, error)
+        self.to_client(source, error)
 
-    def _to_client(self, source: str, content: Any) -> None:
+    def to_client(self, source: str, content: Any) -> None:
+        """Have the client hear a message, an error or the end."""
         channel = self.channel
         if not self._is_back_dead:
             self._is_back_dead = not channel.addresses.network.send(
@@ -152,7 +153,7 @@ class StreamCall:
             )
             self.fail(host, _status(grpc.StatusCode.UNKNOWN, repr(error)))
         else:
-            self._to_client(host, _END)
+            self.to_client(host, _END)
         finally:
             server.calls.discard(self)
 
@@ -160,10 +161,6 @@ class StreamCall:
         """Bytes of the next message from the client; `grpc.aio.EOF`: it says no more."""
         found = await self._asked.get()
         return grpc.aio.EOF if found is _END else found
-
-    def told(self, source: str, content: bytes) -> None:
-        """Have the client hear a message."""
-        self._to_client(source, content)
 
 
 class _StreamContext(Context):
@@ -182,4 +179,4 @@ class _StreamContext(Context):
 
     async def write(self, message: Any) -> None:
         """See `grpc.aio.ServicerContext`."""
-        self._call.told(self._host, self._handler.response_serializer(message))
+        self._call.to_client(self._host, self._handler.response_serializer(message))
