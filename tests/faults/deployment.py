@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from coordinator.storage.coordination import ClusterView
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+from tests.faults.nodes import Nodes
 from tests.faults.stores import Cluster, EtcdCluster, ZooKeeperCluster
 from tests.proxy import Proxy
 from tests.serving import Process, free_port
@@ -30,7 +30,7 @@ NAME = "faults"
 """Prefix of all keys in the store."""
 
 
-class Deployment:
+class Deployment(Nodes):
     """Use it as an async context manager.
 
     Args:
@@ -44,10 +44,10 @@ class Deployment:
     """Longest time from the end of a fault until a fail-over that it has called for begins."""
 
     def __init__(self, kind: str, *flags: str, store: Cluster | None = None) -> None:
+        super().__init__()
         self.kind = kind
         self._flags = flags
         self.store = store or STORES[kind]()
-        self.nodes: dict[int, Process] = {}
         self.fronts: dict[int, Proxy] = {}
         """Between a node and everybody who calls it: clients and other nodes."""
         self.to_store: dict[int, list[Proxy]] = {}
@@ -78,9 +78,7 @@ class Deployment:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for process in self.nodes.values():
-            process.signal(signal.SIGCONT)
-            await asyncio.to_thread(process.kill)
+        await self.end()
         await self._stack.aclose()
 
     async def start(self, number: int) -> None:
@@ -96,15 +94,6 @@ class Deployment:
             "--replica-lag-time-max-ms", "1000", "--drain-timeout-ms", "3000", *self._flags,
         )  # fmt: skip
         self.nodes[number] = await asyncio.to_thread(Process, *flags)
-
-    async def kill(self, number: int) -> None:
-        await asyncio.to_thread(self.nodes.pop(number).kill)
-
-    async def stop(self, number: int) -> None:
-        """Stop a node, as an operator does."""
-        process = self.nodes.pop(number)
-        process.signal(signal.SIGTERM)
-        await asyncio.to_thread(process.wait)
 
     async def view(self) -> ClusterView:
         """Read the cluster's state from the store.

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
+from tests.faults.nodes import Nodes
 from tests.serving import Process, free_port
 
 NUMBER = 1
 
 
-class SingleNode:
+class SingleNode(Nodes):
     """The same face as `Deployment`, for one node: use it as an async context manager."""
 
     numbers = (NUMBER,)
     fail_over_s = 0.0
 
     def __init__(self) -> None:
-        self.nodes: dict[int, Process] = {}
+        super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="single-"))
         self.addresses = [f"127.0.0.1:{free_port()}"]
 
@@ -29,9 +29,7 @@ class SingleNode:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for process in self.nodes.values():
-            process.signal(signal.SIGCONT)
-            await asyncio.to_thread(process.kill)
+        await self.end()
         shutil.rmtree(self._folder)
 
     async def start(self, number: int) -> None:
@@ -41,12 +39,3 @@ class SingleNode:
             "--metrics-listen", "", "--drain-timeout-ms", "3000",
         )  # fmt: skip
         self.nodes[number] = await asyncio.to_thread(Process, *flags)
-
-    async def kill(self, number: int) -> None:
-        await asyncio.to_thread(self.nodes.pop(number).kill)
-
-    async def stop(self, number: int) -> None:
-        """Stop it, as an operator does."""
-        process = self.nodes.pop(number)
-        process.signal(signal.SIGTERM)
-        await asyncio.to_thread(process.wait)
