@@ -41,7 +41,7 @@ def run(project: Path, **tests: str) -> tuple[int, list[str]]:
     (project / ".venv/bin").mkdir(parents=True)
     shutil.copy(RUN, project / "tests/run")
     (project / "deploy/venv.sh").write_text(SETUP)
-    (project / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:randomly\n")
+    (project / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
     (project / "conftest.py").write_text(CONFTEST)
     body = "".join(text.format(name=name) for name, text in tests.items())
     (project / "tests/test_all.py").write_text(body)
