@@ -93,6 +93,7 @@ class Starter:
             "rebalance_ms": REBALANCE_MS,
             "assignor": assignor or client.assignors[0],
             "instance": None,
+            "more": client.needs,
             **more,
         }
         line = command(client, self._built(client), options)

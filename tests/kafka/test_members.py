@@ -10,6 +10,7 @@ import pytest
 from coordinator.assignors.consumer_protocol import decode_subscription
 from coordinator.client import GroupMember
 from coordinator.client.admin import GroupAdmin
+from tests.integration.waiting import wait_until
 from tests.kafka.clients import (
     AIOKAFKA,
     CLIENTS,
@@ -18,6 +19,7 @@ from tests.kafka.clients import (
     JAVA,
     KAFKA_PYTHON,
     KAFKAJS,
+    PLATFORMATIC,
     ROUND_ROBIN,
 )
 from tests.kafka.served import PARTITIONS, TOPIC, Served
@@ -47,6 +49,13 @@ def test_a_static_member_that_comes_back_within_its_session_causes_no_rebalance(
         again.commit()
     rows = served.rows("groups", "members", group)
     assert {row["group_instance_id"] for row in rows} == {"one", "two"}
+
+
+def test_platformatic_does_not_stay_with_its_own_retries(served, start):
+    """The page says so, for as long as topics have no ids. It retries 3 times by default."""
+    member = start(PLATFORMATIC, served.kafka, "impatient", "a", more={})
+    member.wait(lambda: member.owned)
+    wait_until(lambda: any("stream fetch failed 4 times" in line for line in member.log))
 
 
 class OurMember:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -21,7 +22,15 @@ BEGIN, END = "<!-- clients: written by tests/kafka/test_page.py --rewrite -->", 
 
 def table() -> str:
     """The table of the clients that are tested."""
-    head = ("client", "version", "assignors", "static members", "commits", "restart of the node")
+    head = (
+        "client",
+        "version",
+        "assignors",
+        "static members",
+        "commits",
+        "restart of the node",
+        "settings that it needs",
+    )
     rows = [head, ("---",) * len(head), *map(_row, CLIENTS)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -30,7 +39,8 @@ def _row(client: Client) -> tuple[str, ...]:
     restart = "kept" if client.survives else "joins anew" if client.returns else "ends"
     assignors = ", ".join(f"`{it}`" for it in client.assignors)
     has_static, commits = ("yes" if it else "–" for it in (client.is_static, client.commits))
-    return client.name, client.version, assignors, has_static, commits, restart
+    needs = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in client.needs.items())
+    return client.name, client.version, assignors, has_static, commits, restart, needs or "–"
 
 
 def test_the_table_is_that_of_the_tests(request):

@@ -15,7 +15,6 @@ const consumer = new Consumer({
   metadataMaxAge: 2000,
   autocommit: false,
   protocols: options.assignor.split(",").map((name) => ({ name, version: 1 })),
-  retries: 1000,
   retryDelay: 200,
   ...options.more,
 });
