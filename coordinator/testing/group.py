@@ -18,6 +18,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client import Worker
 from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.runtime.payloads import assignment_of
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses
 from coordinator.simulate.network import Network
@@ -161,7 +162,8 @@ class VirtualGroup:
     def owners(self, group_id: str | None = None) -> dict[TopicPartition, str]:
         """The process that each partition is assigned to, as the coordinator knows it.
 
-        A process that was killed or cut off owns its partitions until its session has ended.
+        A process that was killed or cut off owns its partitions until its session, or its lease,
+        has ended.
 
         Args:
             group_id: None: the only group.
@@ -174,8 +176,8 @@ class VirtualGroup:
         found = {
             partition: names.get(member.client_host, THE_TEST)
             for member in self.coordinator.members(self._group_id(group_id))
-            if member.assignment
-            for partition in decode_assignment(member.assignment).partitions
+            if (assignment := assignment_of(member))
+            for partition in decode_assignment(assignment).partitions
         }
         return dict(sorted(found.items()))
 

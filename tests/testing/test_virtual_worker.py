@@ -36,6 +36,19 @@ async def test_an_assertion_in_a_handler_fails_the_test(virtual_group):
         await group.advance(60)
 
 
+async def test_owners_of_a_session_group_are_shown_and_a_killed_one_for_its_lease(virtual_group):
+    group = virtual_group()
+    for name in "ab":
+        group.start(made(once_a_second, protocol="session"), name=name)
+    await group.advance(30)
+    assert sorted(group.owners().values()) == list("aabb")
+    group.processes[1].kill()
+    await group.advance(5)
+    assert names(group) == ["a", "b"]
+    await group.advance(10)
+    assert names(group) == ["a"]
+
+
 async def test_other_errors_are_left_to_the_policy(virtual_group):
     group = virtual_group()
     calls = []
