@@ -27,6 +27,9 @@ LOOK_AGAIN_S = 0.3
 DONE = "-- exit status: "
 ASKING = re.compile(r"(?:\S*/)?coordinator (?:explain|groups|health|timeline|cluster describe)\b")
 """Commands that may be repeated until they print what the page does: readers wait too."""
+SIGNAL = re.compile(r"kill\b")
+"""Commands that print nothing themselves: what a page shows below one is printed by a program in
+the background, when it comes to it."""
 LOOPBACK_UP = """
 import fcntl, os, socket, struct
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -109,7 +112,7 @@ class Shell:
         while True:
             begin = len(self._lines)
             status = self.run(command.text)
-            if command.is_background:
+            if command.is_background or (SIGNAL.match(command.text) and status == 0):
                 self.wait_for(command.expected, begin)
                 return self.output(begin)
             output = self.output(begin)
