@@ -2,7 +2,8 @@
 
 `deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
 an incident that is played on virtual time, so they are the same on every machine.
-`deploy/owners.svg` is drawn from a recorded run of `deploy/demo delays`. A test compares all three.
+`deploy/workers.svg` and `deploy/owners.svg` are drawn from recorded runs, of the README's worker
+(`tests/recorded_workers.py`) and of `deploy/demo delays`. A test compares all four.
 The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
 """
 
@@ -25,9 +26,13 @@ from tests.documents import ROOT
 
 EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"
+WORKERS = ROOT / "deploy/workers.svg"
 OWNERS = ROOT / "deploy/owners.svg"
+RECORDED_WORKERS = ROOT / "deploy/examples/workers.json"
+"""The run that `python -m tests.recorded_workers FILE` has recorded."""
 RECORDED = ROOT / "deploy/spark/flights/owners.json"
 """`.demo/delays/owners.json` of a run of `deploy/demo delays`."""
+WORKERS_TITLE = "Two workers share twelve partitions; one is killed, and a third one comes"
 TITLE = "Version 2 of a query takes over from version 1"
 PARTITIONS = 12
 GROUP = "orders"
@@ -126,12 +131,22 @@ def draw_timeline() -> str:
     return as_svg(incident()) + "\n"
 
 
+def draw_workers() -> str:
+    """The picture of the README's worker."""
+    return draw(load(RECORDED_WORKERS), WORKERS_TITLE, PARTITIONS)
+
+
 def draw_owners() -> str:
     """The picture of the demo."""
     return draw(load(RECORDED), TITLE, PARTITIONS)
 
 
-DRAWN = {EXPLAIN: draw_explain, TIMELINE: draw_timeline, OWNERS: draw_owners}
+DRAWN = {
+    EXPLAIN: draw_explain,
+    TIMELINE: draw_timeline,
+    WORKERS: draw_workers,
+    OWNERS: draw_owners,
+}
 
 
 def main() -> None:

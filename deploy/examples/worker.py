@@ -1,8 +1,10 @@
 # deploy/examples/worker.py
 import asyncio
+import logging
 
 from coordinator.client import Partition, Worker
 
+logging.basicConfig(level=logging.INFO)
 worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12}, session_timeout_ms=10_000)
 
 
