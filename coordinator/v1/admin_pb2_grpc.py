@@ -126,7 +126,7 @@ class GroupAdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMembers(self, request, context):
-        """Removes members from a group on behalf of an operator; they are free to join again.
+        """Removes members from a classic group on behalf of an operator; they are free to join again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

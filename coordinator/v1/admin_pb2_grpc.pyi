@@ -38,7 +38,7 @@ class GroupAdminStub:
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]
     RemoveMembers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveMembersRequest, _admin_pb2.RemoveMembersResponse]
-    """Removes members from a group on behalf of an operator; they are free to join again."""
+    """Removes members from a classic group on behalf of an operator; they are free to join again."""
     ListLogEnds: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]
     """Log end offsets of a group's partitions, as last reported by its members."""
     ListRebalances: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]
@@ -64,7 +64,7 @@ class GroupAdminAsyncStub(GroupAdminStub):
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupsRequest, _admin_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_admin_pb2.OffsetDeleteRequest, _admin_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     RemoveMembers: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveMembersRequest, _admin_pb2.RemoveMembersResponse]  # type: ignore[assignment]
-    """Removes members from a group on behalf of an operator; they are free to join again."""
+    """Removes members from a classic group on behalf of an operator; they are free to join again."""
     ListLogEnds: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListLogEndsRequest, _admin_pb2.ListLogEndsResponse]  # type: ignore[assignment]
     """Log end offsets of a group's partitions, as last reported by its members."""
     ListRebalances: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRebalancesRequest, _admin_pb2.ListRebalancesResponse]  # type: ignore[assignment]
@@ -117,7 +117,7 @@ class GroupAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RemoveMembersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemoveMembersResponse, _abc.Awaitable[_admin_pb2.RemoveMembersResponse]]:
-        """Removes members from a group on behalf of an operator; they are free to join again."""
+        """Removes members from a classic group on behalf of an operator; they are free to join again."""
 
     @_abc_1.abstractmethod
     def ListLogEnds(

@@ -56,11 +56,11 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     GROUP_SUBSCRIBED_TO_TOPIC: _ErrorCode.ValueType  # 86
     UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
     UNRELEASED_INSTANCE_ID: _ErrorCode.ValueType  # 111
-    """Another process has this member name and may be alive."""
+    """A process that was started later waits for this member name already: try again later."""
     OFFSET_MISMATCH: _ErrorCode.ValueType  # 10001
     """The stored offset is not the expected_committed_offset of the commit."""
     FENCED_TOKEN: _ErrorCode.ValueType  # 10002
-    """The partition was given to another member of a session group: stop working on it."""
+    """The partition is not held under this token any more, in a session group: stop working on it."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Result of a group-protocol call. Names and numbers are Kafka's; numbers from 10001 on are
@@ -101,9 +101,9 @@ FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
 GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
 UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
 UNRELEASED_INSTANCE_ID: ErrorCode.ValueType  # 111
-"""Another process has this member name and may be alive."""
+"""A process that was started later waits for this member name already: try again later."""
 OFFSET_MISMATCH: ErrorCode.ValueType  # 10001
 """The stored offset is not the expected_committed_offset of the commit."""
 FENCED_TOKEN: ErrorCode.ValueType  # 10002
-"""The partition was given to another member of a session group: stop working on it."""
+"""The partition is not held under this token any more, in a session group: stop working on it."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

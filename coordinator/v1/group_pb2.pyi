@@ -635,7 +635,9 @@ class OffsetCommitRequest(_message.Message):
     REQUIRES_EMPTY_GROUP_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """Unset: none (-1), a commit by a caller that is not a member."""
+    """Unset: none (-1), a commit by a caller that is not a member. Ignored in a session group, where
+    partitions have tokens.
+    """
     member_id: _builtins.str
     group_instance_id: _builtins.str
     atomic: _builtins.bool

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class GroupCoordinatorStub(object):
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.
@@ -91,7 +93,9 @@ class GroupCoordinatorStub(object):
 
 
 class GroupCoordinatorServicer(object):
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.
@@ -237,7 +241,9 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinator(object):
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.

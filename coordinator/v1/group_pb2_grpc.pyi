@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorStub:
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.
@@ -71,7 +73,9 @@ class GroupCoordinatorStub:
 
 @_typing.type_check_only
 class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.
@@ -111,7 +115,9 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
 
 class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
-    """Requests of the members of consumer groups: joining, assignments, heartbeats and offsets.
+    """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
+    session groups have a stream (GroupSessions) and use FindCoordinator, OffsetCommit and OffsetFetch
+    beside it; the other calls answer them with INCONSISTENT_GROUP_PROTOCOL.
 
     Errors of the group protocol are in error_code, with the gRPC status OK. Other gRPC statuses
     mean transport errors, refused callers and malformed calls.

@@ -901,13 +901,16 @@ class Wanted(_message.Message):
         remaining_ms: _builtins.int
         """Time that the phase has left; 0: no limit."""
         position: _builtins.int
-        """Mode COPY: where the holder before has stopped; -1: unknown."""
+        """WARM in mode COPY: where the holder before has stopped; -1 or not set: unknown."""
         paused: _builtins.bool
+        """True: begin nothing new of it. Servers do not set it yet."""
         @_builtins.property
         def partitions(self) -> Global___PartitionRange: ...
         @_builtins.property
         def committed_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-            """Committed offset of each, as of sending; -1: none. Empty: none of them has one."""
+            """ACTIVE and WARM: committed offset of each, as of sending; -1: none. Empty: none of them has
+            one. With other orders it is empty, whatever is committed.
+            """
 
         def __init__(
             self,
