@@ -15,6 +15,8 @@ ENVIRONMENT = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/deploy/spark"}
 def test_a_run_of_the_readmes_worker_is_recorded(tmp_path: Path) -> None:
     recorded = tmp_path / "workers.json"
     with Shell(ROOT, ENVIRONMENT) as shell:
-        status = shell.run(f"{sys.executable} -m tests.recorded_workers {recorded} --pause 0")
+        status = shell.run(
+            f"{sys.executable} -m tests.integration.recorded_workers {recorded} --pause 0"
+        )
         assert status == 0, shell.output()
     check_workers(load(recorded))

@@ -1,8 +1,9 @@
-"""A run of the README's worker, recorded for the picture: `python -m tests.recorded_workers`.
+"""A run of the README's worker, recorded for the picture.
 
-Two workers share the partitions, one is killed, the other takes over, and a third one comes. A
-worker says itself when it begins a partition; committed offsets show how long it has worked on it.
-The worker's program names the coordinator's address, so that port has to be free.
+`python -m tests.integration.recorded_workers FILE` plays it and writes the file. Two workers share
+the partitions, one is killed, the other takes over, and a third one comes. A worker says itself
+when it begins a partition; committed offsets show how long it has worked on it. The worker's
+program names the coordinator's address, so that port has to be free.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class _Run:
         self._look()
         self._watcher.note_kill(victim.client_id, self._watcher.now())
         for partition in self._of(victim):
-            del self.workers[partition]  # What it committed last may be seen after its end.
+            del self.workers[partition]  # Its last commit may be seen after its end.
         kill(victim.popen)
 
     def until_shared_by(self, *processes: _Process) -> None:
