@@ -39,7 +39,7 @@ class Subscription:
     """Subscription of one member, as the leader reads it.
 
     `consumer_protocol` reads and writes it as Kafka's bytes, except for `instance_id`, which
-    travels beside those bytes in the JoinGroup response.
+    travels beside those bytes in the JoinGroup response, and `unwanted`.
     """
 
     topics: tuple[str, ...]
@@ -54,6 +54,9 @@ class Subscription:
     """The member's rack (`client.rack`), named as in `ClusterView.racks`."""
     instance_id: str | None = None
     """`group.instance.id` of a static member (KIP-345)."""
+    unwanted: tuple[TopicPartition, ...] = ()
+    """Partitions that somebody else had better take. Members of our library say so in their user
+    data, which the caller has read."""
 
 
 @dataclass(frozen=True, slots=True)

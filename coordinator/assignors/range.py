@@ -29,6 +29,7 @@ from coordinator.assignors.base import (
     subscribers_by_topic,
 )
 from coordinator.assignors.racks import place_near
+from coordinator.assignors.unwanted import give_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class RangeAssignor:
                     assignment[member_id].append(TopicPartition(topic, partition))
         for partitions in assignment.values():
             partitions.sort()
-        return assignment
+        return give_elsewhere(assignment, members)
 
 
 def _runs(partition_count: int, subscriber_count: int) -> list[int]:

@@ -27,6 +27,7 @@ from coordinator.assignors.base import (
     in_member_order,
     subscribers_by_topic,
 )
+from coordinator.assignors.unwanted import give_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,4 @@ class RoundRobinAssignor:
                 seat = seats[turn] if turn < len(seats) else seats[0]
                 assignment[order[seat]].append(TopicPartition(topic, partition))
                 next_seat = seat + 1
-        return assignment
+        return give_elsewhere(assignment, members)

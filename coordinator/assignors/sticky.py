@@ -64,6 +64,7 @@ from coordinator.assignors.claims import believed_owners, remembered
 from coordinator.assignors.consumer_protocol import PreviousAssignment
 from coordinator.assignors.leveling import Holding, level
 from coordinator.assignors.racks import place_near
+from coordinator.assignors.unwanted import give_elsewhere
 
 _NOBODY = -1
 
@@ -104,7 +105,7 @@ def assign_stickily(
         _share_equally(table)
     else:
         _share_among_subscribers(table)
-    return table.assignment()
+    return give_elsewhere(table.assignment(), members, table.owners)
 
 
 class _Table:
@@ -129,16 +130,15 @@ class _Table:
             self.partitions += [TopicPartition(topic, p) for p in range(view.partitions[topic])]
         self._replicas = view.racks
 
-        self.owner_before = self._owners_before(view, pasts)
+        self.owners = believed_owners(pasts)
+        self.owner_before = self._owners_before(view)
         self.holder = list(self.owner_before)
 
-    def _owners_before(
-        self, view: ClusterView, pasts: Mapping[str, PreviousAssignment]
-    ) -> list[int]:
+    def _owners_before(self, view: ClusterView) -> list[int]:
         """Owner of each partition: a member with a valid claim that still wants it, or _NOBODY."""
         number_of = {member_id: number for number, member_id in enumerate(self.member_ids)}
         owners = [_NOBODY] * len(self.partitions)
-        for (topic, partition), member_id in believed_owners(pasts).items():
+        for (topic, partition), member_id in self.owners.items():
             member = number_of[member_id]
             if topic in self.wanted[member] and 0 <= partition < view.partitions[topic]:
                 owners[self.first_of[topic] + partition] = member

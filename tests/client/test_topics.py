@@ -1,12 +1,18 @@
-"""Topics that change while members run: the counts of the group's leader are divided."""
+"""Topics of members, which differ or change while they run: the largest counts are divided."""
 
 from __future__ import annotations
 
 import pytest
 
-from coordinator.client.calls import Sync
+from coordinator.assignors import Subscription
+from coordinator.assignors.consumer_protocol import PreviousAssignment, encode_subscription
+from coordinator.client.assigning import read_assignment, share_out, subscriptions
+from coordinator.client.calls import JoinedMember, Sync
 from coordinator.client.membership import Phase
 from tests.client.kit import World, t
+
+OURS = Subscription(("t",))
+NONE = PreviousAssignment(())
 
 
 @pytest.fixture(params=["cooperative-sticky", "range"])
@@ -17,6 +23,13 @@ def world(request) -> World:
 def subscribe(player, count: int) -> None:
     player.machine.subscribe({"t": count}, player.world.now_ms)
     player.turn()
+
+
+def advance(world: World, *players) -> None:
+    for _ in range(20):
+        world.advance(100)
+        for player in players:
+            player.poll()
 
 
 def held(*players) -> frozenset:
@@ -32,21 +45,56 @@ def test_partitions_that_a_leader_finds_are_divided(world):
     assert [len(first.assignment), len(second.assignment)] == [2, 2]
 
 
-def test_partitions_that_a_follower_finds_wait_for_the_leader_and_cost_no_generation(world):
+def test_partitions_that_a_follower_finds_are_divided_and_cost_one_generation(world):
     first, second = world.member(), world.member()
     world.share(first, second)
     (follower,) = (player for player in (first, second) if not player.member.is_leader)
+    (leader,) = {first, second} - {follower}
     generation = follower.member.generation
     subscribe(follower, 3)
-    for _ in range(20):
-        world.advance(100)
-        for player in (first, second):
-            player.poll()
-    assert held(first, second) == t(0, 1)
-    assert follower.member.generation == generation
-    (leader,) = {first, second} - {follower}
-    subscribe(leader, 3)
     world.until(lambda: held(first, second) == t(0, 1, 2), polling=(first, second))
+    assert follower.member.generation == generation + 1
+    subscribe(leader, 3)
+    advance(world, first, second)
+    assert follower.member.generation == generation + 1
+
+
+def test_members_of_different_topics_are_assigned_theirs(world):
+    first, second = world.member(topics={"t": 3}), world.member(topics={"u": 2})
+    world.until(lambda: len(held(first, second)) == 5, polling=(first, second))
+    assert first.assignment == t(0, 1, 2)
+    assert {partition.topic for partition in second.assignment} == {"u"}
+    assert first.warnings + second.warnings == []
+
+
+def test_the_larger_of_two_counts_is_divided_and_the_leader_warns_once(world):
+    first, second = world.member(topics={"t": 4}), world.member(topics={"t": 2})
+    world.until(lambda: held(first, second) == t(0, 1, 2, 3), polling=(first, second))
+    advance(world, first, second)
+    third = world.member(topics={"t": 2})
+    players = (first, second, third)
+    world.until(lambda: all(player.assignment for player in players), polling=players)
+    advance(world, *players)
+    assert held(*players) == t(0, 1, 2, 3)
+    told = [line for player in players for line in player.warnings]
+    assert len(told) == 2  # The second names the third member as well.
+    assert "members declare different numbers of partitions of t: 2 by " in told[0]
+    assert told[0].endswith("; 4 are assigned")
+    assert max(player.member.generation for player in players) < 6
+
+
+def test_a_leader_names_topics_that_no_member_counts():
+    """A member of another library subscribes to a topic and declares no number."""
+    declared = JoinedMember(
+        "ours", None, dict(subscriptions(["range"], OURS, NONE, {"t": 2}))["range"]
+    )
+    foreign = JoinedMember("theirs", None, encode_subscription(Subscription(("t", "x"))))
+    division = share_out("range", "ours", {"t": 2}, (declared, foreign))
+    given = {m: read_assignment(data).partitions for m, data in division.assignments}
+    assert given == {"ours": t(0), "theirs": t(1)}
+    assert division.warnings == (
+        "no member declares the number of partitions of x, so none is assigned; subscribed: theirs",
+    )
 
 
 def test_counts_that_change_while_the_leaders_assignment_is_under_way_are_divided(world):
