@@ -124,9 +124,12 @@ class MemberMachine(CallingMachine):
         self.membership.give_back(partitions, now_ms)
         self._hurry_if_moved(phase, now_ms)
 
-    def drain(self) -> None:
-        """Take no more partitions from the next join on."""
-        self.membership.is_draining = True
+    def drain(self, *, leave: bool) -> None:
+        """Take no more partitions from the next join on; a static member that will not `leave`
+        keeps its place instead, as it is."""
+        membership = self.membership
+        membership.keeps_place = self.config.instance_id is not None and not leave
+        membership.is_draining = not membership.keeps_place
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """Change the topics or their numbers of partitions, and join again if need be."""
@@ -163,7 +166,7 @@ class MemberMachine(CallingMachine):
         try:
             claimed = membership.holdings.claim(commit.offsets.keys(), holdings)
         except StaleMember as error:
-            membership.log(Level.WARNING, f"stale commit: {error}")
+            membership.log_stale(error)
             raise
         begun = CommitOperation(commit, claimed, membership, self._random, now_ms, timeout_ms)
         return self._begin(begun)

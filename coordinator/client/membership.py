@@ -21,18 +21,23 @@ Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from coordinator.assignors import Subscription, TopicPartition
-from coordinator.assignors.consumer_protocol import PreviousAssignment
+from coordinator.assignors.consumer_protocol import PreviousAssignment, decode_subscription
 from coordinator.client import calls
-from coordinator.client.assigning import read_assignment, share_out, subscriptions
+from coordinator.client.assigning import (
+    ReadAssignment,
+    read_assignment,
+    share_out,
+    subscriptions,
+)
 from coordinator.client.assignor_choice import AssignorChoice
 from coordinator.client.calls import Code, Level
 from coordinator.client.config import MemberConfig
-from coordinator.client.errors import FatalError, words_of
+from coordinator.client.errors import FatalError, StaleMember, words_of
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping, spelled
 from coordinator.client.holdings import MEMBERSHIP, Holdings
 from coordinator.client.revocations import Revocations
@@ -88,8 +93,13 @@ class Membership:
     """Messages for the log of the member's process; the machine passes them on."""
     holdings: Holdings = field(default_factory=Holdings)
     revocations: Revocations = field(default_factory=Revocations)
+    unwanted: Callable[[], Collection[TopicPartition]] = tuple
+    """Partitions that the owner had rather not be assigned; asked before each join."""
     is_draining: bool = False
     """True if the member takes no more partitions: it subscribes to nothing."""
+    keeps_place: bool = False
+    """True if a static member's process is about to end: what its owner has finished with stays
+    assigned, for the next process of its name."""
     must_join_again: bool = False
     """True if partitions were given back that the join under way says are held."""
     _claimed: frozenset[TopicPartition] = _NOTHING
@@ -97,7 +107,11 @@ class Membership:
     """Topics of the last join."""
     _last_heard_ms: int = 0
     _joined: calls.Joined = field(default_factory=calls.Joined)
+    _assigned: ReadAssignment = field(default_factory=ReadAssignment)
+    _warned_of: frozenset[str] = frozenset()
     _reason: str = ""
+    _stale_told: str = ""
+    """The `trouble` in which a stale commit was last told."""
     _previous: frozenset[TopicPartition] = _NOTHING
     _previous_generation: int = -1
 
@@ -116,6 +130,13 @@ class Membership:
         """Have the driver write a line, which names member and group."""
         line = " ".join(f"{self.name}: {text}".split())
         self.logs.append(calls.Log(level, line, self.config.group_id, self.member_id))
+
+    def log_stale(self, error: StaleMember) -> None:
+        """Have a commit logged that came too late: after everything was lost, a warning of the
+        first one says it for all."""
+        is_known = bool(self.trouble) and self.trouble == self._stale_told
+        self._stale_told = self.trouble
+        self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
 
     def log_if(self, level: Level, text: str) -> None:
         """Do the same, unless the text is empty."""
@@ -145,11 +166,12 @@ class Membership:
             owned_partitions=tuple(sorted(self._claimed)),
             generation=self.generation,
             rack=config.rack,
+            unwanted=tuple(self.unwanted()),
         )
         previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
         return calls.Join(
             member=self.identity(),
-            protocols=subscriptions(self.assignors.names, held, previous),
+            protocols=subscriptions(self.assignors.names, held, previous, config.topics),
             protocol_type=config.protocol_type,
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
@@ -163,7 +185,11 @@ class Membership:
         assignments: tuple[tuple[str, bytes], ...] = ()
         joined = self._joined
         if self.is_leader and not joined.skip_assignment:
-            assignments = share_out(joined.protocol_name, config.topics, joined.members)
+            division = share_out(
+                joined.protocol_name, self.member_id, config.topics, joined.members
+            )
+            assignments = division.assignments
+            self._warn_of(division.warnings)
         return calls.Sync(self.identity(), config.protocol_type, joined.protocol_name, assignments)
 
     def beat(self) -> calls.Beat:
@@ -231,8 +257,9 @@ class Membership:
             # restarted, say): they are free, and only this member can have them assigned.
             self.phase = Phase.JOINING
         topics = self.config.topics
-        if self._subscribed != topics.keys() or (self.is_leader and not read.is_of(topics)):
-            # They changed since they were sent, or while the leader's place was empty: one that is
+        self._assigned = read
+        if self._subscribed != topics.keys() or self._counts_otherwise():
+            # They changed since they were sent, or while the member's place was empty: one that is
             # static and restarts is given the assignment of its predecessor.
             self._join_with_topics(now_ms)
         return Next.GO_ON
@@ -250,6 +277,8 @@ class Membership:
 
     def rebalance(self, now_ms: int) -> None:
         """Begin a rebalance: revoke with an eager assignor, else join again."""
+        if self.is_draining:
+            self._let_go_of_finished()
         if self.is_in_session and self.assignors.is_cooperative:
             self.phase = Phase.JOINING
         elif self.phase is Phase.STABLE:
@@ -270,10 +299,15 @@ class Membership:
         """Give back single partitions that the owner has finished with, asked to or not.
 
         With an eager assignor the others follow before the member joins again; but a member that
-        drains keeps them until it leaves.
+        drains keeps them until it leaves. One that keeps its place gives back only those that the
+        group has taken away, and one that drains while nobody else takes partitions none.
         """
         self.pass_deadlines(now_ms)
         partitions &= self.assignment | self.revocations.partitions
+        drains_last = self.is_draining and self._takes_alone
+        if self.keeps_place or drains_last:
+            self.holdings.end(partitions, "it was given back")
+            partitions = _NOTHING if drains_last else partitions & self.revocations.partitions
         if not partitions:
             return
         stops = "it stops: " if self.is_draining else ""
@@ -285,12 +319,16 @@ class Membership:
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """Change the topics or their numbers of partitions.
 
-        Joins again with other topics, and as leader with other numbers: a follower's do not count
-        before it leads. Source: Kafka `ConsumerCoordinator.rejoinNeededOrPending`.
+        Joins again with other topics, and with numbers that the leader neither knows nor has
+        divided: of the members that find new partitions only the first one does.
+        Source: Kafka `ConsumerCoordinator.rejoinNeededOrPending`.
         """
         before, self.config = self.config.topics, replace(self.config, topics=dict(topics))
-        if before.keys() != topics.keys() or (self.is_leader and before != topics):
+        if before.keys() != topics.keys() or self._counts_otherwise():
             self._join_with_topics(now_ms)
+
+    def _counts_otherwise(self) -> bool:
+        return not (self.is_draining or self._assigned.knows(self.config.topics))
 
     def _join_with_topics(self, now_ms: int) -> None:
         if self.is_in_session:
@@ -381,6 +419,13 @@ class Membership:
 
     # --- Inside ---
 
+    def _warn_of(self, warnings: tuple[str, ...]) -> None:
+        """Log what a leader has noticed, once as long as it stays true."""
+        for text in warnings:
+            if text not in self._warned_of:
+                self.log(Level.WARNING, text)
+        self._warned_of = frozenset(warnings)
+
     def _still_revoked(self, given: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Partitions that are being revoked although an assignment may give them back.
 
@@ -423,6 +468,21 @@ class Membership:
         elif self._may_join_now():
             self.must_join_again = self.phase is Phase.JOINING
             self.phase = Phase.JOINING
+
+    def _let_go_of_finished(self) -> None:
+        """Hold no partition any more that was kept since nobody else took any."""
+        held = self.assignment | self.revocations.partitions
+        finished = held - self.holdings.known(held)
+        self.assignment -= finished
+        self.revocations.end(finished)
+
+    @property
+    def _takes_alone(self) -> bool:
+        """True if no other member of the generation takes partitions; known to its leader."""
+        if not self.is_leader or self.is_between_assignments:
+            return False
+        others = (m for m in self._joined.members if m.member_id != self.member_id)
+        return not any(decode_subscription(m.metadata).topics for m in others)
 
     def _may_join_now(self) -> bool:
         if self.phase is Phase.SYNCING:

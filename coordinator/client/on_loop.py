@@ -11,7 +11,7 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.calling import CallingMachine
@@ -24,7 +24,8 @@ from coordinator.client.forms import (
     partitions_of,
     timeout_ms_of,
 )
-from coordinator.client.loop_thread import check_process
+from coordinator.client.interrupts import SignalGuard, closing_reason
+from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.operations import GIVE_UP_MS, Operation
 from coordinator.dial import Credentials
@@ -55,12 +56,16 @@ class LoopMember(ABC, Generic[M]):
         bootstrap: list[str],
         group_id: str,
         credentials: Credentials,
+        *,
+        handles_signals: bool,
     ) -> None:
         self._machine, self._clock = machine, clock
         self._of_group = bootstrap, group_id, credentials
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
         self.pid: int | None = None
+        self._handles_signals = handles_signals
+        self._guard: SignalGuard | None = None
 
     @property
     @abstractmethod
@@ -70,6 +75,31 @@ class LoopMember(ABC, Generic[M]):
     @abstractmethod
     async def start(self) -> None:
         """Begin, in the background, on the running loop."""
+
+    @abstractmethod
+    async def close(self, reason: str = "closed") -> None:
+        """Stop, and tell the group."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        if self._handles_signals:
+            self._guard = SignalGuard(_cancel_this_task())
+            self._guard.install()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if is_forked_from(self.pid):
+            return  # The member is the parent's.
+        guard = self._guard
+        signalled = guard.error if guard is not None else None
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        try:
+            await self.close(closing_reason(signalled if signalled and is_cancelled else error))
+        finally:
+            if guard is not None:
+                guard.remove()
+                if guard.error is not None:
+                    await guard.has_left()
 
     def in_group(self, source: Source) -> Source:
         """A source whose files are in the order that the member's group has recorded."""
@@ -156,6 +186,13 @@ class LoopMember(ABC, Generic[M]):
             self._driver.turn()  # It is logged.
             raise
         await self._driver.result_of(begun)
+
+
+def _cancel_this_task() -> Callable[[], object]:
+    """Function that cancels the current task, to be called from a signal handler."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    return lambda: loop.call_soon_threadsafe(task.cancel)
 
 
 def commit_of(

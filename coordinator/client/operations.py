@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import calls
-from coordinator.client.calls import Code, Level
+from coordinator.client.calls import Code
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
@@ -192,7 +192,7 @@ class CommitOperation(Operation):
         """End the operation; a commit that came too late is logged."""
         super().end(error)
         if isinstance(error, StaleMember):
-            self._membership.log(Level.WARNING, f"stale commit: {error}")
+            self._membership.log_stale(error)
 
     def _look_at_member(self, now_ms: int) -> None:
         try:

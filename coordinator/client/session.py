@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from coordinator.assignors import TopicPartition
@@ -22,9 +22,8 @@ from coordinator.client.forms import (
     topics_of,
 )
 from coordinator.client.holdings import Holding
-from coordinator.client.interrupts import SignalGuard, closing_reason
 from coordinator.client.log_ends import report_log_ends
-from coordinator.client.loop_thread import check_process, is_forked_from
+from coordinator.client.loop_thread import check_process
 from coordinator.client.machine import MemberMachine
 from coordinator.client.offsets import Offsets
 from coordinator.client.on_loop import TIMEOUT_S, LoopMember, commit_of
@@ -88,7 +87,10 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
         machine = MemberMachine(config, addresses, random)
-        super().__init__(machine, clock, addresses, group_id, credentials)
+        super().__init__(
+            machine, clock, addresses, group_id, credentials,
+            handles_signals=settings.get("handle_signals", True),
+        )  # fmt: skip
         beat_s = config.heartbeat_interval_ms / 1000
         self._connection = Connection(credentials, beat_s, self._beat_now, random)
         self._driver = Driver(machine, self._connection, clock, self._tell)
@@ -96,8 +98,6 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
         self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
         self._reporting: asyncio.Task[None] | None = None
         self._remarks = remarks(config, settings)
-        self._handles_signals = settings.get("handle_signals", True)
-        self._guard: SignalGuard | None = None
 
     BLOCKING = "BlockingMember"
 
@@ -143,27 +143,6 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
             await asyncio.gather(self._reporting, return_exceptions=True)
         await self._driver.until_closed()
 
-    async def __aenter__(self) -> GroupMember:
-        await self.start()
-        if self._handles_signals:
-            self._guard = SignalGuard(_cancel_this_task())
-            self._guard.install()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if is_forked_from(self.pid):
-            return  # The member is the parent's.
-        guard = self._guard
-        signalled = guard.error if guard is not None else None
-        is_cancelled = isinstance(error, asyncio.CancelledError)
-        try:
-            await self.close(closing_reason(signalled if signalled and is_cancelled else error))
-        finally:
-            if guard is not None:
-                guard.remove()
-                if guard.error is not None:
-                    await guard.has_left()
-
     async def poll(
         self,
         timeout: float | None = 0.0,  # noqa: ASYNC109  # BlockingMember.poll has it as well.
@@ -206,9 +185,9 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
     async def subscribe(self, topics: Mapping[str, int]) -> None:
         """Change the topics or their numbers of partitions, and have them divided.
 
-        The numbers that count are those of the group's leader, so every member is to be told them.
-        It joins again if the topics are others, or if it leads. A cooperative member keeps what it
-        has meanwhile.
+        The largest number that a member of the group declares is divided. It joins again if the
+        topics are others, or if the group does not know the numbers yet. A cooperative member keeps
+        what it has meanwhile.
 
         Args:
             topics: topic to number of partitions, all of them.
@@ -270,10 +249,3 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
     def _beat_now(self) -> None:
         self._machine.beat_now(self._clock())
         self._driver.turn()
-
-
-def _cancel_this_task() -> Callable[[], object]:
-    """Function that cancels the current task, to be called from a signal handler."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-    return lambda: loop.call_soon_threadsafe(task.cancel)

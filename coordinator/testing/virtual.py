@@ -12,6 +12,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.commands import CallCancelled
 from coordinator.core.events import Event
 from coordinator.core.group import GroupState
@@ -191,7 +192,7 @@ class VirtualCoordinator:
     def generation(self, group_id: str) -> int:
         """The group's generation; 0 if there is no such group."""
         group = self.shard.machine.groups.get(group_id)
-        return 0 if group is None else group.generation
+        return group.generation if isinstance(group, ClassicGroup) else 0
 
     @property
     def is_loaded(self) -> bool:

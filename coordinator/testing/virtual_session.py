@@ -14,6 +14,7 @@ from coordinator.core.session_values.requests import (
     StreamEnd,
     StreamRefused,
 )
+from coordinator.runtime.slices import at_once
 from coordinator.service.grpc.member_stream import MemberStream, refusal
 from coordinator.service.grpc.translate import sessions as translate
 from coordinator.service.refusals import Malformed
@@ -51,9 +52,10 @@ class VirtualSession:
             return
         try:
             if self._is_attached:
-                self._owner.hear(self._stream.hear(request))
+                for said in at_once(self._stream.hear(request)):
+                    self._owner.hear(said)
             else:
-                attach = self._stream.attach(request, self._principal)
+                attach = at_once(self._stream.attach(request, self._principal))
                 self._is_attached = True
                 self._owner.hear(attach)
         except Malformed as malformed:
@@ -88,13 +90,13 @@ class VirtualSession:
             self.end(StreamRefused(reply.error, reply.message, reply.retry_after_ms))
         else:
             self.received += self._stream.answered(reply, self._owner.fence_epoch)
+            self.wake()  # It may be a part.
 
     def wake(self) -> None:
         """There is something to be told."""
         if not self._is_reading or self.has_ended:
             return
-        news = self._owner.take(self._stream.stream_id)
-        if news is not None:
+        while (news := self._owner.take(self._stream.stream_id)) is not None:
             self.received += self._stream.told(news, self._owner.fence_epoch)
 
     def end(self, last: StreamEnd) -> None:

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from coordinator.client import BlockingMember
+from coordinator.client import BlockingMember, BlockingSessionMember
 from coordinator.client.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
@@ -35,6 +35,19 @@ ASYNC = """
 async def main():
     async with GroupMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
         while not member.assignment:
+            await member.poll(timeout=1.0)
+        print("ready", flush=True)
+        while True:
+            await member.poll(timeout=None)
+
+asyncio.run(main())
+"""
+SESSION = """
+from coordinator.client import SessionMember
+
+async def main():
+    async with SessionMember(sys.argv[1], "s", {"t": 2}) as member:
+        while len(member.assignment) < 2:
             await member.poll(timeout=1.0)
         print("ready", flush=True)
         while True:
@@ -198,6 +211,18 @@ def test_a_signal_ends_the_with_quietly_and_explain_says_why(server, text, numbe
             assert it.returncode == status
             wait_until(lambda: len(stays.assignment) == 2)
             assert reason in explained(server)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_session_member_leaves_at_a_signal(server, number, status):
+    with program(server, SESSION) as it:
+        it.stdout.readline()
+        it.send_signal(number)
+        _, errors = it.communicate(timeout=HANG_S)
+    assert "Traceback" not in errors
+    assert it.returncode == status
+    with BlockingSessionMember(server.address, "s", {"t": 2}) as after:
+        wait_until(lambda: after.poll() is not None and len(after.assignment) == 2)
 
 
 def test_interrupted_calls_leave_a_member_that_can_be_used_and_closed():

@@ -146,7 +146,7 @@ def test_a_thread_that_ignores_its_revocation_and_whose_partition_comes_back(sta
     (left,) = one.state.left_over
     assert left.partition == T0
     assert left.name in {thread.name for thread in threading.enumerate()}
-    assert lines(caplog, "still runs in thread", left.name)
+    wait_until(lambda: lines(caplog, "still runs in thread", left.name))
     wait_until(lambda: elsewhere)
     two.stop()
     wait_until(lambda: T0 in one.state.partitions)

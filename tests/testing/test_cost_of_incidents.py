@@ -13,8 +13,10 @@ import asyncio
 import pytest
 
 from coordinator.client import GroupMember, Partition, Worker
-from coordinator.core.records import PartitionMove, RebalanceRecord
+from coordinator.core.records import RETURNED, PartitionMove, RebalanceRecord
 from coordinator.core.requests import ListRebalances
+from coordinator.core.session_values.journal import PlanRecord
+from coordinator.observe.explain import explain
 from coordinator.simulate.clock import EPOCH_NS
 
 TOPIC = "invoices"
@@ -43,10 +45,12 @@ class Notes:
         return min(after) - max(before)
 
 
-def worker_of(notes: Notes, who: str, assignor: str = "cooperative-sticky", slow_s=None) -> Worker:
+def worker_of(
+    notes: Notes, who: str, assignor: str = "cooperative-sticky", slow_s=None, **settings
+) -> Worker:
     """A worker that works on, commits, and writes down when. `slow_s`: of the last piece of work of
     a partition that is being given back."""
-    worker = Worker("anywhere:1", "g", topics=TOPICS, assignors=(assignor,), **SETTINGS)
+    worker = Worker("anywhere:1", "g", topics=TOPICS, assignors=(assignor,), **SETTINGS, **settings)
 
     @worker.handler(drain="manual")
     async def handle(p: Partition) -> None:
@@ -96,6 +100,53 @@ def check(group, notes: Notes, record: RebalanceRecord) -> list[PartitionMove]:
                 assert move.unowned_ms_min - TOLERANCE_MS <= truth_ms, (move, truth_ms)
                 assert truth_ms <= move.unowned_ms_max + TOLERANCE_MS, (move, truth_ms)
     return [move for move in record.moves if move.has_moved]
+
+
+# --- Session groups ---
+
+
+def session_worker(notes: Notes, who: str, **settings) -> Worker:
+    """A session worker that commits each second, and writes down when it works."""
+    worker = Worker("anywhere:1", "g", topics=TOPICS, protocol="session", **settings)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        for offset in range(p.position, 10**6):
+            until_s = notes.group.now_s + 1
+            while notes.group.now_s < until_s and not p.revoking.is_set():
+                notes.write(p.number, who)
+                await asyncio.sleep(STEP_S)
+            await p.commit(offset + 1)
+
+    return worker
+
+
+def plans(group) -> tuple[PlanRecord, ...]:
+    """Newest first."""
+    asked = ListRebalances(call_id=group.coordinator._call_id(), group_id="g")
+    return group.coordinator._ask(asked).plans
+
+
+def check_plan(notes: Notes, plan: PlanRecord, tolerance_ms: int = TOLERANCE_MS) -> list[int]:
+    """Compare what rested before a plan with the notes; returns how long it was felt."""
+    felt = []
+    for move in plan.moves:
+        if move.stop is None:
+            continue
+        resumed_ms = move.resumed_by(plan.made_at_ms)
+        shortest_ms, longest_ms = move.stop.rest_ms(resumed_ms)
+        for first, last in move.partitions:
+            for number in range(first, last + 1):
+                felt.append(notes.rest(number, resumed_ms))
+                assert shortest_ms - tolerance_ms <= felt[-1], (move, felt)
+                assert felt[-1] <= longest_ms + tolerance_ms, (move, felt)
+    return felt
+
+
+def numbers_of(record: RebalanceRecord) -> list[int]:
+    """Partitions of a record's moves."""
+    ranges = [some for move in record.moves for some in move.partitions]
+    return [number for some in ranges for number in range(some.first, some.last + 1)]
 
 
 @pytest.fixture
@@ -192,3 +243,98 @@ async def test_a_cooperative_move(group):
     check(group, notes, first)
     (move,) = check(group, notes, second)
     assert (move.known_by, move.to_client_id) == ("taken_away", move.from_client_id)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_an_outage_of_a_classic_group(group, assignor):
+    notes = Notes(group)
+    for name in "ab":
+        group.start(worker_of(notes, name, assignor), name=name)
+    await group.advance(12.3)
+    group.coordinator.kill()
+    await group.advance(18)
+    group.coordinator.start()
+    await group.advance(15)
+    records = [r for r in journal(group) if r.started_at_ms > EPOCH_NS // 1_000_000 + 30_000]
+    felt = 0
+    for record in records:
+        check(group, notes, record)
+        for move in record.moves:
+            for some in move.partitions:
+                felt = max(felt, notes.rest(some.first, move.resumed_at_ms))
+    assert felt > 10_000
+    assert max(record.unowned_ms_max for record in records) >= felt - TOLERANCE_MS
+    told = " ".join(explain(records[-1]))
+    assert "The group had no coordinator before, for up to 1" in told
+    assert "garbage" not in told
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_a_rolling_restart_of_a_classic_group_with_names(group, assignor):
+    """One process is stopped, the other dies: nothing rebalances, and each return is an entry."""
+    notes = Notes(group)
+
+    def start(name: str, process: str) -> None:
+        worker = worker_of(notes, process, assignor, instance_id=name, client_id=name)
+        group.start(worker, name=process)
+
+    start("a", "a")
+    start("b", "b")
+    await group.advance(12.3)
+    earlier = journal(group)
+    await group.processes[0].stop()
+    await group.advance(1.5)
+    start("a", "a2")
+    await group.advance(4)
+    group.processes[1].kill()
+    await group.advance(2.2)
+    start("b", "b2")
+    await group.advance(5)
+    of_b, of_a, *others = journal(group)
+    assert tuple(others) == earlier
+    for name, told, least_ms in (("a", of_a, 1_500), ("b", of_b, 2_200)):
+        assert (told.cause, told.client_id, told.outcome) == (RETURNED, name, "completed")
+        assert told.generation_before == told.generation_after == earlier[0].generation_after
+        assert (told.unowned_partitions, told.partitions_moved) == (2, 0)
+        assert check(group, notes, told) == []
+        felt = [notes.rest(n, told.ended_at_ms) for n in numbers_of(told)]
+        assert len(felt) == 2
+        assert min(felt) >= least_ms
+        assert told.unowned_ms_max >= max(felt) - TOLERANCE_MS
+        assert "without a rebalance" in explain(told)[0]
+
+
+async def test_an_outage_of_a_session_group(group):
+    notes = Notes(group)
+    for name in "ab":
+        group.start(session_worker(notes, name), name=name)
+    await group.advance(12.3)
+    group.coordinator.kill()
+    await group.advance(25)
+    group.coordinator.start()
+    await group.advance(15)
+    told = [plan for plan in plans(group) if plan.unowned.partitions]
+    felt = [each for plan in told for each in check_plan(notes, plan)]
+    assert len(felt) == 4
+    assert max(felt) > 15_000
+    assert max(plan.unowned.ms_max for plan in told) >= max(felt) - TOLERANCE_MS
+
+
+async def test_a_rolling_restart_of_a_session_group_with_names(group):
+    notes = Notes(group)
+
+    def start(member: str, process: str) -> None:
+        named = session_worker(notes, member, member_name=member, return_within_ms=30_000)
+        group.start(named, name=process)
+
+    start("a", "a")
+    start("b", "b")
+    await group.advance(12.3)
+    await group.processes[0].stop()
+    await group.advance(2)
+    start("a", "a2")
+    await group.advance(5)
+    (told,) = [plan for plan in plans(group) if plan.unowned.partitions]
+    felt = check_plan(notes, told)
+    assert len(felt) == 2
+    assert max(felt) > 2_000

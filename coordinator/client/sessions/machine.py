@@ -126,6 +126,8 @@ class SessionMachine:
         attach.ready = self.is_ready
         attach.coordinator_epoch = self._epoch
         attach.held.extend(self.partitions.claims())
+        if self.session_id and self.lease.renewed_ms != NEVER:
+            attach.silent_ms = now_ms - self.lease.renewed_ms
         self._attach_sent_ms = self._unanswered_ms = now_ms
         self._out.append(pb.SessionRequest(attach=attach))
 

@@ -7,7 +7,7 @@ of its owner to the machine, has the driver take a turn, and waits for the resul
 from __future__ import annotations
 
 import random as random_module
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from coordinator.assignors import TopicPartition
@@ -23,12 +23,12 @@ from coordinator.client.forms import (
     timeout_ms_of,
     topics_of,
 )
-from coordinator.client.interrupts import closing_reason
+from coordinator.client.holdings import Holding
 from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.offsets import Offsets
 from coordinator.client.on_loop import TIMEOUT_S, LoopMember, commit_of
 from coordinator.client.session import epoch_ms
-from coordinator.client.sessions.changes import NO_OFFSET, Change, Stopping, Warming
+from coordinator.client.sessions.changes import NO_OFFSET, Change, Granted, Stopping, Warming
 from coordinator.client.sessions.member_machine import SessionMemberMachine
 from coordinator.client.sessions.settings import SessionSettings, session_config
 from coordinator.client.state import MemberState
@@ -95,6 +95,14 @@ class SessionView:
             raise StaleMember(f"{key.topic}[{key.partition}] is not held")
         return token
 
+    def holding(self, partition: TopicPartition) -> Holding:
+        """The holding of a partition, to be taken when its work begins and passed to `commit`.
+
+        Raises:
+            StaleMember: it is not held.
+        """
+        return Holding(partition_of(partition), -1, self.token(partition))
+
     def valid(self, partition: TopicPartition) -> bool:
         """True if effects of a partition may leave the process now. One comparison; False in a
         forked child."""
@@ -140,6 +148,9 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator; the port defaults to 7400.
         topics: topic to number of partitions.
+        handle_signals: False: signals are left to others. True: inside `async with` in the main
+            thread, Ctrl-C and SIGTERM end it, unless the program handles them itself, so that the
+            member leaves.
         settings: see `SessionSettings`.
     Raises:
         TypeError, ValueError: an argument is wrong; the message shows the right form.
@@ -150,6 +161,8 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         bootstrap: str | Sequence[str],
         group_id: str,
         topics: Mapping[str, int],
+        *,
+        handle_signals: bool = True,
         **settings: Unpack[SessionSettings],
     ) -> None:
         config = session_config(group_id, topics, settings)
@@ -158,7 +171,9 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         clock = settings.get("clock", epoch_ms)
         random = settings.get("random", random_module.random)
         machine = SessionMemberMachine(config, addresses, random)
-        super().__init__(machine, clock, addresses, group_id, credentials)
+        super().__init__(
+            machine, clock, addresses, group_id, credentials, handles_signals=handle_signals
+        )
         connection = Connection(credentials, LONG_S, lambda: None, random)
         self._driver = Driver(machine, connection, clock, self._tell)
 
@@ -200,14 +215,6 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         within_ms = milliseconds_of("within_ms", within_ms)
         self._machine.drain(within_ms, reason, self._clock())
         self._driver.turn()
-
-    async def __aenter__(self) -> SessionMember:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not is_forked_from(self.pid):  # Else the member is the parent's.
-            await self.close(closing_reason(error))
 
     # --- Changes ---
 
@@ -302,15 +309,21 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         atomic: bool = False,
         expected: Mapping[TopicPartition, int] | None = None,
         manifest: bytes = b"",
+        holdings: Holding | Granted | Collection[Holding | Granted] | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109  # As `GroupMember.commit`.
     ) -> None:
-        """Commit offsets under the tokens that the owner was told; returns when they are durable.
+        """Commit offsets; returns when they are durable.
+
+        A commit is under the tokens of `holdings`, or else under the newest that the owner was
+        told. Work that may outlast its holding, such as a task for each partition, passes the one
+        it began with: once that has ended nothing is sent, even if the partition was granted anew.
 
         Args:
             offsets: the next offset to read, by partition.
             atomic: all partitions or none.
             expected: offsets that must be the ones stored now; -1: none.
             manifest: stored with the group; at most 64 KiB.
+            holdings: one for each of the partitions, from `holding` or `Granted`.
             timeout: seconds to try for.
         Raises:
             StaleMember: a partition is not held, or suspended; here, if the message says that
@@ -321,8 +334,10 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         self._check_loop()
         commit = commit_of(offsets, expected, manifest, atomic=atomic)
         timeout_ms = timeout_ms_of(timeout)
+        shown = (holdings,) if isinstance(holdings, Holding | Granted) else holdings
+        tokens = None if shown is None else {one.partition: one.token for one in shown}
         await self._commit(
-            commit, lambda told: self._machine.commit(told, None, self._clock(), timeout_ms)
+            commit, lambda told: self._machine.commit(told, tokens, self._clock(), timeout_ms)
         )
 
     # --- Inside ---

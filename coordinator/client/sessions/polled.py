@@ -131,7 +131,12 @@ class PolledSessionMember:
         if ended:
             raise StaleMember(not_held(ended))
         self._member.commit(
-            offsets, atomic=atomic, expected=expected, manifest=manifest, timeout=timeout
+            offsets,
+            atomic=atomic,
+            expected=expected,
+            manifest=manifest,
+            holdings=list(shown.values()),
+            timeout=timeout,
         )
 
     def committed_with_metadata(

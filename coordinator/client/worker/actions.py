@@ -57,10 +57,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take no more partitions, and give all back within so many milliseconds."""
+    """Take no more partitions, and give all back within so many milliseconds.
+
+    `leave`: even if the member's place is meant to be kept for its next process.
+    """
 
     reason: str
     within_ms: int
+    leave: bool
 
 
 @dataclass(frozen=True, slots=True)

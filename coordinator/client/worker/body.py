@@ -121,14 +121,14 @@ class Body:
         """Begin, on the protocol's loop."""
         self.environment.post(lambda: self._keep(self._live()))
 
-    def stop(self, reason: str, grace_ms: int) -> None:
+    def stop(self, reason: str, grace_ms: int, *, leave: bool = False) -> None:
         """Have the handlers finish, then leave. From any thread, and from signal handlers."""
         self.is_over = self.is_over or grace_ms == 0
-        self.environment.post(self._stop, reason, grace_ms)
+        self.environment.post(self._stop, reason, grace_ms, leave)
 
-    def _stop(self, reason: str, grace_ms: int) -> None:
+    def _stop(self, reason: str, grace_ms: int, leave: bool = False) -> None:
         now_ms = self.environment.now_ms()
-        self.core.stop(reason, now_ms + grace_ms, now_ms)
+        self.core.stop(reason, now_ms + grace_ms, now_ms, leave=leave)
         self._wake()
 
     def end_now(self) -> None:
@@ -145,6 +145,7 @@ class Body:
             topics = await self._first_topics(plan)
             if topics is not None:
                 self.member = plan.new_member(topics, self.environment, self._wake)
+                self.member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
@@ -265,8 +266,8 @@ class Body:
             case Ready(scope, refused):
                 if self.member is not None:
                     self.member.prepared(scope.key, scope.handoff_id, refused)
-            case Drain(reason, within_ms):
-                self._drain(reason, within_ms)
+            case Drain(reason, within_ms, leave):
+                self._drain(reason, within_ms, leave=leave)
             case Leave(reason):
                 self._reason = reason
                 if self._left is not None:
@@ -275,8 +276,8 @@ class Body:
                 stack = "" if run is None else self._runs.stack_of(run)
                 self._log(level, text + stack, error)
 
-    def _drain(self, reason: str, within_ms: int) -> None:
-        is_ordered = self.member is not None and self.member.drain(reason, within_ms)
+    def _drain(self, reason: str, within_ms: int, *, leave: bool) -> None:
+        is_ordered = self.member is not None and self.member.drain(reason, within_ms, leave=leave)
         if isinstance(self.core, SessionCore) and not is_ordered:
             self.core.hand_over(self.environment.now_ms())
 
@@ -315,6 +316,9 @@ class Body:
                 self._show_progress()
             case "done":
                 self.core.done(scope)
+            case "forgotten":
+                self.core.forgot_await(scope)
+                self._wake()
             case "log_end":
                 self.core.log_end(scope, offset, now_ms)
                 self._wake()

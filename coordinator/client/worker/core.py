@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.events import spelled
 from coordinator.client.holdings import Holding
 from coordinator.client.worker.actions import (
     ERROR,
@@ -36,12 +37,15 @@ from coordinator.client.worker.actions import (
     TellRevoking,
 )
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
-from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.handlers import Handler, Handlers
 from coordinator.client.worker.policy import Limits, OnError
 from coordinator.client.worker.scope import FOREVER_MS, Run, RunKind, Scope, Stage, named
 
 ENDING_MS = 1_000
 """Time that a run has to end once it was told to, before it is named in a warning."""
+UNWANTED_PAUSES = 10
+"""Back-offs for which a released partition had better be another member's: 10 s, then longer, up to
+10 min, as in session groups."""
 STARVING_MS = 30_000
 """Time that a partition waits for a slot before the worker warns of starvation."""
 
@@ -57,11 +61,17 @@ class WorkerCore:
         self.warming: dict[TopicPartition, Scope] = {}
         """Scopes of partitions that are prepared for this process; in session groups."""
         self.left_over: list[Run] = []
+        self._ending: deque[tuple[int, Run]] = deque()
+        """Runs that were told to end, and when a warning names those that have not."""
         self.errors: list[BaseException] = []
         self.stopping_because: str | None = None
+        self._leaves_for_good = False
+        """True if a member that would keep its place leaves as well."""
         self.counts: Counter[str] = Counter()
         """Since the start: runs, failures, retries, releases, stalls, overdue runs."""
         self._rests: dict[TopicPartition, tuple[int, int, str]] = {}
+        self._unwanted: dict[TopicPartition, int] = {}
+        """Until when somebody else had better have a partition that was released."""
         self._queue: deque[Scope] = deque()
         self._unlocated: list[Scope] = []
         self._actions: deque[Action] = deque()
@@ -69,6 +79,8 @@ class WorkerCore:
         self._numbers = itertools.count()
         self._stop_until_ms = FOREVER_MS
         self._has_left = self._is_starving = False
+        self._forgetful: list[Handler] = []
+        """Handlers that a warning has told to await their commits."""
 
     # --- The member ---
 
@@ -111,11 +123,17 @@ class WorkerCore:
 
     # --- The owner ---
 
-    def stop(self, reason: str, until_ms: int, now_ms: int) -> None:
-        """Have the handlers finish until `until_ms`, then leave. May be repeated with less time."""
-        if self.stopping_because is None:
-            self.stopping_because = reason
-            self._actions.append(Drain(reason, max(0, until_ms - now_ms)))
+    def stop(self, reason: str, until_ms: int, now_ms: int, *, leave: bool = False) -> None:
+        """Have the handlers finish until `until_ms`, then leave. May be repeated with less time.
+
+        Args:
+            leave: give up a place that the member would keep for its next process.
+        """
+        gives_up_place = leave and not self._leaves_for_good
+        self._leaves_for_good |= leave
+        if self.stopping_because is None or gives_up_place:
+            self.stopping_because = self.stopping_because or reason
+            self._actions.append(Drain(reason, max(0, until_ms - now_ms), leave))
         if until_ms >= self._stop_until_ms:
             return
         self._stop_until_ms = until_ms
@@ -164,6 +182,7 @@ class WorkerCore:
         scope.committed = scope.stored = offset
         scope.metadata = metadata
         scope.attempts = 0
+        self._unwanted.pop(scope.key, None)
         self.alive(scope, now_ms)
         self._look_at_rows(scope, now_ms)
 
@@ -177,6 +196,16 @@ class WorkerCore:
         self._look_at_rows(scope, now_ms)
         if risen and scope.stage is Stage.IDLE and scope.waits_since_ms is not None:
             self._begin(scope, now_ms)
+
+    def forgot_await(self, scope: Scope) -> None:
+        """A handler made a commit that it never awaited; told once for each handler."""
+        if scope.handler not in self._forgetful:
+            self._forgetful.append(scope.handler)
+            self._say(
+                WARNING,
+                f"the handler of {named(scope.key)} makes commits that it does not await: nothing "
+                "was stored, and its rows are handled again; write `await p.commit(…)`",
+            )
 
     def done(self, scope: Scope) -> None:
         """There is nothing more to do in this holding."""
@@ -197,6 +226,13 @@ class WorkerCore:
     def next_deadline(self) -> int | None:
         """Time at which `next_action` has something to do without an input; None: never."""
         return self._timers[0][0] if self._timers else None
+
+    def unwanted(self, now_ms: int) -> frozenset[TopicPartition]:
+        """Partitions that another member had better have: they were released a short while ago, or
+        a run here does not end."""
+        self._unwanted = {key: ends for key, ends in self._unwanted.items() if now_ms < ends}
+        overdue = {run.scope.key for run in self.left_over if run.is_overdue}
+        return frozenset(self._unwanted.keys() | overdue)
 
     @property
     def running(self) -> list[Run]:
@@ -349,28 +385,48 @@ class WorkerCore:
             return
         run.is_cancelled = True
         self._actions.append(CancelRun(run))
-        if run.is_async or run.scope.stage is Stage.STALLED:
-            self._at(now_ms + ENDING_MS, partial(self._still_runs, run))
-        else:
-            self._still_runs(run, now_ms)  # It had the time until the deadline.
+        if not run.is_async and run.scope.stage is not Stage.STALLED:
+            self._wait_no_more(run, now_ms)  # It had the time until the deadline.
+        if not self._ending or self._ending[-1][0] != now_ms + ENDING_MS:
+            self._at(now_ms + ENDING_MS, self._still_run)
+        self._ending.append((now_ms + ENDING_MS, run))
 
-    def _still_runs(self, run: Run, now_ms: int) -> None:
-        if run.has_ended or run.is_overdue:
+    def _wait_no_more(self, run: Run, now_ms: int) -> None:
+        """Go on although a run has not ended that was told to."""
+        if run.is_overdue:
             return
-        scope = run.scope
         run.is_overdue = True
-        self.counts["overdue runs"] += 1
-        place = "coroutine" if run.is_async else "thread"
-        self._say(
-            WARNING,
-            f"the {run.kind} of {named(scope.key)} still runs in {place} {run.name!r}, though it "
-            f"may not any more ({scope.ended_because or 'it was told to end'}); every call on its "
-            "partition raises, and no other handler of this partition starts here before it ends",
-            run=run,
-        )
-        if scope.stage is Stage.STALLED:
+        if run.scope.stage is Stage.STALLED:
             self._give_up_stalled(run, now_ms)
         self._run_is_over(run, None)
+
+    def _still_run(self, now_ms: int) -> None:
+        """Tell of the runs that have had `ENDING_MS` to end: one line for each reason."""
+        late: dict[tuple[RunKind, str], list[Run]] = {}
+        while self._ending and self._ending[0][0] <= now_ms:
+            run = self._ending.popleft()[1]
+            if not run.has_ended:
+                reason = run.scope.ended_because or "it was told to end"
+                late.setdefault((run.kind, reason), []).append(run)
+        for (kind, reason), runs in late.items():
+            self._tell_still_run(kind, reason, runs)
+            for run in runs:
+                self._wait_no_more(run, now_ms)
+
+    def _tell_still_run(self, kind: RunKind, reason: str, runs: list[Run]) -> None:
+        self.counts["overdue runs"] += len(runs)
+        for run in runs:
+            run.is_named = True
+        first, keys = runs[0], spelled(run.scope.key for run in runs)
+        place = f"{'coroutine' if first.is_async else 'thread'} {first.name!r}"
+        others = f" (and {len(runs) - 1} more)" if len(runs) > 1 else ""
+        self._say(
+            WARNING,
+            f"the {kind} of {keys} still runs in {place}{others}, though it may not any more "
+            f"({reason}); every call on its partition raises, and no other handler of this "
+            "partition starts here before it ends",
+            run=first,
+        )
 
     def _left_over_ended(self, run: Run, error: BaseException | None, now_ms: int) -> None:
         if run in self.left_over:
@@ -379,7 +435,7 @@ class WorkerCore:
         key = run.scope.key
         if error is not None:
             self._say(ERROR, f"the {run.kind} of {named(key)} failed after its holding", error)
-        if run.is_overdue:
+        if run.is_named:
             self._say(INFO, f"the {run.kind} of {named(key)} that was left over has ended")
         successor = self.scopes.get(key)
         if successor is not None and successor.stage is Stage.BLOCKED:
@@ -428,9 +484,12 @@ class WorkerCore:
         if decision == "retry" and not may_retry:
             decision = "release"
         pause_ms = policy.pause_ms(scope.attempts)
+        nobody_else = self._nobody_else_takes(scope, now_ms)
         then = {
             "retry": f"it is called again in {pause_ms} ms",
-            "release": f"the partition is released for {pause_ms} ms",
+            "release": f"it was given back here, so it is called again in {pause_ms} ms"
+            if nobody_else
+            else "the partition is released",
             "stop": "the worker stops",
         }[decision]
         text = f"the handler of {named(scope.key)} failed ({scope.attempts} in a row); {then}"
@@ -440,8 +499,12 @@ class WorkerCore:
             case "retry":
                 scope.is_located = False
                 self._wait_until(scope, Stage.BACKING_OFF, now_ms + pause_ms, now_ms)
+            case "release" if nobody_else:
+                scope.is_located = False
+                self._wait_until(scope, Stage.RESTING, now_ms + pause_ms, now_ms)
             case "release":
                 self._rests[scope.key] = (scope.attempts, now_ms + pause_ms, scope.last_error)
+                self._unwanted[scope.key] = now_ms + UNWANTED_PAUSES * pause_ms
                 self._lose(scope, "it was released after a failure", now_ms)
                 self._give_back(scope, scope.last_error)
             case "stop":
@@ -449,6 +512,13 @@ class WorkerCore:
                 if scope.runs:
                     self._lose(scope, "the worker stops after its failure", now_ms)
                 self._stop_because_of(error, now_ms)
+
+    def _nobody_else_takes(self, scope: Scope, now_ms: int) -> bool:
+        """True if a partition has come back soon after its release, and may rest here.
+
+        Another release would be another rebalance of everybody, with the same result.
+        """
+        return not scope.runs and now_ms < self._unwanted.get(scope.key, 0)
 
     @staticmethod
     def _decision(scope: Scope, error: BaseException) -> OnError:
@@ -458,7 +528,7 @@ class WorkerCore:
 
     def _stop_because_of(self, error: BaseException, now_ms: int) -> None:
         self.errors.append(error)
-        self.stop(f"failed: {error!r}", now_ms + self._limits.grace_ms, now_ms)
+        self.stop(f"failed: {error!r}", now_ms + self._limits.grace_ms, now_ms, leave=True)
 
     def _note_failure(self, scope: Scope, error: BaseException, now_ms: int) -> None:
         scope.attempts += 1

@@ -75,8 +75,15 @@ class Member(Protocol):
             refused: why this member will not have it now; empty: it would.
         """
 
-    def drain(self, reason: str, within_ms: int) -> bool:
-        """Take no more partitions; False: the group will not ask for those that are held."""
+    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
+        """Have the group asked to give these partitions to others, where nobody else does."""
+
+    def drain(self, reason: str, within_ms: int, *, leave: bool) -> bool:
+        """Take no more partitions; False: the group will not ask for those that are held.
+
+        Args:
+            leave: even if the member's place is meant to be kept for its next process.
+        """
 
     def may_begin(self, holding: Holding) -> bool:
         """True if new work of a holding may be begun now. From any thread."""
@@ -102,7 +109,7 @@ class Member(Protocol):
         """Report log end offsets; failures are swallowed."""
 
     async def close(self, reason: str) -> None:
-        """Leave the group, unless the member is static, and close the connection."""
+        """Leave the group, unless a place is kept (see `drain`), and close the connection."""
 
 
 M = TypeVar("M", bound=CallingMachine)
@@ -152,7 +159,7 @@ class Borrowed:
     def _count(self, events: Iterable[MemberEvent]) -> None:
         self.assignments += sum(isinstance(event, Assigned) for event in events)
 
-    def drain(self, reason: str, within_ms: int) -> bool:
+    def drain(self, reason: str, within_ms: int, *, leave: bool) -> bool:
         """See `Member`; nothing is told to the group."""
         self._is_draining = True
         return False
@@ -188,9 +195,13 @@ class MachineMember(DrivenMember[MemberMachine]):
         self._machine.give_back(frozenset((holding.partition,)), self._now_ms())
         self._driver.turn()
 
-    def drain(self, reason: str, within_ms: int) -> bool:
-        """See `Member`."""
-        self._machine.drain()
+    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
+        """See `Member`. Each join declares them, and assignors heed it."""
+        self._machine.membership.unwanted = unwanted
+
+    def drain(self, reason: str, within_ms: int, *, leave: bool) -> bool:
+        """See `Member`. A static member keeps its place, unless it is to `leave`."""
+        self._machine.drain(leave=leave)
         return False
 
     def may_begin(self, holding: Holding) -> bool:
@@ -218,7 +229,8 @@ class MachineMember(DrivenMember[MemberMachine]):
 
     async def close(self, reason: str) -> None:
         """See `Member`."""
-        self._machine.close(reason, self._now_ms())
+        keeps_place = self._machine.membership.keeps_place
+        self._machine.close(reason, self._now_ms(), leave=not keeps_place)
         await self._driver.until_closed()
 
 
@@ -287,6 +299,11 @@ class LentMember(Borrowed, MachineMember):
 
     async def report(self, ends: Mapping[TopicPartition, int]) -> None:
         """Nothing: its own setting `log_ends` has it report."""
+
+    async def close(self, reason: str) -> None:
+        """Return it to its owner, who wants what it is assigned."""
+        self.set_unwanted(tuple)
+        await super().close(reason)
 
     def _poll(self) -> None:
         self._machine.poll_begins(self._now_ms())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ class Calls(Protocol):
         """Time at which a holding ends unless the coordinator answers; from any thread."""
 
     def tell(self, run: Run, what: str, offset: int = -1) -> None:
-        """Pass `alive`, `log_end` or `done` on, from any thread."""
+        """Pass `alive`, `log_end`, `done` or a `forgotten` await on, from any thread."""
 
     async def until_may_begin(self, run: Run) -> None:
         """Wait until new work may be begun, from the loop of the handlers."""
@@ -256,7 +257,9 @@ class Partition(PartitionView):
         """Set when the partition is to be given back; `deadline_ms` says until when."""
         return self._revoking
 
-    async def commit(self, offset: int, metadata: str = "", expected: int | None = None) -> None:
+    def commit(
+        self, offset: int, metadata: str = "", expected: int | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Commit; returns when the offset is stored, but if the partition is being revoked.
 
         Then the handler ends here by cancellation, after the offset was stored; `drain="manual"`
@@ -270,9 +273,13 @@ class Partition(PartitionView):
             StaleMember: the holding has ended. RebalanceInProgress, OffsetMismatch, CommitFailed:
                 it was refused. Unavailable: no coordinator answered for 30 s, with retries.
         """
-        self._check()
-        commit = OneCommit(self._run, offset, metadata, expected)
-        await self._calls.commit([commit], atomic=False, manifest=b"")
+
+        async def work() -> None:
+            self._check()
+            commit = OneCommit(self._run, offset, metadata, expected)
+            await self._calls.commit([commit], atomic=False, manifest=b"")
+
+        return to_be_awaited("Partition.commit", self._calls, self._run, work)
 
     def alive(self) -> Coroutine[Any, Any, None]:
         """Show progress without a commit, during long work."""
@@ -293,6 +300,27 @@ class Partition(PartitionView):
         assert isinstance(awaited, CoroutineType)
         awaited.__qualname__ = f"Partition.{what}"  # As a warning of a forgotten await names it.
         return awaited
+
+
+def to_be_awaited(
+    name: str, calls: Calls, run: Run, work: Callable[[], Coroutine[Any, Any, None]]
+) -> Coroutine[Any, Any, None]:
+    """Work that begins when it is awaited; the worker is told if it never is.
+
+    Args:
+        name: of the method, as Python's own warning of a forgotten await names it.
+    """
+
+    async def begin() -> None:
+        forgotten.detach()
+        await work()
+
+    awaited = begin()
+    assert isinstance(awaited, CoroutineType)
+    awaited.__qualname__ = name
+    forgotten = weakref.finalize(awaited, calls.tell, run, "forgotten")
+    forgotten.atexit = False
+    return awaited
 
 
 class BlockingPartition(PartitionView):

@@ -29,14 +29,15 @@ class EndNow(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def signals_handled(stop: Callable[[str, int | None], None]) -> Iterator[None]:
+def signals_handled(stop: Callable[[str, int | None, bool], None]) -> Iterator[None]:
     """Have SIGINT and SIGTERM stop a worker, in the main thread only; the second ends it at once.
 
     A signal that is ignored stays so: a shell without job control starts background jobs with
     SIGINT ignored, so that Ctrl-C does not reach them. The former handlers are put back at the end.
 
     Args:
-        stop: given the reason, and the time to finish in milliseconds; None: the usual one.
+        stop: given the reason, the time to finish in milliseconds (None: the usual one), and
+            whether to give up a place that is kept.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -48,9 +49,9 @@ def signals_handled(stop: Callable[[str, int | None], None]) -> Iterator[None]:
         count += 1
         name = signal.Signals(number).name
         if count == 1:
-            stop(f"stopped by {name}", None)
+            stop(f"stopped by {name}", None, False)
             return
-        stop(f"stopped by a second {name}", 0)
+        stop(f"stopped by a second {name}", 0, True)
         raise EndNow
 
     before = {

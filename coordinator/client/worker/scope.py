@@ -103,7 +103,8 @@ class Run:
     Attributes:
         is_cancelled: it was told to end; from then on every call on its partition raises.
         verdict: the error that counts when it ends, whatever it ends with.
-        is_overdue: it has not ended though it was told to; named in logs and state.
+        is_overdue: it has not ended though it was told to, and is not waited for any more.
+        is_named: a warning has said so.
         is_watched: a timer will look whether it has stalled.
     """
 
@@ -115,6 +116,7 @@ class Run:
     is_cancelled: bool = False
     has_ended: bool = False
     is_overdue: bool = False
+    is_named: bool = False
     is_watched: bool = False
     verdict: Exception | None = None
 

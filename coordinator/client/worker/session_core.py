@@ -134,6 +134,10 @@ class SessionCore(WorkerCore):
         self._give_back(scope)
         self._leave_if_ended(now_ms)
 
+    def _nobody_else_takes(self, scope: Scope, now_ms: int) -> bool:
+        """False: a release costs nobody else anything, and the coordinator finds out by it."""
+        return False
+
     def _give_back(self, scope: Scope, refused: str = "") -> None:
         """Give a scope back once nothing of it runs, or is waited for."""
         self._owed[scope] = refused

@@ -71,6 +71,9 @@ class MachineMember(DrivenMember[SessionMemberMachine]):
         """See `Member`."""
         return self._holdings[partition]
 
+    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
+        """Nothing: the coordinator remembers which partitions were refused."""
+
     def prepared(self, partition: TopicPartition, handoff_id: int, refused: str) -> None:
         """See `Member`."""
         self._machine.prepared(partition, handoff_id, refused)
@@ -134,9 +137,9 @@ class LeasedMember(MachineMember):
         if not self._is_returning:
             super().give_back(holding, position, refused)
 
-    def drain(self, reason: str, within_ms: int) -> bool:
+    def drain(self, reason: str, within_ms: int, *, leave: bool) -> bool:
         """See `Member`. A member that will return, or has no stream, hands over by itself."""
-        self._is_returning = self._return_within_ms is not None
+        self._is_returning = self._return_within_ms is not None and not leave
         if self._is_returning or not self._machine.session.has_stream:
             return False
         self._machine.drain(within_ms, reason, self._now_ms())

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.client.events import spelled
@@ -29,6 +30,7 @@ from coordinator.client.worker.partition import (
     OneCommit,
     Partition,
     PartitionView,
+    to_be_awaited,
 )
 from coordinator.client.worker.policy import (
     AfterAttempts,
@@ -199,7 +201,7 @@ class Worker:
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
         self._body: Body | None = None
-        self._early_stop: tuple[str, int | None] | None = None
+        self._early_stop: tuple[str, int | None, bool] | None = None
         """Arguments of a `stop` that came before the start."""
 
     def __repr__(self) -> str:
@@ -336,8 +338,9 @@ class Worker:
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop` or a signal; then the handlers finish, and the group is left.
 
-        In the main thread SIGTERM and SIGINT stop it, and the second one ends it at once. One that
-        the process ignores stays ignored, such as SIGINT in background jobs of `sh`.
+        In the main thread SIGTERM and SIGINT stop it, and the second one ends it at once, for good
+        (see `stop`). One that the process ignores stays ignored, such as SIGINT in background jobs
+        of `sh`.
 
         Args:
             handle_signals: False: signals are left to others.
@@ -393,8 +396,14 @@ class Worker:
         if error is None:
             self._raise_errors(body)
 
-    def stop(self, reason: str = "stopped", *, grace_ms: int | None = None) -> None:
+    def stop(
+        self, reason: str = "stopped", *, grace_ms: int | None = None, leave: bool = False
+    ) -> None:
         """Have the handlers finish at their next commit, then leave. Returns at once.
+
+        A static worker (`instance_id`) neither leaves nor joins again, so that nothing moves if a
+        process of its name returns within its session; the same holds for `return_within_ms`.
+        Both leave with `leave=True`, at a second signal, and when an error policy stops them.
 
         May be called any number of times, from any thread and from handlers. A worker that was
         stopped before its first start ends as soon as it is started.
@@ -402,17 +411,19 @@ class Worker:
         Args:
             reason: sent to the coordinator, which shows it in `explain`.
             grace_ms: time until handlers that still run are cancelled; None: the worker's.
+            leave: give up a place that is kept for the next process.
         """
-        self._stop(reason, grace_ms)
+        self._stop(reason, grace_ms, leave)
 
-    def _stop(self, reason: str, grace_ms: int | None) -> None:
+    def _stop(self, reason: str, grace_ms: int | None, leave: bool = False) -> None:
         self._check_pid()
         check_number("grace_ms", grace_ms, 0)
         if self._body is None:
-            self._early_stop = reason, grace_ms
+            self._early_stop = reason, grace_ms, leave
         body = self._body  # Another thread may have set it since.
         if body is not None:
-            body.stop(reason, self._limits.grace_ms if grace_ms is None else grace_ms)
+            grace_ms = self._limits.grace_ms if grace_ms is None else grace_ms
+            body.stop(reason, grace_ms, leave=leave)
 
     # --- Work ---
 
@@ -456,7 +467,8 @@ class Worker:
             commits.append(OneCommit(partition._run, offset, "", None))
         manifest = manifest_of(manifest)
         if colours == {Partition}:
-            return calls.commit(commits, atomic=atomic, manifest=manifest)
+            work = partial(calls.commit, commits, atomic=atomic, manifest=manifest)
+            return to_be_awaited("Worker.commit", calls, commits[0].run, work)
         calls.commit_blocking(commits, atomic=atomic, manifest=manifest)
         return None
 

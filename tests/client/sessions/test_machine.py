@@ -81,6 +81,18 @@ def test_what_an_ack_lists_is_not_renewed_again():
     assert it.valid(Q, 6_000 + 8_999)
 
 
+def test_what_every_ack_lists_as_not_renewed_ends_when_the_first_one_said():
+    it = Played()
+    it.at(3_500)
+    it.ack(1, 3_600, 0)
+    for number, at_ms in enumerate((6_000, 8_500), start=2):
+        it.at(at_ms)
+        it.ack(number, at_ms + 100, 0)
+    assert it.valid(P, 1_000 + 8_999)
+    assert not it.valid(P, 1_000 + 9_000)
+    assert it.valid(Q, 8_500 + 8_999)
+
+
 def test_a_gap_asks_for_the_whole():
     it = Played()
     it.changes()

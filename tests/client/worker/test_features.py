@@ -421,6 +421,44 @@ async def test_commit_takes_metadata_and_the_offset_that_must_be_stored():
     await serving
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("whose", ["partition", "worker"])
+async def test_a_worker_warns_once_of_commits_that_are_not_awaited(caplog, whose):
+    town, rows = Town(2), []
+    worker = town.worker(idle_ms=1_000)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        rows.append(p.position)
+        _ = p.commit(8) if whose == "partition" else worker.commit({p: 8})
+
+    serving = town.serve(worker)
+    await town.until(lambda: len(rows) >= 6)
+    [told] = [r.getMessage() for r in caplog.records if "await" in r.getMessage()]
+    assert "makes commits that it does not await: nothing was stored" in told
+    assert town.stored() == -1
+    await town.stop(worker)
+    await serving
+
+
+async def test_commits_that_are_awaited_later_or_in_tasks_are_no_forgotten_ones(caplog):
+    town = Town(1)
+    worker = town.worker()
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await asyncio.create_task(p.commit(p.position + 1))
+        later = p.commit(p.position + 1)
+        await asyncio.sleep(1)
+        await later
+
+    serving = town.serve(worker)
+    await town.until(lambda: town.stored() >= 4)
+    await town.stop(worker)
+    await serving
+    assert "does not await" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ["commit", "log_end", "alive", "done"])
 async def test_a_forgotten_await_is_a_warning(name):
     town = Town(1)

@@ -277,14 +277,3 @@ async def test_a_bug_ends_the_worker_and_is_raised():
         async with asyncio.timeout(600):
             await worker.serve()
     assert members(town) == 0
-
-
-async def test_a_static_worker_keeps_its_place():
-    town = Town(1)
-    worker = town.worker(instance_id="i")
-    committing(worker, [])
-    serving = town.serve(worker)
-    await town.until(lambda: town.stored() == 1)
-    await town.stop(worker)
-    await serving
-    assert members(town) == 1

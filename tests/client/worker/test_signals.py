@@ -15,10 +15,10 @@ def test_the_first_signal_stops_the_worker_and_the_second_ends_it(handlers):
     before, stopped = handlers(), []
     with signals_handled(lambda *how: stopped.append(how)):
         signal.raise_signal(signal.SIGINT)
-        assert stopped == [("stopped by SIGINT", None)]
+        assert stopped == [("stopped by SIGINT", None, False)]
         with pytest.raises(EndNow):
             signal.raise_signal(signal.SIGTERM)
-    assert stopped[1:] == [("stopped by a second SIGTERM", 0)]
+    assert stopped[1:] == [("stopped by a second SIGTERM", 0, True)]
     assert handlers() == before
 
 
@@ -32,7 +32,7 @@ def test_a_signal_that_is_ignored_stays_ignored(handlers, ignored):
         assert signal.getsignal(ignored) is signal.SIG_IGN
         other = next(number for number in SIGNALS if number != ignored)
         signal.raise_signal(other)
-        assert stopped == [(f"stopped by {other.name}", None)]
+        assert stopped == [(f"stopped by {other.name}", None, False)]
     assert signal.getsignal(ignored) is signal.SIG_IGN
 
 

@@ -1,0 +1,47 @@
+"""Commits of work that began under an earlier holding, at a real coordinator in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import StaleMember
+from coordinator.client.sessions.changes import Granted, Lost
+from coordinator.client.sessions.member import SessionMember
+
+P = TopicPartition("t", 0)
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest.mark.parametrize("names", ["the grant", "the holding"])
+async def test_work_of_an_earlier_holding_does_not_commit_under_the_newest_token(
+    virtual_group, names
+):
+    group = virtual_group()
+    shown: list = []
+    refused: list[str] = []
+
+    async def own() -> None:
+        async with SessionMember("anywhere:1", "g", {"t": 1}) as member:
+            async for change in member.changes():
+                match change:
+                    case Granted(partition):
+                        shown.append(change if names == "the grant" else member.holding(partition))
+                        if len(shown) == 2:
+                            break
+                    case Lost(partition):
+                        member.released(partition)
+            first, second = shown
+            await member.commit({P: 100}, holdings=second)
+            with pytest.raises(StaleMember, match="nothing was sent") as raised:
+                await member.commit({P: 7}, holdings=[first])
+            refused.append(str(raised.value))
+
+    process = group.start(own)
+    await group.until(lambda: shown)
+    process.cut()
+    await group.advance(60)
+    process.mend()
+    await group.until(lambda: refused)
+    assert shown[0].token < shown[1].token
+    assert group.committed() == {P: 100}
