@@ -5,10 +5,18 @@ times, which depend on how its grant ended:
 
     how it ended     at the earliest                              at the latest
     released         when it was told to drain, or committed last when it said so
+    stalled          when its working side got on last            as above, or below
     left             when it left, or committed it last, if it    when it left
                      committed others later
     died             when it was last heard                       when its next heartbeat was due
     forced           when it was told to drain, or committed last when its lease had run out
+    lost, suspended  when it was last heard                       when its lease had run out
+
+A partition is lost if its holder comes back and does not claim it. It is suspended while its lease
+is in doubt: a member that is not acknowledged for two thirds of it begins nothing new, and goes on
+under the same token. After an outage the member says how long it was silent. Of a member that was
+not heard since this node took the group over, the last sign is its newest commit, or one lease
+before the newest record of the owner before, by which it would have ended had it been silent.
 
 A commit of the partition under its token raises the earlier time. Work resumes when the record of
 the next grant is durable, since its holder is told at once. Times are epoch milliseconds; -1 (
@@ -21,6 +29,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.ids import NO_OFFSET, NO_TIME
+
+RETURNED = "returned"
+"""Reason of partitions that went on with their member, or its name, without a plan."""
 
 
 class StoppedBy(Enum):
@@ -35,6 +46,10 @@ class StoppedBy(Enum):
     """The same, and nothing was heard of it since this node took the group over."""
     FORCED = "forced"
     """It was told to stop, and did not answer before its lease had run out."""
+    SUSPENDED = "suspended"
+    """Its member could not renew the lease for a while, and goes on."""
+    LOST = "lost"
+    """Its member came back without it: the lease had run out by its own clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class HandoffLine:
     released_at_ms: the token ended by the holder's word.
     ended_at_ms: the switch was decided; a slow log adds to it.
     position: at which the holder stopped; -1: it did not say.
+    start_offset: committed offset with which the next holder begins; -1: nobody has committed, or
+        there is no next holder. Known once the switch is durable.
     stop: None while it is open, or if its holder goes on.
     """
 
@@ -92,6 +109,7 @@ class HandoffLine:
     position: int = NO_OFFSET
     outcome: HandoffOutcome = HandoffOutcome.OPEN
     stop: Stop | None = None
+    start_offset: int = NO_OFFSET
 
     @property
     def was_forced(self) -> bool:
@@ -109,6 +127,8 @@ class TriggerCause(Enum):
     """Its topics, its capacity, or the most partitions that it takes."""
     MEMBER_BACK = "member_back"
     """It has a stream again, or is ready to receive again."""
+    MEMBER_STALLED = "member_stalled"
+    """Its working side did not get on for the policy's `max_idle_ms`."""
     MEMBER_DRAINS = "member_drains"
     MEMBER_LEFT = "member_left"
     MEMBER_DIED = "member_died"
@@ -134,7 +154,8 @@ class PlannedMove:
 
     partitions: ranges, first and last, both included. source: the holder, or the last one of
     partitions that were free, if it is known. target: empty: they are given up. reason: code of the
-    planner's reason; `free` for partitions without a holder, whose rest `stop` tells.
+    planner's reason; `free` for partitions without a holder, whose rest `stop` tells; `returned`
+    for those that a member or a name got again at `resumed_at_ms`, before the plan.
     """
 
     topic: str
@@ -143,6 +164,11 @@ class PlannedMove:
     target: str
     reason: str
     stop: Stop | None = None
+    resumed_at_ms: int = NO_TIME
+
+    def resumed_by(self, made_at_ms: int) -> int:
+        """Time at which work resumed; `made_at_ms`: of the plan."""
+        return made_at_ms if self.resumed_at_ms == NO_TIME else self.resumed_at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +187,28 @@ class Unowned:
 
 
 @dataclass(frozen=True, slots=True)
+class PartlyDeclared:
+    """Partitions of a topic, first and last, both included, that not all members declare.
+
+    member_ids: the first few of the `member_count` that do.
+    """
+
+    topic: str
+    first: int
+    last: int
+    member_ids: tuple[str, ...]
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRecord:
     """One plan. Durable; applied to the journal alone.
 
     triggers: the first few of `trigger_count`. called_at_ms: the first event that called for it;
     made_at_ms: when it was made, after its window. counts: partitions by reason of their move, and
     unplaced ones by why. moves: the first 100, of which the partitions of `left_out` are none.
+    partly_declared: the first few ranges of partitions that only some members may have.
+    What members got again before the plan is in its record; with nothing else there was no plan.
     """
 
     group_id: str
@@ -181,3 +223,14 @@ class PlanRecord:
     moves: tuple[PlannedMove, ...] = ()
     left_out: int = 0
     unowned: Unowned = Unowned()
+    partly_declared: tuple[PartlyDeclared, ...] = ()
+
+    @property
+    def moved(self) -> int:
+        """Number of partitions that the plan itself moves."""
+        return sum(count for reason, count in self.counts if reason != RETURNED)
+
+    @property
+    def is_return(self) -> bool:
+        """True if it tells only of partitions that went on without a plan."""
+        return all(reason == RETURNED for reason, _ in self.counts)

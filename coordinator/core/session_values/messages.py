@@ -39,7 +39,7 @@ class Wanted:
     """Wanted state. `based_on`: the version before, of which it is the difference; -1: whole.
 
     `answers`: number of the heartbeat that asked for the whole; -1: none did. `why`: if nothing is
-    wanted.
+    wanted. `is_part`: more partitions of the same version follow.
     """
 
     version: int
@@ -47,6 +47,7 @@ class Wanted:
     partitions: tuple[OrderedPartition, ...]
     answers: int = -1
     why: str = ""
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

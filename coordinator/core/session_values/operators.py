@@ -24,6 +24,7 @@ class MemberRow:
     which is the one that the member was told last. last_heard_ms, lease_ends_ms: epoch
     milliseconds. partitions: number that it holds, in any phase. why: why it has nothing; empty if
     it has something. waits_for: of a waiting process, the id of the member that has its name.
+    differing_wishes: settings of the policy that it asked for and that have other values.
     """
 
     record: SessionMemberStored
@@ -39,6 +40,7 @@ class MemberRow:
     leaves_at_ms: int = NO_TIME
     why: str = ""
     waits_for: str = ""
+    differing_wishes: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

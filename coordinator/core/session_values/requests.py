@@ -49,7 +49,8 @@ class Attach:
 
     `held`: all partitions that the member has not released, with their tokens. `epoch`: the highest
     that it has seen; `is_ahead`: that is above the epoch of the coordinator. `wishes`: for the
-    policy, used if the group has none yet.
+    policy, used if the group has none yet. `wished`: the settings that it names; others have their
+    defaults. `silent_ms`: time since it sent what was acknowledged last; 0: not known.
     """
 
     call_id: CallId
@@ -72,9 +73,11 @@ class Attach:
     place: tuple[str, str, int] | None = None
     ready: bool = True
     wishes: Policy | None = None
+    wished: tuple[str, ...] = ()
     held: tuple[tuple[str, int, int], ...] = ()
     epoch: int = 0
     is_ahead: bool = False
+    silent_ms: int = 0
 
     def refusal(self, refused: Refused) -> AttachReply:
         """The answer that says why the Attach was refused."""

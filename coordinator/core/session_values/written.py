@@ -51,6 +51,7 @@ class LogAnswered:
     """A record that changes nothing is settled: it asked whether the log is available again."""
 
     group_id: str
+    asked_ms: int
     error: ErrorCode = ErrorCode.NONE
 
 

@@ -6,7 +6,7 @@ Admission is durable before it is answered.
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
 from coordinator.core.ids import NO_TIME, IdSource, Place
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -18,14 +18,13 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
 from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
-from coordinator.core.sessions import flaps, heirs, lease, wanted, windows
+from coordinator.core.sessions import flaps, heirs, last_work, lease, wanted, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
-MAX_PARTITIONS = 250_000
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")
 
 
@@ -34,10 +33,16 @@ def must_wait(now_ms: int, config: GroupConfig) -> MustWait:
     return MustWait(now_ms + config.offset_commit_timeout_ms)
 
 
-def too_many(count: int) -> Refused:
-    """The refusal of an Attach with which the group would have this many partitions."""
-    most = f"a group may have {MAX_PARTITIONS} (max_group_partitions)"
-    return Refused(ErrorCode.INVALID_REQUEST, f"{count} partitions; {most}")
+def check_count(partitions: int, config: GroupConfig) -> None:
+    """Check the number of partitions that a group would have.
+
+    Raises:
+        Refused: INVALID_REQUEST, with the setting.
+    """
+    most = config.max_group_partitions
+    if partitions > most:
+        message = f"{partitions} partitions; a group may have {most} (max_group_partitions)"
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
 
 
 def admit_new(
@@ -59,8 +64,7 @@ def admit_new(
         raise must_wait(now_ms, config)  # It would take the policy that a member relies on.
     if len(group.members) + len(group.arriving) >= config.group_max_size:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    if group.declarations.total_with(command.topics) > MAX_PARTITIONS:
-        raise too_many(group.declarations.total_with(command.topics))
+    check_count(group.declarations.total_with(command.topics), config)
     records: list[Record] = []
     policy = group.policy
     if command.wishes is not None and not group.is_policy_stored:
@@ -114,12 +118,15 @@ def records_of(
     records: list[Record] = [record]
     if places:
         grants = grants_of(record.member_id, places, numbers.next_tokens)
+        last_work.resume(group, record.member_id, places, now_ms)
         records.append(PartitionsGranted(group.group_id, grants))
     return records, places
 
 
 def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
+    if not group.may_grant(now_ms):
+        return []
     return [
         place for place in group.kept_for(name) if group.not_before.get(place, NO_TIME) <= now_ms
     ]
@@ -147,8 +154,8 @@ def admitted(
     group.arriving_names.discard(command.name)
     member = group.members.get(done.member_id)
     if done.error is not ErrorCode.NONE or member is None:
-        error = done.error if done.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID
-        out.reply(command.call_id, command.refusal(Refused(error)))
+        error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
+        out.reply(command.call_id, command.refusal(session_refused(error)))
         return
     if done.is_new:
         _begin(group, member, command, now_ms, out, has_stream=has_stream)
@@ -208,5 +215,6 @@ def take_stream(
         flaps.note(group.flaps, member, now_ms, out)
     member.stream_id, member.stream_number = command.call_id, command.stream_number
     member.stream_since_ms = now_ms
+    member.wishes = tuple((name, getattr(command.wishes, name)) for name in command.wished)
     out.open_stream(command.call_id, group.group_id, member.member_id)
     lease.renew(group, member, now_ms, out)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.ids import NO_TIME, IdSource
 from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.policy import MAX_LEASE_MS
 from coordinator.core.session_values.records import EndCause, SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
@@ -25,7 +26,7 @@ from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 
-def check(attach: Attach) -> None:
+def check(attach: Attach, config: GroupConfig) -> None:
     """Check what does not depend on the group.
 
     Raises:
@@ -43,8 +44,7 @@ def check(attach: Attach) -> None:
     counts = [count for _, count in attach.topics]
     if len(set(names)) < len(names) or any(count < 0 for count in counts):
         raise _invalid("each topic once, with 0 partitions or more")
-    if sum(counts) > admission.MAX_PARTITIONS:
-        raise admission.too_many(sum(counts))
+    admission.check_count(sum(counts), config)
     if any(partition < 0 for _, partition, _ in attach.held):
         raise _invalid("a held partition is negative")
 
@@ -72,7 +72,7 @@ def attach(
         MustWait: the end of its name's member, or an Attach of this process or name, or the end of
             the group is being written.
     """
-    check(command)
+    check(command, config)
     if command.incarnation in group.arriving or command.name in group.arriving_names:
         raise admission.must_wait(now_ms, config)
     known = group.of_incarnation(command.incarnation)
@@ -80,8 +80,10 @@ def attach(
         resuming.resume(group, known, command, now_ms, out, config, numbers)
         return
     if known is not None and known.is_ended:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise session_refused()
     flaps.check(group.flaps, flaps.keys_of(command)[-1], now_ms)
+    if command.is_ahead:
+        _hold_grants_back(group, command, numbers)
     old = known or (group.members.get(group.names.get(command.name, "")) if command.name else None)
     if old is not None and old.is_ended:
         if any(end.member_id == old.member_id for end in group.failed_ends):
@@ -112,7 +114,7 @@ def _follow(
         _restored(group, old, record, command, now_ms, out, numbers)
         return
     heir = heirs.wait(group, old.ends_at_ms, record, command, now_ms, out)
-    if heirs.has_ended(old, command):
+    if heirs.has_ended(old, command) and group.may_grant(now_ms):
         heir.unanswered = command
         ends.end(group, old, EndCause.REPLACED, now_ms, numbers, out, heirs.SUPERSEDED)
     else:
@@ -120,6 +122,18 @@ def _follow(
         hold_ms = group.policy.degraded_hold_ms
         told = heirs.told_to_wait(heir, message, old.ends_at_ms, hold_ms, now_ms)
         out.reply(command.call_id, told)
+
+
+def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) -> None:
+    """Grant nothing until the leases of members are over that the store has forgotten.
+
+    Nobody was renewed by an earlier owner since this one serves. A caller can invent an epoch, so
+    the time does not count from its Attach: once it has passed, nothing is held back any more.
+    """
+    leases = [group.policy.lease_ms, *(it.record.lease_ms for it in group.members.values())]
+    if command.wishes is not None and not group.is_policy_stored:
+        leases.append(min(command.wishes.lease_ms, MAX_LEASE_MS))
+    group.grants_from_ms = max(group.grants_from_ms, numbers.began_at_ms + max(leases))
 
 
 def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -> bool:
@@ -169,11 +183,12 @@ def _restored(
 ) -> None:
     """End a session that the store has forgotten, and admit its process anew.
 
+    What it held waits for the end of its lease: the process works on until it hears of this.
     The record of the end proves the fence: if another node has the shard, the append is refused.
     """
     ends.end(group, old, EndCause.RESTORED, now_ms, numbers, out, heirs.SUPERSEDED)
     if command.name in group.waiting:  # Which has the name from now on.
-        out.reply(command.call_id, command.refusal(Refused(ErrorCode.UNKNOWN_MEMBER_ID)))
+        out.reply(command.call_id, command.refusal(session_refused()))
         return
     group.arrives(command)
     admitted = SessionAdmitted(group.group_id, command, record.member_id, is_new=True)

@@ -1,12 +1,12 @@
 """Claims of a returning member, compared with its holdings.
 
 Nobody can tell a grant that never arrived from one that was given up: what a member holds and does
-not claim is granted anew, under a new token.
+not claim, or claims under another token, is granted anew, under a new token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.ids import Place
 from coordinator.core.outcome import Outcome
@@ -32,17 +32,19 @@ def compare(
     now_ms: int,
     numbers: Numbers,
     out: Outcome,
-) -> None:
-    """Compare the held set of a heartbeat, with grants that the member has taken in already."""
+) -> list[Place]:
+    """Compare the held set of a heartbeat, with grants that the member has taken in already.
+
+    Returns:
+        Partitions that it gets anew.
+    """
     claimed = {(topic, partition): token for topic, partition, token in held if partition >= 0}
     mailbox = member.mailbox
     mailbox.note_applied(applied)
     # It cannot claim a grant that it has not seen yet.
     missing = [place for place in unclaimed(group, member, claimed) if mailbox.has_seen(place)]
-    for place, token in claimed.items():
-        is_told = mailbox.has_seen(place)
-        if is_told and (group.holder(place) != member.member_id or group.token(place) != token):
-            mailbox.dirty.add(place)  # It is told LOST, or the token that counts.
+    # It is told LOST, or the token that counts.
+    mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
     grants, places = granted_anew(group, member, missing, now_ms, numbers)
     if grants:
         group.fly(places, member.member_id)
@@ -52,17 +54,44 @@ def compare(
     for place in missing:
         if place in group.released:
             handoffs.reconcile(group, place, now_ms, numbers, out)
+    return places
+
+
+def _wrong(group: SessionGroup, member_id: str, claimed: Mapping[Place, int]) -> Iterator[Place]:
+    """Claims that are not what the member holds. There may be 250,000: nothing is called."""
+    topics = group.topics
+    for place, token in claimed.items():
+        topic = topics.get(place[0])
+        if (
+            topic is None
+            or place[1] >= len(topic.holders)
+            or topic.holders[place[1]] != member_id
+            or topic.tokens[place[1]] != token
+        ):
+            yield place
 
 
 def unclaimed(
     group: SessionGroup, member: SessionMember, claimed: Mapping[Place, int]
 ) -> list[Place]:
-    """Partitions that a member holds and does not claim, and has not released."""
+    """Partitions that a member holds and does not claim, and has not released.
+
+    A claim under another token is none of the grant that counts. What is being drained is not
+    released by it: the member believes to hold it, and works on.
+    """
     return sorted(
         place
         for place in group.places_of(member.member_id)
-        if place not in claimed and place not in group.released
+        if place not in group.released and not _is_claimed(group, place, claimed)
     )
+
+
+def _is_claimed(group: SessionGroup, place: Place, claimed: Mapping[Place, int]) -> bool:
+    if place not in claimed:
+        return False
+    handoff = group.handoff(place)
+    is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
+    return is_drained or claimed[place] == group.token(place)
 
 
 def granted_anew(
@@ -72,12 +101,13 @@ def granted_anew(
     now_ms: int,
     numbers: Numbers,
 ) -> tuple[tuple[Grant, ...], list[Place]]:
-    """Grant what a member holds and does not claim; what it was draining counts as released."""
+    """Grant what a member holds and does not claim; what it was draining counts as released, and
+    everything while nothing is granted."""
     places: list[Place] = []
     for place in missing:
         handoff = group.handoff(place)
         is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
-        if is_drained or place in group.in_flight:
+        if is_drained or place in group.in_flight or not group.may_grant(now_ms):
             last_work.release(group, place, now_ms)
         else:
             places.append(place)

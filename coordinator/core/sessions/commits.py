@@ -2,6 +2,9 @@
 
 A commit is judged by what the shard has decided, written or on its way: after RELEASED was taken
 in, nothing under that token is accepted, although the record may not be durable yet.
+
+Callers that are no members commit to an Empty group; else by an atomic compare-and-set, for
+partitions that nobody holds or under the token of the holder (decision 0046).
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from dataclasses import replace
 
 from coordinator.core import admission, offsets
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.group import GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import CommitReply, CommitResult
@@ -18,6 +21,9 @@ from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values.events import SessionCommitFenced
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.written import OffsetsWritten
+
+DECISIONS_TOPIC = "__manifests"
+"""Pseudo-topic whose offset is the number of decisions of the group's exactly-once sink."""
 
 
 def commit_offsets(
@@ -32,13 +38,15 @@ def commit_offsets(
     admission.check_alive(group)
     if not command.member_id:
         is_empty = group.current_state() is GroupState.EMPTY
-        if not (is_empty or _is_compare_and_set(command)):
+        if command.requires_empty and not is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        if not (is_empty or _may_outsider(group, command)):
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they commit")
         offsets.check_commit(group, command, config)
         offsets.commit(group, command, now_ms, out, config)
         return
     if group.is_gone(command.member_id):
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise session_refused()
     accepted = tuple(each for each in command.partitions if _may(group, command.member_id, each))
     if len(accepted) == len(command.partitions):
         offsets.check_commit(group, command, config)
@@ -70,10 +78,19 @@ def commit_offsets(
     _with(refused, inner, out)
 
 
-def _is_compare_and_set(command: CommitOffsets) -> bool:
-    """True if nothing is stored unless all partitions are as the caller knows them (see decision
-    0008)."""
-    return command.atomic and all(each.expected is not None for each in command.partitions)
+def _may_outsider(group: SessionGroup, command: CommitOffsets) -> bool:
+    """True if nothing is stored unless all partitions are as the caller knows them, and no live
+    holder's offset moves without its token.
+
+    A decision of an exactly-once sink moves them for the holder, which has handed it the rows; it
+    raises the count of decisions in the same commit, and never goes back.
+    """
+    if not command.atomic or any(each.expected is None for each in command.partitions):
+        return False
+    if any(each.topic == DECISIONS_TOPIC for each in command.partitions):
+        return all(each.offset >= (each.expected or 0) for each in command.partitions)
+    holders = ((each, group.holder((each.topic, each.partition))) for each in command.partitions)
+    return all(not holder or _may(group, holder, each) for each, holder in holders)
 
 
 def _may(group: SessionGroup, member_id: str, each: PartitionCommit) -> bool:

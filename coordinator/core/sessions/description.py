@@ -126,14 +126,15 @@ def _describe_phase(
     for place, handoff in group.open_handoffs():
         member = group.members.get(waited_for(group, place, handoff))
         if member is not None and member.member_id not in awaited:
-            awaited[member.member_id] = AwaitedMember(
-                member.member_id,
-                member.record.client_id or member.record.name,
-                member.record.client_host,
-                last_heard_ms=member.last_beat_ms,
-                session_timeout_ms=member.lease_ms,
-            )
+            awaited[member.member_id] = _awaited(member)
     is_waiting = state in (GroupState.ASSIGNING, GroupState.RECONCILING)
+    # Nobody else works on what these hold until their leases end.
+    suspect = [m for m in group.members.values() if m.is_suspect and m.member_id not in awaited]
+    for member in suspect:
+        awaited[member.member_id] = _awaited(member)
+    if suspect and not is_waiting:
+        is_waiting, since_ms = True, min(member.suspect_since_ms for member in suspect)
+        deadline_ms = max(member.ends_at_ms for member in suspect)
     reply = PhaseReply(
         state=state.value,
         since_ms=since_ms if is_waiting else group.state_changed_at_ms,
@@ -141,6 +142,16 @@ def _describe_phase(
         awaited=tuple(awaited.values()),
     )
     out.reply(command.call_id, reply)
+
+
+def _awaited(member: SessionMember) -> AwaitedMember:
+    return AwaitedMember(
+        member.member_id,
+        member.record.client_id or member.record.name,
+        member.record.client_host,
+        last_heard_ms=member.last_beat_ms,
+        session_timeout_ms=member.lease_ms,
+    )
 
 
 # Any: each function takes the request of its row.
@@ -185,6 +196,9 @@ def _member(
         leaves_at_ms=member.leaves_at_ms,
         why="" if is_waiting else wanted.why_empty(group, member),
         waits_for=waits_for,
+        differing_wishes=tuple(
+            (name, value) for name, value in member.wishes if getattr(group.policy, name) != value
+        ),
     )
 
 
@@ -259,7 +273,7 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
 def _why_free(group: SessionGroup, place: Place, now_ms: int) -> str:
     if group.backed_off.get(place, (0, 0))[0] > now_ms:
         return FREE_BACKED_OFF
-    if group.not_before.get(place, 0) > now_ms:
+    if max(group.not_before.get(place, 0), group.grants_from_ms) > now_ms:
         return FREE_DELAYED
     unplaced = group.unplaced.get(place)
     return FREE_NEXT_PLAN if unplaced is None else unplaced.value

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.errors import SESSION_ENDED, ErrorCode
 from coordinator.core.outcome import DeferLease, MemberKey, Outcome
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
@@ -34,7 +34,7 @@ WITHOUT_CONSENT = (EndCause.LEASE_EXPIRED, EndCause.RESTORED)
 """Ends of members that may still be working. An evicted one has given everything up, or an operator
 vouches that it has ended; one that was replaced ran in a container that has."""
 
-GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, advice(ErrorCode.UNKNOWN_MEMBER_ID))
+GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, SESSION_ENDED)
 
 
 def expire(
@@ -61,11 +61,12 @@ def expire(
     end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
 
 
-def _put_off(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
+def _put_off(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
     """Leave the end of a lease open until the log is available, or the member is heard."""
     if not group.overdue:
         nothing = PartitionsGranted(group.group_id, ())
-        out.persist((nothing,), Unawaited(group.group_id), settled=LogAnswered(group.group_id))
+        answered = LogAnswered(group.group_id, asked_ms=now_ms)
+        out.persist((nothing,), Unawaited(group.group_id), settled=answered)
     group.overdue.add(member.member_id)
     member.was_excused = True  # That its end comes late is not for a loop that stood still.
 
@@ -73,14 +74,19 @@ def _put_off(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
 def log_answered(
     group: SessionGroup, done: LogAnswered, now_ms: int, numbers: Numbers, out: Outcome
 ) -> None:
-    """The log is available again: end the leases that have run out. Else ask it later."""
+    """The log is available again: end the leases that have run out. Else ask it again.
+
+    One that could not be reached was tried until the time-out of the write, and is asked again at
+    once. One that refuses at once is asked later.
+    """
+    again_ms = done.asked_ms + handoff.RETRY_MS
     overdue, group.overdue = group.overdue, set()
     for member_id in sorted(overdue):
         if done.error is ErrorCode.NONE:
             member = group.members[member_id]
             end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
         else:
-            out.defer(DeferLease(group.group_id, member_id, now_ms + handoff.RETRY_MS))
+            out.defer(DeferLease(group.group_id, member_id, again_ms))
 
 
 def is_taken_back(done: SessionEnded) -> bool:
@@ -104,7 +110,7 @@ def take_back(
     heir = group.waiting.get(member.record.name)
     if heir is not None and heir.stream_id is None:
         del group.waiting[member.record.name]  # It was to be a member by the same write.
-    _put_off(group, member, out)
+    _put_off(group, member, now_ms, out)
 
 
 def end(
@@ -148,11 +154,14 @@ def write_end(
     places = list(group.places_of(member.member_id))
     is_by_time = ended.cause is EndCause.LEASE_EXPIRED
     delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0
-    if delay_ms:
+    if ended.cause is EndCause.RESTORED:  # Its process may not hear of it, and act on.
+        delay_ms += max(0, member.ends_at_ms - now_ms)
+    delay_ms = max(delay_ms, group.grants_from_ms - now_ms)
+    if delay_ms > 0:
         group.not_before.update(dict.fromkeys(places, now_ms + delay_ms))
     if heir is not None:
-        keep_ms = delay_ms  # Longer than that, it need not wait for its own.
-        heir = None if delay_ms else heir
+        keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
+        heir = None if delay_ms > 0 else heir
     is_inherited = heir is not None or keep_ms > 0
     passed_on = handoff.end_of_holder(
         group,

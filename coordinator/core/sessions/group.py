@@ -56,6 +56,7 @@ class SessionGroup(Group):
         "failed",
         "failed_ends",
         "flaps",
+        "grants_from_ms",
         "held",
         "in_flight",
         "is_durable",
@@ -120,6 +121,7 @@ class SessionGroup(Group):
         self.refusals: dict[Place, int] = {}
         self.backed_off: dict[Place, tuple[int, int]] = {}
         self.not_before: dict[Place, int] = {}
+        self.grants_from_ms = NO_TIME  # Holders that the store has forgotten may act until then.
         self.choices = 0  # Successors that were chosen in this step.
         self.waiting: dict[str, SessionMember] = {}
         self.urgent_at_ms = self.call_at_ms = NO_TIME
@@ -182,6 +184,10 @@ class SessionGroup(Group):
         """True if there is no such member, or its end is decided."""
         member = self.members.get(member_id)
         return member is None or member.is_ended
+
+    def may_grant(self, now_ms: int) -> bool:
+        """False while holders may act whose grants a restored store does not know."""
+        return now_ms >= self.grants_from_ms
 
     def count_of(self, topic: str) -> int:
         """Partitions of a topic: as many as a member declares."""
@@ -281,13 +287,14 @@ class SessionGroup(Group):
 
     def _store(self, record: r.SessionMemberStored) -> None:
         member = self.members.get(record.member_id)
-        written, topics = record, self.declarations.add(record.topics)
+        written, declaration = record, self.declarations.add(record.topics)
+        topics = declaration.topics
         is_known = topics is not record.topics
         if is_known:
             record = replace(record, topics=topics)
         if member is None:
             self.journal.note(TriggerCause.MEMBER_CAME, record.member_id)
-            self.members[record.member_id] = SessionMember(record)
+            member = self.members[record.member_id] = SessionMember(record, declaration)
             self.newcomers.add(record.member_id)
             self.by_incarnation[record.incarnation] = record.member_id
         else:
@@ -295,7 +302,7 @@ class SessionGroup(Group):
             self.declarations.remove(member.record.topics)
             # Unless a later record is on its way.
             is_newest = member.decided is member.record or member.decided is written
-            member.record = record
+            member.record, member.declaration = record, declaration
             if is_newest:
                 member.decided = record
         if record.name:
@@ -369,13 +376,20 @@ class SessionGroup(Group):
         touched = self.touched.setdefault(grant.member_id, set())
         touched.update(zip(repeat(grant.topic), partitions, strict=False))
 
+    def with_start(self, record: r.PartitionSwitched) -> r.PartitionSwitched:
+        """A durable switch with the offset with which the next holder begins."""
+        stored = self.offsets.get((record.topic, record.partition))
+        if record.line is None or not record.member_id or stored is None:
+            return record
+        return replace(record, line=replace(record.line, start_offset=stored.offset))
+
     def _switch(self, record: r.PartitionSwitched) -> None:
         place = record.topic, record.partition
         if self.token(place) == record.ended_token:
             if not record.member_id:
                 self.journal.note(TriggerCause.PARTITION_FREED, self.holder(place))
             self._set(place, record.member_id, record.token)
-            self.journal.ended(record)
+            self.journal.ended(self.with_start(record))
 
     def _enter(self, record: r.PhaseEntered) -> None:
         place = record.topic, record.partition

@@ -27,7 +27,7 @@ from coordinator.core.session_values.requests import (
     GoAwayReason,
     Standing,
 )
-from coordinator.core.sessions import flaps
+from coordinator.core.sessions import flaps, last_work
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import DRAINING
@@ -111,12 +111,13 @@ def told_to_wait(
 def has_ended(old: SessionMember, command: Attach) -> bool:
     """True if the new process runs in the old one's container, which was started anew.
 
-    A caller can vouch for processes of its own alone.
+    Only complete places prove that: pod, container and start of process 1 of both processes. A
+    caller can vouch for processes of its own alone.
     """
     before, now = old.record.place, command.place
     if before is None or now is None or command.principal != old.record.principal:
         return False
-    return before[:2] == now[:2] and now[2] > before[2]
+    return all(before) and before[:2] == now[:2] and now[2] > before[2]
 
 
 def of(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
@@ -151,6 +152,7 @@ def records(
     found: list[Record] = [heir.record]
     if mine:
         grants = grants_of(heir.member_id, mine, numbers.next_tokens, member.member_id)
+        last_work.resume(group, heir.member_id, mine, now_ms)
         found.append(PartitionsGranted(group.group_id, grants))
     for place, handoff in group.open_handoffs():
         if handoff.successor != member.member_id or place in group.in_flight:
@@ -189,6 +191,7 @@ def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | N
         return member  # Its stream has ended meanwhile.
     del group.waiting[member.record.name]
     heir.record = heir.decided = member.record
+    heir.declaration = member.declaration
     heir.forced = member.forced
     heir.progress_at_ms = now_ms
     group.members[heir_id] = heir

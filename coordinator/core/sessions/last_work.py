@@ -1,13 +1,15 @@
 """Times between which holders stopped to work on their partitions.
 
 The table is in `session_values.journal`. A stop is noted when the end of a token is decided, and
-forgotten with the next grant of the partition. Stops are soft state: a fail-over forgets them.
+forgotten with the next grant of the partition: a plan tells how long it rested. If no plan makes
+the grant, the record of the next one tells it. Stops are soft state: a fail-over forgets them.
 
 Source: ours; the same question as in `core.classic.last_work`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from coordinator.core.ids import NO_OFFSET, NO_TIME, Place
@@ -47,7 +49,7 @@ def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int
     """Note that a member's session has ended, with all of its tokens."""
     held = [place for place in group.places_of(member.member_id) if place not in group.released]
     if cause in SILENT:
-        stop = _silence(member, now_ms)
+        stop = _silence(group, member, now_ms)
         for place in held:
             _note(group, place, stop)
         return
@@ -62,32 +64,98 @@ def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int
         _rest(group, place, own)
 
 
-def _silence(member: SessionMember, now_ms: int) -> Stop:
+def come_back(
+    group: SessionGroup,
+    member: SessionMember,
+    lost: Collection[Place],
+    heard_ms: int,
+    now_ms: int,
+) -> None:
+    """Note how long the partitions rested of a member that is heard again.
+
+    Args:
+        lost: partitions that it gets anew, because it does not claim them.
+        heard_ms: when it was heard before; NO_TIME: not known.
+    """
+    unknown = heard_ms == NO_TIME
+    if unknown:
+        heard_ms = _last_sign_ms(group, member)
+    hold_ms = max(member.lease_ms, group.policy.degraded_hold_ms)
+    latest_ms = now_ms if unknown else min(now_ms, heard_ms + hold_ms)
+    stop = Stop(StoppedBy.LOST, heard_ms, latest_ms)
+    rests = {place: _rest_of(group, place, stop) for place in lost}
+    doubt_ms = max(-(-2 * member.lease_ms // 3), group.policy.degraded_hold_ms)
+    if not unknown and now_ms - heard_ms >= doubt_ms:
+        stop = replace(stop, known_by=StoppedBy.SUSPENDED)
+        for place in group.places_of(member.member_id):
+            if place not in group.released:
+                rests[place] = _rest_of(group, place, stop)
+    group.planning.draft.add_returns(rests, member.member_id, rests, now_ms)
+
+
+def resume(group: SessionGroup, member_id: str, places: Iterable[Place], now_ms: int) -> None:
+    """Note that a member gets partitions that rested, and no plan says so."""
+    group.planning.draft.add_returns(group.rests, member_id, places, now_ms)
+
+
+def last_record_ms(group: SessionGroup) -> int:
+    """Time of the newest record of a group that says when it was written; NO_TIME: none does."""
+    journal, commits = group.journal, group.offsets.values()
+    found = max((stored.committed_at_ms for stored in commits), default=NO_TIME)
+    if journal.plans:
+        found = max(found, journal.plans[-1].made_at_ms)
+    if journal.handoffs and (line := journal.handoffs[-1].line) is not None:
+        found = max(found, line.ended_at_ms)
+    return found
+
+
+def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> Stop:
     latest_ms = min(now_ms, member.last_beat_ms + member.lease_ms // 4)
     if member.stream_number < 0:  # It has not attached to this owner of the shard.
-        return Stop(StoppedBy.NOT_HEARD, NO_TIME, latest_ms)
+        return Stop(StoppedBy.NOT_HEARD, _last_sign_ms(group, member), latest_ms)
     return Stop(StoppedBy.LAST_HEARD, member.last_beat_ms, latest_ms)
 
 
+def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
+    """Time at which a member that this owner of the shard has not heard is known to have worked."""
+    commits = (_committed_ms(group, place) for place in group.places_of(member.member_id))
+    held_ms = max(NO_TIME, group.planning.last_record_ms - member.lease_ms)
+    return max(held_ms, max(commits, default=NO_TIME))
+
+
 def _told_ms(group: SessionGroup, place: Place, now_ms: int) -> int:
-    """Time at which a holder was told to stop; without an order, when it was last heard before."""
+    """Time at which a holder was told to stop, or stood still; without an order, its last commit.
+
+    A partition that is given up without an order has failed, or stalled. With no commit of late,
+    its member was at work when it was last heard.
+    """
+    holder = group.members.get(group.holder(place))
+    if holder is not None and holder.is_stalled:
+        return min(now_ms, holder.progress_at_ms)
     handoff = group.handoff(place)
     if handoff is not None:
         line = handoff.line
         ordered = [at_ms for at_ms in (line.drain_at_ms, line.forced_at_ms) if at_ms != NO_TIME]
         if ordered:
             return min(ordered)
-    holder = group.members.get(group.holder(place))
+    committed_ms = _committed_ms(group, place)
+    if now_ms - DRAIN_MAX_MS <= committed_ms:
+        return committed_ms
     return now_ms if holder is None else min(now_ms, holder.last_beat_ms)
 
 
 def _note(group: SessionGroup, place: Place, stop: Stop) -> None:
-    _rest(group, place, _until_its_commit(group, place, stop))
+    group.rests[place] = _rest_of(group, place, stop)
 
 
 def _rest(group: SessionGroup, place: Place, stop: Stop) -> None:
     holder = group.members[group.holder(place)]
     group.rests[place] = Rest(holder.member_id, holder.name, stop)
+
+
+def _rest_of(group: SessionGroup, place: Place, stop: Stop) -> Rest:
+    holder = group.members[group.holder(place)]
+    return Rest(holder.member_id, holder.name, _until_its_commit(group, place, stop))
 
 
 def _until_its_commit(group: SessionGroup, place: Place, stop: Stop) -> Stop:

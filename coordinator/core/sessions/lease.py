@@ -7,7 +7,7 @@ from dataclasses import replace
 from coordinator.core import log_ends
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, Place
 from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.policy import OnStall
@@ -15,7 +15,7 @@ from coordinator.core.session_values.requests import (
     SessionHeartbeat,
     StreamRefused,
 )
-from coordinator.core.sessions import claims, handoff, windows
+from coordinator.core.sessions import claims, handoff, last_work, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.numbers import Numbers
@@ -75,6 +75,7 @@ def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, no
         or member.grace_ms
         or group.overdue
         or mailbox.unread_since_ms != NO_TIME
+        or 3 * (now_ms - member.last_beat_ms) >= 2 * member.lease_ms
     ):
         return False
     member.number = mailbox.ack = heard.number
@@ -100,6 +101,7 @@ def heartbeat(
         return  # It went back, or came twice.
     member.number = beat.number
     _has_heard(group, member, out)
+    heard_ms = member.last_beat_ms
     renew(group, member, now_ms, out)
     if _is_unread(member, now_ms):
         _suspect(member, now_ms, out)
@@ -110,8 +112,11 @@ def heartbeat(
     received = member.receives
     member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
     _watch_progress(group, member, beat, now_ms, numbers, out, config)
+    lost: list[Place] = []
     if beat.held is not None:
-        claims.compare(group, member, beat.held, beat.applied, now_ms, numbers, out)
+        lost = claims.compare(group, member, beat.held, beat.applied, now_ms, numbers, out)
+    last_work.come_back(group, member, lost, heard_ms, now_ms)
+    windows.tell(group, now_ms, out, config)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.
         own = (end for end in beat.log_ends if group.holder(end[:2]) == member.member_id)
@@ -166,6 +171,7 @@ def _watch_progress(
     member.must_drain = group.policy.on_stall is not OnStall.REPORT
     member.must_stop = group.policy.on_stall is OnStall.RELEASE
     if member.must_drain:
+        group.journal.note(TriggerCause.MEMBER_STALLED, member.member_id)
         for place in list(group.places_of(member.member_id)):
             handoff.reconcile(group, place, now_ms, numbers, out)
         windows.call_urgently(group, now_ms, out, config)

@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from coordinator.core.ids import NO_TIME, CallId, Place
 from coordinator.core.session_values.records import SessionMemberStored
 from coordinator.core.session_values.requests import Attach
+from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
+
+
+@dataclass(slots=True)
+class Untold:
+    """A wanted state of which a part is told, and what is left: places, the next one last."""
+
+    version: int
+    based_on: int
+    answers: int
+    places: list[Place]
 
 
 @dataclass(slots=True)
@@ -14,16 +25,18 @@ class Mailbox:
     """Pending messages to a member, never more than the newest of each.
 
     version: of the wanted state sent last. dirty: partitions that changed since. told: the version
-    in which a partition that it holds was told last, if it is not known to be taken in. whole: the
-    next one is the whole. ack: number of the newest heartbeat that is not acknowledged; -1: none.
-    answers: number of the heartbeat that asked for the whole; -1: none did. attached: it has become
-    a member, and does not know it. unread_since_ms: the oldest heartbeat whose acknowledgement was
-    not taken by the transport; NO_TIME: there is none.
+    in which a partition that it holds was told last, if it is not known to be taken in. rest: what
+    is left of a large wanted state. whole: the next one is the whole. ack: number of the newest
+    heartbeat that is not acknowledged; -1: none. answers: number of the heartbeat that asked for
+    the whole; -1: none did. attached: it has become a member, and does not know it.
+    unread_since_ms: the oldest heartbeat whose acknowledgement was not taken by the transport;
+    NO_TIME: there is none.
     """
 
     version: int = 0
     dirty: set[Place] = field(default_factory=set)
     told: dict[Place, int] = field(default_factory=dict)
+    rest: Untold | None = None
     whole: bool = False
     ack: int = -1
     answers: int = -1
@@ -33,7 +46,8 @@ class Mailbox:
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to say."""
-        return self.ack < 0 and not self.whole and not self.dirty and not self.attached
+        has_news = self.whole or self.dirty or self.rest is not None or self.attached
+        return self.ack < 0 and not has_news
 
     def has_seen(self, place: Place) -> bool:
         """True if the member has taken in all that concerns a partition."""
@@ -51,7 +65,8 @@ class Mailbox:
 class SessionMember:
     """One member. `record` is durable; everything else begins anew with an owner of the shard.
 
-    decided: the newest record of it that was written, durable or on its way.
+    declaration: topics of its record. decided: the newest record of it that was written, durable or
+    on its way.
     stream_id: None: it has no stream, and is suspect, since `suspect_since_ms`.
     told_lease_ms: what its newest Attached said, while that is shorter than its record says.
     shorter_lease_ms: the same from the time at which it is known to be heard; 0: as the record.
@@ -62,10 +77,12 @@ class SessionMember:
     leaves_at_ms: deadline of its Leave(DRAIN).
     must_stop: it is forced to give up what it holds: that deadline has passed, or it stands still.
     goes_away: its end was by consent: what it says afterwards is not answered.
+    wishes: settings of the group's policy that it asked for with its newest Attach.
     unanswered: Attach of a process that waits for the record that makes it a member.
     """
 
     record: SessionMemberStored
+    declaration: DeclaredTopics = NOTHING
     decided: SessionMemberStored = field(init=False)
     stream_id: CallId | None = None
     stream_number: int = -1
@@ -88,6 +105,7 @@ class SessionMember:
     progress_at_ms: int = NO_TIME
     leaves_at_ms: int = NO_TIME
     must_stop: bool = False
+    wishes: tuple[tuple[str, object], ...] = ()
     unanswered: Attach | None = None
     mailbox: Mailbox = field(default_factory=Mailbox)
 
@@ -142,4 +160,4 @@ class SessionMember:
 
     def declares(self, topic: str) -> int:
         """Number of partitions of a topic that it declares."""
-        return next((count for name, count in self.record.topics if name == topic), 0)
+        return self.declaration.counts.get(topic, 0)

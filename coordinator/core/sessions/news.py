@@ -77,8 +77,10 @@ def _handoff(
     if group is None or record.line is None:
         return None
     token = record.ended_token if isinstance(record, r.PartitionSwitched) else record.token
-    counts = group.token((record.topic, record.partition)) == token
-    return HandoffJournaled(record.group_id, record) if counts else None
+    if group.token((record.topic, record.partition)) != token:
+        return None
+    told = group.with_start(record) if isinstance(record, r.PartitionSwitched) else record
+    return HandoffJournaled(record.group_id, told)
 
 
 def _policy(record: r.PolicyStored) -> e.SessionEvent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.core.ids import NO_TIME
+
 EPOCH_BITS = 20
 """Tokens for each second that passes between two owners of a shard: a million."""
 
@@ -20,10 +22,13 @@ class Numbers:
         """Highest token that the log knows; 0: none was ever given out."""
         self.durable_handoff = 0
         """Highest id of a hand-off that the log knows: an id names one attempt for ever."""
+        self.began_at_ms = NO_TIME
+        """Time from which this owner serves the shard."""
         self._last_handoff = 0
 
     def begin(self, now_ms: int) -> None:
         """Begin to serve; `now_ms`: epoch milliseconds at which the log was fenced."""
+        self.began_at_ms = now_ms
         floor = (now_ms // 1_000) << EPOCH_BITS
         self.last_token = max(self.last_token, floor)
         self._last_handoff = max(self._last_handoff, floor)

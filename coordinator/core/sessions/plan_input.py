@@ -20,6 +20,7 @@ from coordinator.core.session_values.plans import (
     PlanTopic,
 )
 from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import TopicHoldings
 
@@ -27,15 +28,14 @@ Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""
 
 
-class _Declares(dict[tuple[tuple[str, int], ...], tuple[int, ...]]):
+class _Declares(dict[DeclaredTopics, tuple[int, ...]]):
     """Numbers of partitions of each topic, by what a member declares: most declare the same."""
 
     def __init__(self, topics: list[str]) -> None:
         self._topics = topics
 
-    def __missing__(self, declared: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-        by_topic = dict(declared)
-        found = self[declared] = tuple(by_topic.get(topic, 0) for topic in self._topics)
+    def __missing__(self, declared: DeclaredTopics) -> tuple[int, ...]:
+        found = self[declared] = tuple(declared.counts.get(topic, 0) for topic in self._topics)
         return found
 
 
@@ -53,7 +53,7 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
     members = tuple(
         PlanMember(
             member.name,
-            declares[member.record.topics],
+            declares[member.declaration],
             member.record.capacity,
             member.record.max_partitions,
             member.receives,

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from coordinator.core.ids import NO_TIME, Place
-from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Stop, Unowned
+from coordinator.core.session_values.journal import (
+    RETURNED,
+    PartlyDeclared,
+    PlannedMove,
+    PlanRecord,
+    Stop,
+    Unowned,
+)
 from coordinator.core.session_values.plans import NOBODY, Move, Numbered, Range, Unplaced
 from coordinator.core.sessions.holdings import Rest, ranges_of, size_of
 from coordinator.core.sessions.journal import Journal
@@ -58,6 +65,17 @@ class Draft:
         """Add partitions that leave their holders, in the order of the plan."""
         self._add(self._leaving(moves, numbered))
 
+    def add_returns(
+        self, rests: Mapping[Place, Rest], target: str, places: Iterable[Place], now_ms: int
+    ) -> None:
+        """Add those of `places` that rested, on which a member goes on now without a plan."""
+        self._add(self._returning(rests, target, places, now_ms), now_ms)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has nothing to tell."""
+        return not self._counts
+
     def add_unplaced(self, why: Unplaced) -> None:
         """Count a free partition that nobody can have now."""
         self._unplaced[why.value] += 1
@@ -71,6 +89,7 @@ class Draft:
         made_at_ms: int,
         members: int,
         partitions: int,
+        partly_declared: tuple[PartlyDeclared, ...],
     ) -> PlanRecord | None:
         """The record; None: the plan changes nothing.
 
@@ -93,6 +112,7 @@ class Draft:
             tuple(self._moves),
             self._left_out,
             self._unowned,
+            partly_declared,
         )
 
     def _leaving(self, moves: Iterable[Move], numbered: Numbered) -> Iterator[tuple[Key, int]]:
@@ -103,6 +123,15 @@ class Draft:
             target = "" if move.target == NOBODY else ids[move.target]
             topic = numbered.topics[move.topic]
             yield (topic, ids[move.source], target, reason, None), move.partition
+
+    def _returning(
+        self, rests: Mapping[Place, Rest], target: str, places: Iterable[Place], now_ms: int
+    ) -> Iterator[tuple[Key, int]]:
+        for topic, partition in sorted(place for place in places if place in rests):
+            rest = rests[topic, partition]
+            self._counts[RETURNED] += 1
+            self._count(rest.stop.rest_ms(now_ms))
+            yield (topic, rest.holder, target, RETURNED, rest.stop), partition
 
     def _rested(
         self,
@@ -133,15 +162,16 @@ class Draft:
             so_far.ms_total_at_least + least_ms,
         )
 
-    def _add(self, found: Iterable[tuple[Key, int]]) -> None:
+    def _add(self, found: Iterable[tuple[Key, int]], resumed_at_ms: int = NO_TIME) -> None:
         """Add moves; those that follow each other and have all in common become one."""
         for key, each in groupby(found, key=lambda pair: pair[0]):
-            self._append(key, ranges_of(sorted(partition for _, partition in each)))
+            ranges = ranges_of(sorted(partition for _, partition in each))
+            self._append(key, ranges, resumed_at_ms)
 
-    def _append(self, key: Key, ranges: tuple[Range, ...]) -> None:
+    def _append(self, key: Key, ranges: tuple[Range, ...], resumed_at_ms: int = NO_TIME) -> None:
         self._ranges += len(ranges)
         if len(self._moves) >= MOVES or self._ranges > RANGES:
             self._left_out += size_of(ranges)
             return
         topic, source, target, reason, stop = key
-        self._moves.append(PlannedMove(topic, ranges, source, target, reason, stop))
+        self._moves.append(PlannedMove(topic, ranges, source, target, reason, stop, resumed_at_ms))

@@ -55,6 +55,9 @@ class Planning:
         None: none is. taking: its result, of which a part has been taken.
     awaited: members of the log, some of which have not attached to this owner of the shard; all of
         them have, or have ended, at `all_by_ms`.
+    draft: partitions that went on without a plan, since `returned_at_ms`; the record of the next
+        plan tells of them, or one of their own at `tell_at_ms`.
+    last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
     failures: plans in a row that the planner has failed to make; the next is not made before
         `retry_at_ms`.
     """
@@ -70,6 +73,10 @@ class Planning:
     taking: Taking | None = None
     awaited: list[str] = field(default_factory=list)
     all_by_ms: int = NO_TIME
+    draft: Draft = field(default_factory=Draft)
+    returned_at_ms: int = NO_TIME
+    tell_at_ms: int = NO_TIME
+    last_record_ms: int = NO_TIME
     failures: int = 0
     retry_at_ms: int = NO_TIME
 
@@ -77,6 +84,11 @@ class Planning:
     def is_busy(self) -> bool:
         """True if a plan is being computed or taken: no other one runs."""
         return self.computing is not None or self.taking is not None
+
+    def take_draft(self) -> Draft:
+        """Take what has gone on without a plan, to be told."""
+        taken, self.draft, self.tell_at_ms = self.draft, Draft(), NO_TIME
+        return taken
 
     def note_declared(self, topics: tuple[tuple[str, int], ...]) -> None:
         """Note what a member declares."""

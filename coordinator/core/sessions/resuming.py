@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.ids import NO_TIME, Place
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -14,7 +14,7 @@ from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import admission, claims, flaps, heirs, windows
+from coordinator.core.sessions import admission, claims, flaps, heirs, last_work, windows
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
@@ -44,22 +44,22 @@ def resume(
     if command.principal != member.record.principal:
         raise Refused(ErrorCode.FENCED_INSTANCE_ID, "the session belongs to another caller")
     if member.is_ended:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise session_refused()
     heirs.check_stream(member, command)
     flaps.check(group.flaps, flaps.keys_of(member.record)[0], now_ms)
-    total = group.declarations.total_with(command.topics)
-    if total > admission.MAX_PARTITIONS and command.topics != member.record.topics:
-        raise admission.too_many(total)
+    if command.topics != member.record.topics:
+        admission.check_count(group.declarations.total_with(command.topics), config)
     claimed = {(topic, partition): token for topic, partition, token in command.held}
     missing = claims.unclaimed(group, member, claimed)
     if any(place in group.in_flight for place in missing):
         raise admission.must_wait(now_ms, config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, now_ms, numbers)
+    last_work.come_back(group, member, again, _heard_ms(member, command, now_ms), now_ms)
     if grants:
         records.append(PartitionsGranted(group.group_id, grants))
     call = _call_of(group, member, command, again)
-    if call is not None and member.is_suspect:
+    if member.is_suspect and (call is not None or grants):
         group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
     admission.take_stream(group, member, command, now_ms, out)
     member.is_ready = command.ready
@@ -74,6 +74,13 @@ def resume(
             handoffs.reconcile(group, place, now_ms, numbers, out)
     if call is not None:
         call(group, now_ms, out, config)
+
+
+def _heard_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
+    """Time at which a member was last heard, by this owner of the shard or by its own word."""
+    if member.stream_number >= 0:
+        return member.last_beat_ms
+    return now_ms - command.silent_ms if command.silent_ms else NO_TIME
 
 
 def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> list[Record]:

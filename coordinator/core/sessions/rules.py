@@ -7,12 +7,13 @@ everything over. What the log has refused is decided again a second later, from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
+from coordinator.core.group import Group
 from coordinator.core.ids import CallId, IdSource, Place
 from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
 from coordinator.core.pauses import Pause
@@ -32,6 +33,7 @@ from coordinator.core.sessions import (
     flaps,
     handoff,
     heirs,
+    last_work,
     lease,
     leave,
     news,
@@ -77,7 +79,7 @@ class SessionRules:
         for stream_id, _ in out.ended[ended:]:
             self.streams.pop(stream_id, None)
 
-    def take(self, groups: dict[str, Any], stream_id: CallId, now_ms: int) -> ToMember | None:
+    def take(self, groups: Mapping[str, Group], stream_id: CallId, now_ms: int) -> ToMember | None:
         """Take what there is to tell on a stream; None: nothing."""
         group = groups.get(self.streams.get(stream_id, ("", ""))[0])
         if not isinstance(group, SessionGroup):
@@ -86,7 +88,7 @@ class SessionRules:
         return None if member is None else wanted.take(group, member, now_ms)
 
     def beat(
-        self, groups: dict[str, Any], heard: q.SessionHeartbeat, now_ms: int
+        self, groups: Mapping[str, Group], heard: q.SessionHeartbeat, now_ms: int
     ) -> SessionMember | None:
         """Short path of a heartbeat; the member that it has renewed. None: nothing was done."""
         group_id, member_id = self.streams.get(heard.stream_id, ("", ""))
@@ -104,6 +106,7 @@ class SessionRules:
         group.journal.note(TriggerCause.FAIL_OVER)
         upkeep.give_back(group)
         group.newcomers.clear()
+        group.planning.last_record_ms = last_work.last_record_ms(group)
         for member in group.members.values():
             lease.restore(group, member, grace_ms, now_ms, out)
             if member.record.evicted:
@@ -390,6 +393,7 @@ class SessionRules:
                 out.wake(member.stream_id)
         group.touched.clear()
         group.choices = 0
+        windows.tell(group, now_ms, out, self.config)
         windows.open_next(group, now_ms, self.numbers, out)
         for member_id in list(group.leavers):
             member = group.members.get(member_id)

@@ -46,6 +46,7 @@ def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> T
         deque(sorted(made.grants.items())),
         iter(made.moves),
         iter(made.unplaced.items()),
+        draft=group.planning.take_draft(),
     )
     return taking
 

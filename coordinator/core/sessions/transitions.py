@@ -106,7 +106,8 @@ def switch(
     `outcome`: how the hand-off ended. `stop`: when its holder stopped, if that is not noted yet.
     """
     token = NO_TOKEN
-    if successor and successors.may_get(group, place, successor):
+    may_get = group.may_grant(now_ms) and successors.may_get(group, place, successor)
+    if successor and may_get:
         token = numbers.next_token()
     line, handoff = None, group.handoff(place)
     if handoff is not None:

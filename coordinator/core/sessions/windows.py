@@ -23,6 +23,7 @@ from coordinator.core.sessions import budget, plan_input, successors, taking
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
 from coordinator.core.written import Unawaited
@@ -30,6 +31,8 @@ from coordinator.core.written import Unawaited
 T = TypeVar("T")
 PLANNED_AT_ONCE = 5_000
 """Partitions of a group that is planned within a step: some 5 ms. More are planned outside."""
+TELL_MS = 1_000
+"""Time in which partitions that go on without a plan are one entry of the journal."""
 RETRY_MS, MAX_RETRY_MS = 1_000, 60_000
 """Time until a plan that the planner has failed to make is tried again; doubles each time."""
 
@@ -58,6 +61,14 @@ def call_for_arrival(group: SessionGroup, now_ms: int, out: Outcome, config: Gro
     call(group, now_ms, out, config)
 
 
+def tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+    """Have it journaled soon that partitions went on without a plan, with those that follow."""
+    planning = group.planning
+    if planning.tell_at_ms == NO_TIME and not planning.draft.is_empty:
+        planning.returned_at_ms, planning.tell_at_ms = now_ms, now_ms + TELL_MS
+        arm(group, out, config)
+
+
 def arm(group: SessionGroup, out: Outcome, config: GroupConfig) -> None:
     """Set the timer of the next plan; not while one is computed, whose result sets it."""
     due_ms = due(group, config)
@@ -71,9 +82,16 @@ def due(group: SessionGroup, config: GroupConfig) -> int:
     if planning.computing is not None:
         return NO_TIME
     if planning.taking is not None:
-        return planning.taking.next_ms
+        return max(planning.taking.next_ms, group.grants_from_ms)
+    planned_ms = _planned_ms(group, config)
+    times = [at_ms for at_ms in (planned_ms, planning.tell_at_ms) if at_ms != NO_TIME]
+    return min(times, default=NO_TIME)
+
+
+def _planned_ms(group: SessionGroup, config: GroupConfig) -> int:
     calls = [at_ms for at_ms in (_due_by_calls(group, config), group.waits_until_ms) if at_ms >= 0]
-    return max(min(calls, default=NO_TIME), planning.retry_at_ms) if calls else NO_TIME
+    held_until_ms = max(group.planning.retry_at_ms, group.grants_from_ms)
+    return max(min(calls), held_until_ms) if calls else NO_TIME
 
 
 def _due_by_calls(group: SessionGroup, config: GroupConfig) -> int:
@@ -163,6 +181,11 @@ def run(
     if planning.taking is not None:
         _go_on(group, planning.taking, now_ms, numbers, out, config)
         return
+    planned_ms = _planned_ms(group, config)
+    if planned_ms == NO_TIME or planned_ms > now_ms:
+        _tell(group, now_ms, out, config)
+        arm(group, out, config)
+        return
     group.journal.plan()
     planning.called_at_ms = now_ms if group.call_at_ms == NO_TIME else group.call_at_ms
     group.call_at_ms = group.urgent_at_ms = NO_TIME
@@ -200,6 +223,8 @@ def computed(
     planning.computing = None
     if done.plan is None:
         _failed(group, done.error, now_ms, out, config)
+    elif not group.may_grant(now_ms):
+        call_urgently(group, now_ms, out, config)  # It was computed before that was known.
     else:
         _take(group, done.plan, numbered, now_ms, numbers, out, config)
 
@@ -231,24 +256,47 @@ def _go_on(
         rest.next_ms = now_ms + 1
     else:
         group.planning.taking = None
-        _journal(group, rest, out, config)
+        members = len(rest.numbered.member_ids)
+        _journal(group, rest.draft, rest.made_at_ms, members, out, config)
         open_next(group, now_ms, numbers, out)
         if rest.is_stale:
             call_urgently(group, now_ms, out, config)
     arm(group, out, config)
 
 
-def _journal(group: SessionGroup, taken: Taking, out: Outcome, config: GroupConfig) -> None:
-    record = taken.draft.record(
+def _tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+    """Journal what went on without a plan, unless the next plan is to tell of it."""
+    planning = group.planning
+    planning.tell_at_ms = NO_TIME
+    if group.call_at_ms != NO_TIME:
+        return
+    group.journal.plan()
+    planning.called_at_ms = planning.returned_at_ms
+    _journal(group, planning.take_draft(), now_ms, len(group.members), out, config)
+
+
+def _journal(
+    group: SessionGroup,
+    draft: Draft,
+    made_at_ms: int,
+    members: int,
+    out: Outcome,
+    config: GroupConfig,
+) -> None:
+    record = draft.record(
         group.group_id,
         group.journal,
         called_at_ms=group.planning.called_at_ms,
-        made_at_ms=taken.made_at_ms,
-        members=len(taken.numbered.member_ids),
+        made_at_ms=made_at_ms,
+        members=members,
         partitions=sum(group.declared().values()),
+        partly_declared=group.declarations.partly(
+            (member.member_id, member.declaration) for member in group.members.values()
+        ),
     )
     group.journal.planned()
     if record is not None and config.group_rebalance_journal:
+        group.journal_writes += 1
         out.persist((record,), Unawaited(group.group_id))
 
 

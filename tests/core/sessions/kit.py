@@ -21,7 +21,7 @@ from coordinator.core.replies import CommitReply, Reply
 from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.commands import ComputePlan, PlanComputed, PlanDue
-from coordinator.core.session_values.messages import Order, OrderedPartition, Wanted
+from coordinator.core.session_values.messages import Order, OrderedPartition, ToMember, Wanted
 from coordinator.core.session_values.plans import MoveReason
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PartitionsGranted, PartitionSwitched
@@ -55,6 +55,7 @@ class Member:
     end: q.StreamEnd | None = None
     acks: list[Any] = field(default_factory=list)
     told: list[tuple[int, Wanted]] = field(default_factory=list)
+    parts: list[Wanted] = field(default_factory=list)
     orders: dict[tuple[str, int], OrderedPartition] = field(default_factory=dict)
     given_up: set[tuple[tuple[str, int], int]] = field(default_factory=set)
     beats: bool = True
@@ -160,6 +161,14 @@ class Member:
         return None if reply is None else [result.error for result in reply.results]
 
     def hear(self, now_ms: int, wanted: Wanted) -> None:
+        if self.parts and self.parts[0].version != wanted.version:
+            self.parts.clear()
+        self.parts.append(wanted)
+        if wanted.is_part:
+            return
+        partitions = tuple(each for part in self.parts for each in part.partitions)
+        wanted = replace(self.parts[0], partitions=partitions, is_part=False)
+        self.parts.clear()
         self.told.append((now_ms, wanted))
         if wanted.based_on < 0:
             self.orders.clear()
@@ -388,9 +397,10 @@ class World:
         member = self.streams.get(stream)
         if member is not None and member.reply is None:
             return  # A transport tells nothing before the answer to the Attach.
-        said = self.shard.take(stream, self.now)
-        if said is None or member is None:
-            return
+        while member is not None and (said := self.shard.take(stream, self.now)) is not None:
+            self._told(member, said)
+
+    def _told(self, member: Member, said: ToMember) -> None:
         self.witness.told(GROUP, member.member_id, said)
         if said.ack is not None:
             member.acks.append((self.now, said.ack))

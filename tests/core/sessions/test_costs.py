@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
 from tests.core.sessions.kit import GROUP, Member, World
+
+RULES = str(Path(successors.__file__).parent)
 
 
 def calls_of(work: Callable[[], Any]) -> int:
@@ -28,6 +31,27 @@ def calls_of(work: Callable[[], Any]) -> int:
         work()
     finally:
         sys.setprofile(None)
+    return count
+
+
+def instructions_of(work: Callable[[], Any]) -> int:
+    """Number of instructions that the rules run: loops that call nothing count too."""
+    count = 0
+
+    def note(frame: Any, event: str, _arg: Any) -> Any:
+        nonlocal count
+        path = frame.f_code.co_filename
+        if not path.startswith(RULES) or path.endswith("invariants.py"):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return note
+
+    sys.settrace(note)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
     return count
 
 
@@ -78,6 +102,25 @@ def test_a_plain_heartbeat_takes_the_short_path():
     other = step(world, heartbeat(world, member, overloaded=True))
     assert 2 * plain < other
     assert world.shard.machine.groups[GROUP].members[member.member_id].number == member.number
+
+
+def test_plans_of_many_topics_cost_for_each_what_they_do_for_few():
+    def instructions(count: int) -> int:
+        world, topics = World(), {f"t-{number}": 1 for number in range(count)}
+        members = [world.member(name, topics) for name in ("w-a", "w-b")]
+
+        def story() -> None:
+            for member in members:
+                member.attach()
+                world.to(world.now + 1_500)
+            members[0].leave("now")
+            world.to(world.now + 1_500)
+
+        found = instructions_of(story)
+        assert len(members[1].active) == count
+        return found
+
+    assert instructions(400) < 8.8 * instructions(50)
 
 
 def test_a_return_costs_the_same_in_groups_of_all_sizes():

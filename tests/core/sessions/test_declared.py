@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.core.session_values.journal import PartlyDeclared
 from coordinator.core.sessions.declared import Declarations, Topics
+from coordinator.observe.explain_sessions import explain_plan
+from coordinator.observe.spelling import member_of
 from tests.core.sessions.kit import World
 
 declared = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), unique_by=lambda t: t[0])
@@ -26,7 +29,7 @@ def test_counts_are_those_of_the_members_that_are_left(steps: list[tuple[bool, T
     found, members = Declarations(), list[Topics]()
     for comes, topics in steps:
         if comes or not members:
-            members.append(found.add(topics))
+            members.append(found.add(topics).topics)
         else:
             found.remove(members.pop(len(topics) % len(members)))
         assert found.counts == summed(members)
@@ -68,3 +71,26 @@ def test_what_is_declared_again_after_it_was_given_back_has_rows_again() -> None
         ("u", 0),
         ("u", 1),
     ]
+
+
+def test_a_plan_tells_which_partitions_only_some_members_declare() -> None:
+    world = World()
+    a = world.member("w-a", {"t": 4}).attach()
+    b = world.member("w-b", {"t": 6, "u": 2}).attach()
+    world.to(200)
+    plan = world.group.journal.plans[-1]
+    assert plan.partly_declared == (
+        PartlyDeclared("t", 4, 5, (b.member_id,), 1),
+        PartlyDeclared("u", 0, 1, (b.member_id,), 1),
+    )
+    assert f"t:4-5 is declared only by {member_of(b.member_id)}." in explain_plan(plan)
+    assert {place for place in a.active if place[0] == "t"} <= {("t", p) for p in range(4)}
+    world.restart()
+    assert world.group.journal.plans[-1] == plan
+
+
+def test_a_plan_of_members_that_declare_the_same_does_not_look_at_them() -> None:
+    found = Declarations()
+    found.add((("t", 4),))
+    found.add((("t", 4),))
+    assert found.partly(iter(lambda: 1 / 0, None)) == ()  # Nobody is asked.

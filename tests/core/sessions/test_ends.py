@@ -104,6 +104,16 @@ def test_after_force_nobody_follows_before_the_delay_unless_it_was_acknowledged(
     assert place in b.active
 
 
+def test_after_force_nobody_waits_for_the_delay_if_sinks_check_tokens():
+    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000, sinks_check_tokens=True))
+    world.to(35_100)
+    assert place in b.active
+    b.ack(place)
+    b.leave("now")
+    world.to(35_300)
+    assert place in a.active
+
+
 def test_kept_is_what_no_drain_takes_away():
     world, a, b, place = handing_over()
     other = next(each for each in a.active)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.core.errors import ErrorCode
@@ -381,6 +383,35 @@ def test_copy_goes_to_another_one_if_the_first_dies():
     assert a.orders[place].position == 70
 
 
+@pytest.mark.parametrize("cause", ["its time is up", "it shall not have it"])
+def test_copy_goes_to_another_one_if_the_first_is_not_ready(cause):
+    world, a, b, place = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
+    a.ack(place, position=70)
+    if cause == "its time is up":
+        world.to(5_100 + 60_000 - 1)
+        assert (order(b, place), order(a, place)) == (Order.WARM, None)
+        world.to(5_100 + 60_000)
+    else:
+        b.attach(topics=(("t", place[1]),))
+    assert (order(b, place), order(a, place)) == (None, Order.WARM)
+    assert phase(world, place) is Phase.COPY
+    assert a.orders[place].position == 70
+    a.ack(place, "ready")
+    assert place in a.active
+
+
+def test_copy_without_another_one_to_ask_leaves_the_partition_free_when_its_time_is_up():
+    world, a, b, place = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
+    a.ack(place)
+    a.leave("now")
+    world.to(5_100 + 60_000 - 1)
+    assert phase(world, place) is Phase.COPY
+    world.to(5_100 + 60_000)
+    assert (phase(world, place), world.group.holder(place)) == (None, "")
+    world.to(5_100 + 61_100)
+    assert place in b.active
+
+
 # --- Leases ---
 
 
@@ -573,6 +604,54 @@ def test_outsiders_compare_and_set_every_partition_while_the_group_has_members()
     assert refused(atomic=True, expected=None) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refused(atomic=True, expected=-1) is ErrorCode.NONE
     assert refused(atomic=True, expected=-1) is ErrorCode.OFFSET_MISMATCH
+
+
+def outside(world: World, *commits: PartitionCommit, **fields) -> ErrorCode:
+    call = world.new_call()
+    world.send(
+        CommitOffsets(call_id=call, group_id=GROUP, partitions=commits, atomic=True, **fields)
+    )
+    return world.replies[call].results[0].error
+
+
+def test_outsiders_do_not_move_the_offset_of_a_live_holder_without_its_token():
+    world, a, _ = g2()
+    topic, partition = place = a.active[0]
+    a.commit(5, place)
+    token = a.orders[place].token
+    back = PartitionCommit(topic, partition, 1, expected=5)
+    assert outside(world, back) is ErrorCode.UNKNOWN_MEMBER_ID
+    files = PartitionCommit("__files.t", 0, 7, expected=-1)
+    assert outside(world, files, back) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert outside(world, replace(back, token=token - 1)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.group.offsets[place].offset == 5
+    assert outside(world, replace(back, offset=6, token=token)) is ErrorCode.NONE
+    assert world.group.offsets[place].offset == 6
+
+
+def test_a_reset_that_requires_an_empty_group_is_refused_while_there_are_members():
+    world, _, _ = g2()
+    files = PartitionCommit("__files.t", 0, 7, expected=-1)
+    assert outside(world, files, requires_empty=True) is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_outsiders_move_the_offset_of_a_partition_that_nobody_holds():
+    world = World()
+    a = world.member("w-a", {"t": 2}).attach(max_partitions=1)
+    world.to(100)
+    (free,) = {0, 1} - {partition for _, partition in a.active}
+    assert outside(world, PartitionCommit("t", free, 3, expected=-1)) is ErrorCode.NONE
+
+
+def test_a_decision_of_a_sink_moves_offsets_forwards_for_their_holders():
+    world, a, _ = g2()
+    topic, partition = place = a.active[0]
+    a.commit(5, place)
+    decided = PartitionCommit("__manifests", 0, 1, expected=-1)
+    back = PartitionCommit(topic, partition, 1, expected=5)
+    assert outside(world, decided, back) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert outside(world, decided, replace(back, offset=9)) is ErrorCode.NONE
+    assert world.group.offsets[place].offset == 9
 
 
 def test_a_drain_is_not_redirected_to_its_holder():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from coordinator.core.events import HandoffJournaled
 from coordinator.core.session_values import journal as j
-from coordinator.core.session_values.policy import Mode
+from coordinator.core.session_values.policy import Mode, OnStall
 from coordinator.core.session_values.records import Phase
+from coordinator.observe.explain_sessions import explain_handoff
 from tests.core.sessions.kit import World, g1, g2, handing_over, with_policy
 
 
@@ -84,6 +86,22 @@ def test_a_handoff_by_consent():
     assert line.stop == j.Stop(j.StoppedBy.RELEASED, 6_000, 6_500)
     record = world.group.journal.handoffs[0]
     assert (record.member_id, record.ended_token) == (b.member_id, 2)
+
+
+def test_a_handoff_tells_where_the_next_holder_began():
+    world, a, _, place = handing_over()
+    a.commit(60, place)
+    world.hold()
+    a.commit(65, place)  # On its way when its member releases the partition.
+    a.ack(place, position=70)
+    world.release()
+    (line,) = lines(world)
+    assert (line.position, line.start_offset) == (70, 65)
+    (event,) = (e for e in world.events if isinstance(e, HandoffJournaled))
+    assert event.record.line == line
+    assert "it stopped at offset 70, and the next began at 65" in explain_handoff(event)
+    world.restart()
+    assert lines(world) == [line]
 
 
 def test_a_handoff_by_force():
@@ -185,3 +203,145 @@ def test_a_large_plan_is_told_in_part():
     assert len(plan.moves) <= 100
     assert len(plan.triggers) == 10
     assert plan.trigger_count == 150
+
+
+def test_a_member_that_stands_still_is_counted_from_when_it_got_on_last():
+    world, a, b = g2(with_policy(max_idle_ms=5_000, on_stall=OnStall.DRAIN))
+    world.to(2_000)
+    a.beat(progress=1)
+    a.releases = True
+    for at in range(3_000, 12_000, 1_000):
+        world.to(at)
+        b.beat(progress=at)
+    assert len(b.active) == 3
+    stalled = j.PlanTrigger(j.TriggerCause.MEMBER_STALLED, a.member_id)
+    assert any(stalled in plan.triggers for plan in plans(world))
+    stops = [line.stop for line in lines(world)]
+    assert {stop.earliest_ms for stop in stops} == {2_500}  # A heartbeat in between went back to 0.
+    assert min(stop.latest_ms for stop in stops) >= 7_000
+
+
+def test_a_partition_that_is_given_up_without_an_order_is_counted_from_its_last_commit():
+    world, a, b = g2()
+    place = a.active[0]
+    world.to(3_000)
+    a.commit(5, place)
+    world.to(9_000)
+    a.ack(place)
+    world.to(9_200)
+    (move,) = [move for plan in plans(world)[1:] for move in plan.moves]
+    assert move.stop == j.Stop(j.StoppedBy.RELEASED, 3_000, 9_000)
+    del b
+
+
+# --- What goes on without a plan ---
+
+
+def returned(plan):
+    return [move for move in plan.moves if move.reason == j.RETURNED]
+
+
+def test_an_outage_is_told_from_the_last_commit_of_a_member_that_lost_its_lease():
+    world, a, b = g2()
+    world.to(5_000)
+    a.commit(5, *a.active)
+    held, given = a.active, b.active
+    world.now = 23_000
+    world.restart()
+    a.attach(held=(), silent_ms=18_500)
+    b.attach(held=())
+    world.to(24_000)
+    plan = plans(world)[-1]
+    assert j.PlanTrigger(j.TriggerCause.FAIL_OVER) in plan.triggers
+    assert (plan.counts, plan.moved) == ((("returned", 3),), 0)
+    assert (a.active, b.active) == (held, given)
+    stops = {move.target: (move.source, move.stop, move.resumed_at_ms) for move in returned(plan)}
+    lost = j.StoppedBy.LOST
+    assert stops[a.member_id] == (a.member_id, j.Stop(lost, 5_000, 14_500), 23_000)
+    assert plan.unowned.ms_max == 18_000
+    assert plan.unowned.partitions == 3
+
+
+def test_a_member_that_goes_on_with_its_claims_was_suspended_for_the_outage():
+    world, a, b = g2()
+    world.now = 15_000
+    world.restart()
+    a.attach(silent_ms=14_000)
+    b.attach()
+    world.to(18_000)
+    plan = plans(world)[-1]
+    (move,) = returned(plan)
+    assert (move.source, move.target) == (a.member_id, a.member_id)
+    assert move.stop == j.Stop(j.StoppedBy.SUSPENDED, 1_000, 11_000)
+    assert (move.resumed_at_ms, plan.unowned.partitions) == (15_000, 2)
+    assert plan.is_return
+
+
+def test_a_short_absence_of_the_coordinator_is_no_rest():
+    world, a, b = g2()
+    world.now = 5_000
+    world.restart()
+    a.attach(silent_ms=6_600)
+    b.attach(silent_ms=6_600)
+    world.to(8_000)
+    assert len(plans(world)) == 1
+
+
+def test_a_heartbeat_after_a_gap_tells_that_its_member_was_suspended():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.to(11_665)
+    assert world.group.planning.draft.is_empty
+    world.to(11_667)
+    a.beat()
+    world.to(13_000)
+    (move,) = returned(plans(world)[-1])
+    assert move.stop == j.Stop(j.StoppedBy.SUSPENDED, 5_000, 11_667)
+    del b
+
+
+def test_a_member_that_comes_back_without_its_lease_rested_since_it_was_last_heard():
+    world, a, b = g2()
+    world.to(5_000)
+    a.cut()
+    world.to(14_000)
+    a.attach(held=())
+    world.to(16_000)
+    plan = plans(world)[-1]
+    assert j.PlanTrigger(j.TriggerCause.MEMBER_BACK, a.member_id) in plan.triggers
+    (move,) = returned(plan)
+    assert (move.stop, move.resumed_at_ms) == (j.Stop(j.StoppedBy.LOST, 5_000, 14_000), 14_000)
+    assert (plan.unowned.ms_max, plan.unowned.partitions) == (9_000, 2)
+    del b
+
+
+def test_a_heartbeat_without_its_claims_tells_the_same():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    world.to(14_000)
+    a.beat(held=(), applied=99)
+    world.to(16_000)
+    (move,) = returned(plans(world)[-1])
+    assert move.stop == j.Stop(j.StoppedBy.LOST, 5_000, 14_000)
+    del b
+
+
+def test_a_restart_under_a_name_is_told_from_the_leave_to_the_return():
+    world, a, b = g2()
+    world.to(5_000)
+    old_id, held = a.member_id, a.active
+    a.leave("return", within_ms=30_000)
+    world.to(7_500)
+    a2 = world.member(a.name, {"t": 3}, "i-new").attach()
+    world.to(9_000)
+    plan = plans(world)[-1]
+    assert a2.active == held
+    (move,) = returned(plan)
+    assert (move.source, move.target) == (old_id, a2.member_id)
+    assert (move.stop, move.resumed_at_ms) == (j.Stop(j.StoppedBy.LEFT, 5_000, 5_000), 7_500)
+    assert plan.unowned == j.Unowned(2, 2_500, 5_000, 2_500, 5_000)
+    assert plan.is_return
+    assert world.group.planning.draft.is_empty
+    del b

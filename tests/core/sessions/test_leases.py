@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
+from coordinator.core.errors import SESSION_ENDED, ErrorCode
 from coordinator.core.pauses import Pause
 from coordinator.core.replies import ListLogEndsReply
 from coordinator.core.requests import ListLogEnds
@@ -50,6 +50,7 @@ def test_a_heartbeat_after_the_end_is_refused_although_the_record_is_held():
     assert not [at for at, _ in a.acks if at > 5_000]
     a.attach()
     assert a.reply.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert a.reply.message == SESSION_ENDED  # Not the classic advice, to join anew.
     world.release()
     world.to(15_200)
     assert len(b.active) == 3
@@ -111,6 +112,21 @@ def test_commits_and_acks_do_not_renew():
     world.to(12_499)
     assert a.member_id in world.group.members
     world.to(12_500)
+    assert a.member_id not in world.group.members
+
+
+@pytest.mark.parametrize("says", [{}, {"whole": True}], ids=["short path", "step"])
+@pytest.mark.parametrize("back", [1, 2], ids=["the same", "an older one"])
+def test_a_heartbeat_whose_number_was_heard_renews_nothing(says, back):
+    world, a, _ = g2()
+    world.to(5_000)
+    a.beats = False
+    for at in (5_001, 10_000, 14_999):
+        world.to(at)
+        a.number -= back
+        a.beat(**says)
+        a.number += back - 1
+    world.to(15_000)
     assert a.member_id not in world.group.members
 
 

@@ -13,12 +13,10 @@ from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
     PartitionsGranted,
     PolicyStored,
-    SessionMemberEnded,
     SessionMemberStored,
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
 from coordinator.core.sessions import flaps
-from coordinator.core.sessions.admission import MAX_PARTITIONS
 from coordinator.shard.outbox import AppendFailure
 from tests.core.sessions.kit import GROUP, Member, World, g1, g2, handing_over, with_policy
 
@@ -121,12 +119,36 @@ def test_a_claim_of_another_ones_partition_is_lost_and_nobody_else_hears_of_it()
     assert len(b.told) == told
 
 
-def test_a_claim_under_an_old_token_is_told_the_token_that_counts():
-    _world, a, _ = g2()
-    place = a.active[0]
-    token = a.orders[place].token
-    a.attach(held=((*place, token + 50), *[h for h in a.held if h[:2] != place]))
-    assert a.orders[place].token == token
+@pytest.mark.parametrize("token", [0, 1, 99])
+def test_a_claim_under_another_token_is_lost_and_granted_anew_under_a_new_one(token):
+    world, a, b = g2()
+    place, other = a.active
+    before = {each: a.orders[each].token for each in a.active}
+    highest = world.shard.machine.numbers.last_token
+    claims = ((*place, token), (*other, before[other]))
+    a.attach(held=claims)
+    assert a.orders[place].token > highest
+    assert a.orders[other].token == before[other]
+    assert len(b.active) == 1
+    assert a.commit(5, place, token=before[place]) == [ErrorCode.FENCED_TOKEN]
+
+
+def test_a_claim_of_a_heartbeat_under_another_token_is_granted_anew():
+    world, a, _b = g2()
+    place, other = a.active
+    before = a.orders[place].token
+    claims = ((*place, before + 50), (*other, a.orders[other].token))
+    a.beat(held=claims, applied=a.told[-1][1].version)
+    assert a.orders[place].token > before
+    assert world.group.token(place) == a.orders[place].token
+
+
+def test_a_claim_under_another_token_does_not_release_what_is_drained():
+    world, a, b, place = handing_over()
+    a.attach(held=((*place, 99),))
+    assert world.group.holder(place) == a.member_id
+    assert a.orders[place].order is Order.DRAIN
+    assert place not in b.active
 
 
 def test_a_token_of_nobody_does_not_move_the_shards_counter():
@@ -134,7 +156,7 @@ def test_a_token_of_nobody_does_not_move_the_shards_counter():
     before = world.shard.machine.numbers.last_token
     a.attach(held=(("t", 0, 2**62), *a.held[1:]))
     a.beat(held=(("t", 0, 2**62),), applied=99)
-    assert world.shard.machine.numbers.last_token <= before + 4
+    assert world.shard.machine.numbers.last_token <= before + 1 + 4
 
 
 def test_what_a_resume_does_not_claim_has_a_new_token_in_its_answer():
@@ -318,59 +340,6 @@ def test_wishes_out_of_bounds_are_refused():
     assert GROUP not in world.shard.machine.groups
 
 
-# --- A store that was put back ---
-
-
-def test_others_wait_for_the_delay_after_the_end_of_a_session_that_the_store_has_forgotten():
-    """Its member works on until it hears of that."""
-    world, a, b = g2(with_policy(handover_delay_ms=20_000))
-    a.cut()
-    world.restart()
-    b.attach()
-    world.to(5_000)
-    a.attach(epoch=9, is_ahead=True)
-    world.to(24_900)
-    assert (a.active, len(b.active)) == ([], 1)
-    world.to(26_000)
-    assert len(a.active) + len(b.active) == 3
-
-
-def test_a_member_that_knows_a_later_epoch_gets_a_new_session_and_loses_all():
-    world, a, _b = g2()
-    world.to(5_000)
-    world.restart()
-    session, claimed = a.reply.session_id, a.active
-    highest = max(token for *_, token in a.held)
-    world.hold()
-    a.attach(session_id=session, epoch=9, is_ahead=True)
-    assert a.reply is None, "the fence is proved by an append"
-    world.release()
-    assert a.reply.session_id != session
-    assert {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions} == dict.fromkeys(
-        claimed, Order.LOST
-    )
-    ended = [record for record in world.records if isinstance(record, SessionMemberEnded)]
-    assert [record.cause.value for record in ended] == ["restored"]
-    world.to(16_000)
-    assert a.active
-    assert min(token for *_, token in a.held) > highest
-    a.cut()
-    a.beats = True
-    session = a.reply.session_id
-    a.attach(session_id=session)
-    assert a.reply.session_id == session, "not refused, nor restored, for ever"
-
-
-def test_a_fenced_node_does_not_end_a_session_of_a_later_epoch():
-    world, a, _b = g2()
-    world.restart()
-    world.hold()
-    a.attach(epoch=9, is_ahead=True)
-    world.release(failing=AppendFailure.FENCED)
-    assert a.reply.error is ErrorCode.NOT_COORDINATOR
-    assert not any(isinstance(record, SessionMemberEnded) for record in world.records)
-
-
 # --- Bad input ---
 
 
@@ -401,10 +370,11 @@ def test_bad_attaches_are_refused_before_anything_is_kept(fields):
 
 
 def test_a_group_has_so_many_partitions_and_no_more_over_all_its_members():
-    world = World()
-    world.member("w-a", {"t": MAX_PARTITIONS - 1}).attach(ready=False)
+    world = World(max_group_partitions=10)
+    world.member("w-a", {"t": 9}).attach(ready=False)
     many = world.member("w-b", {"u": 2}).attach()
     assert many.reply.error is ErrorCode.INVALID_REQUEST
+    assert many.reply.message == "11 partitions; a group may have 10 (max_group_partitions)"
     few = world.member("w-b", {"u": 1}).attach()
     assert few.reply.error is ErrorCode.NONE
     few.topics = {"u": 1, "v": 1}
@@ -540,3 +510,15 @@ def test_a_new_owner_goes_on_from_the_newest_record_of_a_member():
     assert member.decided == member.record
     a.attach()
     assert world.group.members[a.member_id].record.capacity == 1.0
+
+
+def test_a_claim_under_another_token_is_told_the_one_that_counts() -> None:
+    world = World()
+    member = world.member("w-a", {"t": 3}).attach()
+    world.to(200)
+    claims = [list(claim) for claim in member.held]
+    claims[1][2] += 7
+    member.beat(applied=99, held=tuple(map(tuple, claims)))
+    _, wanted = member.told[-1]
+    [told] = wanted.partitions
+    assert (told.partition, told.order, told.token) == (1, Order.ACTIVE, member.held[1][2])

@@ -204,9 +204,11 @@ def test_a_process_that_comes_while_the_end_is_written_is_a_member_when_it_is():
     assert again.reply.standing is Standing.MEMBER
 
 
-def started(place: tuple[str, str, int], **fields) -> tuple[World, Member, Member]:
+def started(
+    place: tuple[str, str, int], before=("pod", "main", 1_000), **fields
+) -> tuple[World, Member, Member]:
     world = World()
-    a = world.member("w-a", {"t": 3}).attach(place=("pod", "main", 1_000))
+    a = world.member("w-a", {"t": 3}).attach(place=before)
     world.to(5_000)
     if place == ("pod", "main", 4_000) and not fields:
         a.clock.stops_all()  # Its container has ended.
@@ -231,6 +233,10 @@ def test_a_container_that_was_started_anew_is_a_member_at_once():
         (("other", "main", 4_000), {}),
         (None, {}),
         (("pod", "main", 4_000), {"principal": "somebody else"}),
+        (("", "main", 4_000), {"before": ("", "main", 1_000)}),
+        (("pod", "", 4_000), {"before": ("pod", "", 1_000)}),
+        (("", "", 4_000), {"before": ("", "", 1_000)}),
+        (("pod", "main", 4_000), {"before": ("pod", "main", 0)}),
     ],
 )
 def test_nothing_less_than_a_container_started_anew_proves_an_end(place, fields):

@@ -9,11 +9,14 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.outcome import Outcome
 from coordinator.core.requests import (
+    CommitOffsets,
     DeleteGroup,
+    DeleteOffsets,
     DescribeGroup,
     DescribePhase,
     ListGroups,
     ListRebalances,
+    PartitionCommit,
 )
 from coordinator.core.session_values import operators as o
 from coordinator.core.session_values.messages import Order
@@ -23,7 +26,7 @@ from coordinator.core.session_values.requests import Standing, StreamRefused
 from coordinator.core.sessions import description
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import GROUP, POLICY, World, g2, handing_over, with_policy
+from tests.core.sessions.kit import GROUP, POLICY, World, g1, g2, handing_over, with_policy
 from tests.observe.test_session_metrics import PLAN, SWITCH
 
 
@@ -343,6 +346,22 @@ def test_nobody_is_evicted_twice_or_by_a_wrong_name():
     assert ask(world, o.EvictMember, member_id="x").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_offsets_are_deleted_after_the_commits_of_them_that_are_in_flight():
+    world, a = g1()
+    a.leave("now")
+    world.hold()
+    commit = world.new_call()
+    partitions = (PartitionCommit("t", 0, 7),)
+    world.send(CommitOffsets(call_id=commit, group_id=GROUP, partitions=partitions))
+    delete = world.new_call()
+    world.send(DeleteOffsets(call_id=delete, group_id=GROUP, partitions=(("t", 0),)))
+    assert delete not in world.replies
+    world.release()
+    for call in (commit, delete):
+        assert [each.error for each in world.replies[call].results] == [ErrorCode.NONE]
+    assert not world.group.offsets
+
+
 # --- Journal and phase ---
 
 
@@ -368,6 +387,30 @@ def test_the_phase_names_the_members_whose_word_is_awaited():
     [awaited] = reply.awaited
     assert (awaited.member_id, awaited.client_id) == (a.member_id, a.name)
     assert awaited.last_heard_ms == 5_000
+
+
+def test_a_group_waits_for_a_member_whose_lease_runs_out():
+    world, a, _ = g2()
+    world.to(5_000)
+    a.cut()
+    world.to(7_000)
+    reply = ask(world, DescribePhase)
+    assert (reply.state, reply.since_ms, reply.deadline_ms) == ("Stable", 5_000, 15_000)
+    [awaited] = reply.awaited
+    assert (awaited.member_id, awaited.last_heard_ms) == (a.member_id, 5_000)
+
+
+def test_a_question_about_plans_waits_for_the_one_that_is_on_its_way():
+    world, a, _ = g2()
+    world.to(5_000)
+    a.ack(a.active[0])
+    world.hold()
+    world.to(5_200)
+    call = world.new_call()
+    world.send(ListRebalances(call_id=call, group_id="g"))
+    assert call not in world.replies
+    world.release()
+    assert len(world.replies[call].plans) == 2
 
 
 def test_the_phase_of_a_group_that_plans_is_the_time_of_the_plan():

@@ -8,8 +8,10 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.records import SessionMemberEnded
 from coordinator.core.session_values.requests import StreamRefused
+from coordinator.core.sessions.handoff import RETRY_MS
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.writes import BACKOFF_MS_MAX
 from tests.core.sessions.kit import g2, handing_over, with_policy
 
 ALONE = AckPolicy(all_in_sync=True, min_in_sync=2)
@@ -56,7 +58,7 @@ def test_a_member_that_is_heard_again_while_the_log_is_unavailable_lives_on(begi
 
 
 @outages
-@pytest.mark.parametrize("back_ms", [15_500, 17_900, 40_000])
+@pytest.mark.parametrize("back_ms", [15_500, 17_900, 20_010, 40_000])
 def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back_ms):
     world, a, b = g2()
     world.to(5_000)
@@ -65,9 +67,11 @@ def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back
     world.to(back_ms)
     assert len(b.active) == 1, "nothing is granted"
     end_outage(world)
-    world.to(back_ms + 1_100)  # Asked once a second.
+    # Tried again after the back-off; one that refuses at once is asked once a second.
+    back_ms += BACKOFF_MS_MAX if begin_outage is away else RETRY_MS
+    world.to(back_ms + 20)
     assert ends(world) == [a.member_id]
-    world.to(back_ms + 1_200)
+    world.to(back_ms + 120)
     assert len(b.active) == 3
 
 
@@ -136,6 +140,21 @@ def test_the_end_of_a_lease_is_not_tried_again_while_the_log_is_away():
     assert [ended_by(append) for append in world.held] == [[]], "a question, and no end"
     a.beat()
     assert a.acks[-1][0] == 18_000
+
+
+def test_a_log_that_cannot_be_reached_is_asked_once_for_all_leases_that_have_run_out():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = b.beats = False
+    world.is_away = True
+    world.to(17_000)
+    for now_ms in range(17_000, 40_000, 50):
+        world.to(now_ms)
+        assert world.group.overdue == {a.member_id, b.member_id}
+        assert world.shard.stats().pending_appends == 1
+    world.is_away = False
+    world.to(40_500)
+    assert ends(world) == sorted([a.member_id, b.member_id])
 
 
 def test_an_end_whose_write_has_no_known_result_stands():

@@ -1,50 +1,51 @@
 """Checks of what members of session groups send, before it becomes commands.
 
-Each finds the fields that no state of a group could make valid. Counts of items are checked in the
-bytes (`message_limits`); what depends on the group is the core's to say.
+Each finds the fields that no state of a group could make valid, a part of a message at a time.
+Counts of items are checked in the bytes (`message_limits`); what depends on the group is the core's
+to say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service import bounds
-from coordinator.service.bounds import Text
+from coordinator.service.bounds import Parts, Text
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.v1 import session_pb2 as pb
 
 MAX_HELD = bounds.HELD.most
 """Partitions that a message may name in ranges: as many as a group may have."""
-Violations = Iterator[Violation]
 
 
-def check_attach(attach: pb.Attach) -> None:
+def check_attach(attach: pb.Attach) -> Work[None]:
     """Check an Attach.
 
     Raises:
         Malformed: with the fields.
     """
-    _refuse(_of_attach(attach))
+    return _refuse(_of_attach(attach))
 
 
-def check_heartbeat(beat: pb.SessionHeartbeat) -> None:
+def check_heartbeat(beat: pb.SessionHeartbeat) -> Work[None]:
     """Check a heartbeat.
 
     Raises:
         Malformed: with the fields.
     """
     if beat.HasField("held") or beat.loads or beat.log_ends:
-        _refuse(_of_heartbeat(beat))
+        yield from _refuse(_of_heartbeat(beat))
 
 
-def check_ack(ack: pb.SessionAck) -> None:
+def check_ack(ack: pb.SessionAck) -> Work[None]:
     """Check an acknowledgement of orders.
 
     Raises:
         Malformed: with the fields.
     """
-    _refuse(_of_ack(ack))
+    return _refuse(_of_ack(ack))
 
 
 def check_leave(leave: pb.SessionLeave) -> None:
@@ -53,7 +54,7 @@ def check_leave(leave: pb.SessionLeave) -> None:
     Raises:
         Malformed: with the fields.
     """
-    _refuse(_of_leave(leave))
+    at_once(_refuse(_of_leave(leave)))
 
 
 def check_policy(policy: pb.GroupPolicy) -> None:
@@ -62,18 +63,24 @@ def check_policy(policy: pb.GroupPolicy) -> None:
     Raises:
         Malformed: with the fields.
     """
-    _refuse(_of_policy("policy", policy))
+    at_once(_refuse(_of_policy("policy", policy)))
 
 
 # --- Inside ---
 
 
-def _refuse(violations: Violations) -> None:
-    if wrong := list(violations):
+def _refuse(parts: Parts) -> Work[None]:
+    wrong = []
+    for number, violation in enumerate(parts, 1):
+        if violation is not None:
+            wrong.append(violation)
+        if not number % PART:
+            yield
+    if wrong:
         raise Malformed(wrong)
 
 
-def _of_attach(attach: pb.Attach) -> Violations:
+def _of_attach(attach: pb.Attach) -> Parts:
     place = attach.place
     for field, value, text in (
         ("group_id", attach.group_id, bounds.GROUP_ID),
@@ -107,14 +114,14 @@ def _of_attach(attach: pb.Attach) -> Violations:
     yield from _held("attach.held", attach.held)
 
 
-def _of_policy(field: str, policy: pb.GroupPolicy) -> Violations:
+def _of_policy(field: str, policy: pb.GroupPolicy) -> Parts:
     if policy.mode not in pb.GroupPolicy.Mode.values():
         yield Violation(f"{field}.mode", "is unknown")
     if policy.on_stall not in pb.GroupPolicy.OnStall.values():
         yield Violation(f"{field}.on_stall", "is unknown")
 
 
-def _of_heartbeat(beat: pb.SessionHeartbeat) -> Violations:
+def _of_heartbeat(beat: pb.SessionHeartbeat) -> Parts:
     yield from _held("heartbeat.held.topics", beat.held.topics)
     for number, load in enumerate(beat.loads):
         field = f"heartbeat.loads[{number}]"
@@ -125,7 +132,7 @@ def _of_heartbeat(beat: pb.SessionHeartbeat) -> Violations:
         yield from _place(f"heartbeat.log_ends[{number}]", end.topic, end.partition)
 
 
-def _of_ack(ack: pb.SessionAck) -> Violations:
+def _of_ack(ack: pb.SessionAck) -> Parts:
     for number, each in enumerate(ack.partitions):
         field = f"ack.partitions[{number}]"
         yield from _place(field, each.topic, each.partition)
@@ -133,14 +140,14 @@ def _of_ack(ack: pb.SessionAck) -> Violations:
             yield Violation(f"{field}.kind", "is unknown")
 
 
-def _of_leave(leave: pb.SessionLeave) -> Violations:
+def _of_leave(leave: pb.SessionLeave) -> Parts:
     if leave.kind not in pb.SessionLeave.Kind.values():
         yield Violation("leave.kind", "is unknown")
     if leave.within_ms < 0:
         yield Violation("leave.within_ms", "must not be negative")
 
 
-def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Violations:
+def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
     """Check the ranges of a held set: a short one can name 2**31 partitions."""
     total = 0
     for t, topic in enumerate(topics):
@@ -150,18 +157,21 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Violations:
                 yield Violation(f"{field}[{t}].partitions[{r}]", "is no range of partitions")
             else:
                 total += each.last - each.first + 1
+                yield None
     if total > MAX_HELD:
         yield Violation(field, f"names more than {MAX_HELD} partitions")
 
 
-def _place(field: str, topic: str, partition: int) -> Violations:
+def _place(field: str, topic: str, partition: int) -> Parts:
     yield from _text(f"{field}.topic", topic, bounds.TOPIC)
     if partition < 0:
         yield Violation(f"{field}.partition", "must not be negative")
 
 
-def _text(field: str, value: str, text: Text) -> Violations:
+def _text(field: str, value: str, text: Text) -> Parts:
     if len(value) > text.most:
         yield Violation(field, text.words)
     elif "\0" in value:
         yield Violation(field, "must not contain NUL")
+    else:
+        yield None

@@ -1,0 +1,121 @@
+"""Large wanted states, told a part at a time: in between the shard handles what has come."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.session_values.messages import Order, Wanted
+from coordinator.core.sessions import wanted
+from tests.core.sessions.kit import Member, World
+from tests.core.sessions.test_taking import holdings, story, three
+
+TOPICS = {"t-a": 7, "t-b": 4}
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wanted, "PART", 3)
+
+
+def holder(topics: dict[str, int] = TOPICS) -> tuple[World, Member]:
+    world = World()
+    member = world.member("w-a", topics).attach()
+    world.to(200)
+    assert len(member.active) == sum(topics.values())
+    return world, member
+
+
+def next_part(world: World, member: Member) -> Wanted:
+    told = world.shard.take(member.stream, world.now)
+    assert told is not None
+    assert told.wanted is not None
+    return told.wanted
+
+
+def asked_for_the_whole() -> tuple[World, Member]:
+    world, member = holder()
+    world.deaf.add(member.stream)
+    member.beat(whole=True)
+    return world, member
+
+
+def test_a_story_told_in_parts_ends_as_one_that_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_parts = story(three())
+    monkeypatch.setattr(wanted, "PART", 1_000)
+    at_once = story(three())
+    assert holdings(in_parts) == holdings(at_once)
+    assert [member.orders for member in in_parts.members] == [
+        member.orders for member in at_once.members
+    ]
+
+
+def test_parts_are_of_one_version_in_order_and_only_the_last_is_none() -> None:
+    world, member = asked_for_the_whole()
+    parts = [next_part(world, member) for _ in range(4)]
+    assert world.shard.take(member.stream, world.now) is None
+    assert len({(part.version, part.based_on, part.answers) for part in parts}) == 1
+    assert [part.is_part for part in parts] == [True, True, True, False]
+    places = [(each.topic, each.partition) for part in parts for each in part.partitions]
+    assert places == member.active
+
+
+def test_the_answer_to_an_attach_is_the_first_part() -> None:
+    _, member = holder()
+    member.attach()
+    assert member.reply is not None
+    assert member.reply.wanted is not None
+    assert len(member.reply.wanted.partitions) == 3
+    assert member.reply.wanted.is_part
+    assert len(member.active) == 11
+
+
+def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
+    world, member = asked_for_the_whole()
+    first = next_part(world, member)
+    other = world.member("w-b", TOPICS).attach()
+    world.to(world.now + 1_200)
+    moved = [place for place in member.active if world.group.handoff(place) is not None]
+    assert moved, "some of them are drained for the other one"
+    parts = [next_part(world, member) for _ in range(3)]
+    assert {part.version for part in parts} == {first.version}
+    drained: set[tuple[str, int]] = set()
+    while (told := world.shard.take(member.stream, world.now)) is not None:
+        assert told.wanted is not None
+        assert told.wanted.based_on == first.version
+        drained |= {(e.topic, e.partition) for e in told.wanted.partitions}
+    assert drained == set(moved)
+    assert other.active == []
+
+
+def test_an_acknowledgement_does_not_wait_for_the_last_part() -> None:
+    world, member = asked_for_the_whole()
+    next_part(world, member)
+    member.beat()
+    told = world.shard.take(member.stream, world.now)
+    assert told is not None
+    assert told.ack is not None
+    assert told.ack.number == member.number
+
+
+def test_an_attach_begins_the_whole_anew() -> None:
+    world, member = asked_for_the_whole()
+    first = next_part(world, member)
+    member.attach()
+    assert member.reply is not None
+    assert member.reply.wanted is not None
+    assert member.reply.wanted.version == first.version + 1
+    assert len(member.active) == 11
+    assert {order.order for order in member.orders.values()} == {Order.ACTIVE}
+
+
+def test_a_large_difference_comes_in_parts_of_one_version() -> None:
+    world, member = holder({"t-a": 7})
+    world.deaf.add(member.stream)
+    member.beat(applied=99, held=tuple(("u", partition, 5) for partition in range(8)))
+    parts = [next_part(world, member) for _ in range(5)]
+    assert [part.is_part for part in parts] == [True, True, True, True, False]
+    assert len({(part.version, part.based_on) for part in parts}) == 1
+    named = [(each.topic, each.partition) for part in parts for each in part.partitions]
+    assert named == [*(("t-a", n) for n in range(7)), *(("u", n) for n in range(8))]

@@ -1,0 +1,172 @@
+"""A store that was put back: what it has forgotten may be held by members that live."""
+
+from __future__ import annotations
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.records import Record
+from coordinator.core.session_values.messages import Order
+from coordinator.core.session_values.records import (
+    PartitionsGranted,
+    PartitionSwitched,
+    SessionMemberEnded,
+)
+from coordinator.core.session_values.requests import Standing
+from coordinator.shard.outbox import AppendFailure
+from tests.core.sessions.kit import World, g2, with_policy
+
+
+def granted(world: World, since: int) -> list[Record]:
+    """Records of grants from one position of the log on."""
+    found = world.records[since:]
+    return [
+        record
+        for record in found
+        if (isinstance(record, PartitionsGranted) and record.grants)
+        or (isinstance(record, PartitionSwitched) and record.token)
+    ]
+
+
+def test_others_wait_for_the_delay_after_the_end_of_a_session_that_the_store_has_forgotten():
+    """Its member works on until it hears of that, at most until its lease ends."""
+    world, a, b = g2(with_policy(handover_delay_ms=20_000))
+    a.cut()
+    world.restart()
+    b.attach()
+    world.to(5_000)
+    a.attach(epoch=9, is_ahead=True)
+    world.to(30_000)
+    assert (a.active, len(b.active)) == ([], 1)
+    world.to(31_200)
+    assert len(a.active) + len(b.active) == 3
+
+
+def test_a_member_that_knows_a_later_epoch_gets_a_new_session_and_loses_all():
+    world, a, _b = g2()
+    world.to(5_000)
+    world.restart()
+    session, claimed = a.reply.session_id, a.active
+    highest = max(token for *_, token in a.held)
+    world.hold()
+    a.attach(session_id=session, epoch=9, is_ahead=True)
+    assert a.reply is None, "the fence is proved by an append"
+    world.release()
+    assert a.reply.session_id != session
+    assert {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions} == dict.fromkeys(
+        claimed, Order.LOST
+    )
+    ended = [record for record in world.records if isinstance(record, SessionMemberEnded)]
+    assert [record.cause.value for record in ended] == ["restored"]
+    world.to(16_000)
+    assert a.active
+    assert min(token for *_, token in a.held) > highest
+    a.cut()
+    a.beats = True
+    session = a.reply.session_id
+    a.attach(session_id=session)
+    assert a.reply.session_id == session, "not refused, nor restored, for ever"
+
+
+def test_what_a_session_held_that_the_store_has_forgotten_waits_for_the_end_of_its_lease():
+    """The answer may be lost, and its process acts on."""
+    world, a, b = g2()
+    world.to(5_000)
+    a.attach(epoch=9, is_ahead=True)
+    a.beats = False
+    since = len(world.records)
+    world.to(14_999)
+    assert granted(world, since) == []
+    world.to(15_200)
+    assert len(b.active) == 3
+
+
+def test_nothing_is_granted_after_a_store_was_put_back_until_the_longest_lease_has_passed():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = b.beats = False
+    a.clock.stops_all()
+    world.restart()
+    since = len(world.records)
+    a.attach(epoch=9, is_ahead=True)
+    b.attach(held=())  # The log says that it holds one, which is not granted anew.
+    c = world.member("w-c", {"t": 3}).attach()
+    a.beats = b.beats = True
+    for moment in (5_100, 6_500, 10_000, 14_999):
+        world.to(moment)
+        assert granted(world, since) == []
+    world.to(15_200)
+    assert sorted(a.active + b.active + c.active) == [("t", 0), ("t", 1), ("t", 2)]
+
+
+def test_claims_that_the_log_confirms_go_on_after_a_store_was_put_back():
+    world, a, b = g2()
+    world.to(5_000)
+    world.restart()
+    before = b.held
+    a.attach(epoch=9, is_ahead=True)
+    b.attach()
+    b.beats = True
+    world.to(14_000)
+    assert b.held == before
+
+
+def test_a_hand_off_waits_for_nobody_to_act_after_a_store_was_put_back():
+    world, a, b = g2()
+    place = a.active[0]
+    world.move(place, b)
+    world.restart()
+    b.attach()
+    a.attach()
+    world.member("w-c", {"t": 1}).attach(epoch=9, is_ahead=True)
+    a.ack(place)
+    assert world.group.holder(place) == ""
+    world.to(10_000)
+    assert world.group.holder(place) == ""
+    world.to(11_300)
+    assert world.group.holder(place)
+
+
+def test_a_container_that_was_started_anew_waits_after_a_store_was_put_back():
+    """Its partitions may have been granted to others in what the store has forgotten."""
+    world = World()
+    a = world.member("w-a", {"t": 3}).attach(place=("pod", "main", 1_000))
+    b = world.member("w-b", {"t": 3}).attach()
+    world.to(5_000)
+    a.clock.stops_all()
+    world.restart()
+    b.attach(epoch=9, is_ahead=True)
+    again = world.member("w-a", {"t": 3}, "i-2").attach(place=("pod", "main", 4_000))
+    assert again.reply.standing is Standing.WAITING
+    world.to(15_300)
+    assert again.active
+
+
+def test_a_plan_that_was_being_computed_when_a_store_proved_to_be_put_back_is_made_again():
+    world = World()
+    world.compute_ms = 1_000
+    a = world.member("w-a", {"t": 6_000}).attach()
+    world.to(150)
+    world.member("w-b", {"t": 6_000}).attach(epoch=9, is_ahead=True)
+    world.to(9_999)
+    assert granted(world, 0) == []
+    world.to(12_000)
+    assert len(a.active) == 3_000
+
+
+def test_an_epoch_that_was_invented_holds_nothing_back_later():
+    world, a, b = g2()
+    world.to(40_000)
+    a.attach(epoch=2**60, is_ahead=True)
+    since = len(world.records)
+    b.leave("now")
+    world.to(41_200)
+    assert granted(world, since)
+
+
+def test_a_fenced_node_does_not_end_a_session_of_a_later_epoch():
+    world, a, _b = g2()
+    world.restart()
+    world.hold()
+    a.attach(epoch=9, is_ahead=True)
+    world.release(failing=AppendFailure.FENCED)
+    assert a.reply.error is ErrorCode.NOT_COORDINATOR
+    assert not any(isinstance(record, SessionMemberEnded) for record in world.records)
