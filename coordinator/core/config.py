@@ -36,12 +36,15 @@ class GroupConfig(Section):
         "Keep each group's last rebalances: who caused them, who was slow, what they cost.")
     group_min_lease_ms: int = setting(2_000, Bounds(1, unit="ms"),
         "Shortest lease a session group may have.")
+    max_group_partitions: int = setting(250_000, Bounds(1, 250_000, unit="partitions"),
+        "Partitions that the members of a session group may declare, all topics together.")
     offset_metadata_max_bytes: int = setting(4_096, Bounds(0, unit="bytes"),
         "Longest metadata a committed offset may carry.")
     offset_manifest_max_bytes: int = setting(65_536, Bounds(0, 1_048_576, unit="bytes"),
         "Longest manifest a commit may carry.")
     offsets_retention_minutes: int = setting(10_080, Bounds(1, unit="minutes"),
-        "Retention of offsets after the group's last member has gone (7 days).")
+        "Retention of offsets after the group's last member has gone (7 days). Nothing expires in "
+        "the first hour after a shard was loaded: a node's clock may be wrong.")
     offsets_retention_check_interval_ms: int = setting(600_000, Bounds(1, unit="ms"),
         "Interval between two searches for expired offsets.")
     offset_commit_timeout_ms: int = setting(5_000, Bounds(1, unit="ms"),

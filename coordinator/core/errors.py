@@ -82,6 +82,8 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.OFFSET_MISMATCH: "another offset is stored than the one expected; read it first",
 }
 
+SESSION_ENDED = "the session has ended; give up what it held, and attach without a session_id"
+
 
 def advice(error: ErrorCode) -> str:
     """Return what a client can do about `error`, in half a sentence; empty for NONE."""
@@ -111,6 +113,11 @@ class Refused(Exception):
         self.message = message or advice(error)
         self.member_id = member_id
         self.retry_after_ms = retry_after_ms
+
+
+def session_refused(error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> Refused:
+    """The refusal of a member of a session group, which attaches and never joins."""
+    return Refused(error, SESSION_ENDED if error is ErrorCode.UNKNOWN_MEMBER_ID else "")
 
 
 class MustWait(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.records import RETURNED, RebalanceRecord
 from coordinator.core.session_values.events import SessionEvent
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
@@ -31,6 +31,8 @@ class RebalanceCause(Enum):
     SIZE_LIMIT = "size limit"
     LOADED = "fail-over"
     ADMIN = "removed by an operator"
+    STATIC_MEMBER_RETURNED = RETURNED
+    """Cause of a journal entry alone: a process took its place in a Stable group."""
 
 
 class EvictionCause(Enum):
@@ -80,6 +82,7 @@ class _GoneMemberEvent(_MemberEvent):
     if it sent too few. Then `heartbeat_due_ms`, when the next one was due, is a guess.
     """
 
+    client_software: str
     last_heard_ms: int
     heartbeat_due_ms: int
     heartbeat_interval_ms: int
@@ -132,7 +135,10 @@ class RebalanceFailed:
 
 @dataclass(frozen=True, slots=True)
 class MemberEvicted(_GoneMemberEvent):
+    """`instance_id`: of a static member; else empty."""
+
     cause: EvictionCause
+    instance_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,19 @@ class OffsetsCommittedEvent:
 class OffsetsExpired:
     group_id: str
     partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationHeld:
+    """Offsets that expire at `until_ms` (epoch milliseconds), since the shard has just been loaded.
+
+    `group_id` is the first of `groups` groups. If the node's clock is ahead, they expire too early.
+    """
+
+    group_id: str
+    groups: int
+    partitions: int
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +259,7 @@ Event = (
     | StaticMemberReplaced
     | OffsetsCommittedEvent
     | OffsetsExpired
+    | ExpirationHeld
     | GroupRemoved
     | RebalanceJournaled
     | HandoffJournaled

@@ -1,5 +1,9 @@
 """Expiration of offsets, and removal of groups that are left empty.
 
+What expires is decided by the node's clock, and cannot be taken back. A clock that jumps while a
+node runs does not move the shard's; a node that is started with its clock a day ahead would delete
+what has a day left. So nothing expires in the first hour after a load, and what would is logged.
+
 Source: KIP-211; Kafka `ClassicGroup.offsetExpirationCondition`.
 """
 
@@ -8,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import GroupRemoved, OffsetsExpired
+from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
@@ -18,13 +22,26 @@ FILES_TOPIC = "__files."
 """Prefix of pseudo-topics in whose offsets clients keep the order of a log's files: offsets of the
 log mean nothing without it, so it is kept as long as there are some."""
 
+HELD_AFTER_LOAD_MS = 3_600_000
+"""Time after a load in which nothing expires, or the retention if that is shorter."""
+
 
 def expire_offsets(
-    groups: Iterable[Group], now_ms: int, out: Outcome, *, config: GroupConfig
+    groups: Iterable[Group], now_ms: int, out: Outcome, *, config: GroupConfig, loaded_at_ms: int
 ) -> None:
-    """Delete expired offsets, and each Empty group that is left with nothing."""
+    """Delete expired offsets, and each Empty group that is left with nothing.
+
+    Args:
+        loaded_at_ms: when the shard was loaded; soon after it, nothing is deleted that has a time.
+    """
+    until_ms = loaded_at_ms + min(HELD_AFTER_LOAD_MS, config.offsets_retention_ms)
+    held: dict[str, int] = {}
     for group in groups:
         expired = _expired(group, now_ms, config)
+        if now_ms < until_ms and (expired or group.is_policy_stored):
+            if expired:
+                held[group.group_id] = len(expired)
+            continue
         doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
         if _is_left_with_nothing(group, len(expired), now_ms, config):
             group.deletions += 1
@@ -34,6 +51,8 @@ def expire_offsets(
             out.note(OffsetsExpired(group.group_id, len(expired)))
         if doomed:
             out.persist(doomed, Unawaited(group.group_id))
+    if held:
+        out.note(ExpirationHeld(next(iter(held)), len(held), sum(held.values()), until_ms))
 
 
 def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: GroupConfig) -> bool:

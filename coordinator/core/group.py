@@ -14,18 +14,23 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar
 
+from coordinator.core.errors import MustWait
 from coordinator.core.records import (
     GroupDeleted,
     ManifestStored,
     OffsetCommitted,
     OffsetDeleted,
+    RebalanceRecord,
     Record,
 )
 from coordinator.core.replies import UNKNOWN_LAG, LogEnd
+from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PolicyStored
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+JOURNAL_WAIT_MS = 2_000
+"""Longest time that a question about the journal waits for a record that is on its way."""
 
 
 class GroupState(Enum):
@@ -57,6 +62,7 @@ class Group(ABC):
         "deletions",
         "group_id",
         "is_policy_stored",
+        "journal_writes",
         "log_ends",
         "manifest",
         "offsets",
@@ -87,6 +93,7 @@ class Group(ABC):
         self.is_policy_stored = False
         self.policy_writes = 0  # In flight.
         self.deletions = 0  # In flight.
+        self.journal_writes = 0  # In flight.
 
     @property
     @abstractmethod
@@ -164,6 +171,7 @@ class Group(ABC):
                 self._deletion_settled()
                 self._apply_own(record)
             case _:
+                self._journal_settled(record)
                 self._apply_own(record)
 
     @abstractmethod
@@ -176,6 +184,21 @@ class Group(ABC):
             self.settle_offset((record.topic, record.partition))
         elif isinstance(record, GroupDeleted):
             self._deletion_settled()
+        else:
+            self._journal_settled(record)
+
+    def _journal_settled(self, record: Record) -> None:
+        if isinstance(record, RebalanceRecord | PlanRecord):
+            self.journal_writes = max(0, self.journal_writes - 1)  # At load there are none.
+
+    def check_journal(self, has_waited: bool, now_ms: int) -> None:
+        """Have a question about the journal wait for a record that is on its way.
+
+        Raises:
+            MustWait: there is one, and it has not waited yet.
+        """
+        if self.journal_writes and not has_waited:
+            raise MustWait(now_ms + JOURNAL_WAIT_MS)
 
     def _deletion_settled(self) -> None:
         self.deletions = max(0, self.deletions - 1)  # It may be of a group before this one.

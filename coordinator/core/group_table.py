@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TypeAlias
 
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
@@ -33,6 +33,9 @@ from coordinator.core.sessions import news
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.numbers import Numbers
 
+AnyGroup: TypeAlias = ClassicGroup | SessionGroup
+"""A group as the table has it. Whoever uses what one kind has alone asks for the kind first."""
+
 SESSION_RECORDS = (
     SessionMemberStored,
     SessionMemberEnded,
@@ -50,7 +53,7 @@ class GroupTable:
     """State of a `GroupMachine`: all groups of a shard."""
 
     def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
-        self.groups: dict[str, Any] = {}  # ClassicGroup or SessionGroup.
+        self.groups: dict[str, AnyGroup] = {}
         self.numbers = Numbers()
         self.news: list[Event] = []  # Events of applied records, not emitted yet.
         self.is_serving = False

@@ -39,10 +39,10 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.rests import PartitionReaders
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
 from coordinator.core.events import GroupCreated
 from coordinator.core.group import GroupState
-from coordinator.core.group_table import GroupTable
+from coordinator.core.group_table import AnyGroup, GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.outcome import Outcome
 from coordinator.core.pauses import Pause
@@ -55,6 +55,7 @@ from coordinator.core.rows import (
     Ignore,
     Refuse,
     Row,
+    SharedRow,
     timeless,
 )
 from coordinator.core.session_values.operators import (
@@ -76,7 +77,7 @@ STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-TABLE: dict[type, Row | GivenRow] = {
+TABLE: dict[type, SharedRow | Row | GivenRow] = {
     # Requests
     q.JoinGroup: GivenRow(
         lambda m, group, command, now_ms, out: join.join_group(
@@ -94,13 +95,13 @@ TABLE: dict[type, Row | GivenRow] = {
         ),
         Create(offsets.check_first),
     ),
-    q.FetchOffsets: Row(timeless(offsets.fetch_offsets), Answer(offsets.fetch_from_no_group)),
-    q.DeleteOffsets: Row(timeless(offsets.delete_offsets), NOT_FOUND),
+    q.FetchOffsets: SharedRow(offsets.fetch_offsets, Answer(offsets.fetch_from_no_group)),
+    q.DeleteOffsets: SharedRow(offsets.delete_offsets, NOT_FOUND),
     q.DescribeGroup: Row(timeless(description.describe_group), Answer(admin.describe_no_group)),
-    q.DeleteGroup: Row(timeless(admin.delete_group), NOT_FOUND),
-    q.ListLogEnds: Row(timeless(log_ends.list_all), NOT_FOUND),
-    q.ListRebalances: Row(timeless(description.list_rebalances), NOT_FOUND),
-    q.DescribePhase: Row(timeless(description.describe_phase), NOT_FOUND),
+    q.DeleteGroup: SharedRow(admin.delete_group, NOT_FOUND),
+    q.ListLogEnds: SharedRow(log_ends.list_all, NOT_FOUND),
+    q.ListRebalances: Row(description.list_rebalances, NOT_FOUND),
+    q.DescribePhase: Row(description.describe_phase, NOT_FOUND),
     # A delayed operation completed
     c.CompleteJoinPhase: GivenRow(
         lambda m, group, command, now_ms, out: rebalance.complete_join_phase(
@@ -135,15 +136,6 @@ TABLE: dict[type, Row | GivenRow] = {
 """Handlers of commands about one group, and what happens if the group is missing."""
 
 
-SHARED = (
-    q.FetchOffsets,
-    q.DeleteOffsets,
-    q.DeleteGroup,
-    q.ListLogEnds,
-)
-"""Requests whose handlers serve groups of any kind."""
-
-
 class GroupMachine(GroupTable):
     """The state machine of one shard: all its groups, and the handlers of commands.
 
@@ -160,6 +152,7 @@ class GroupMachine(GroupTable):
         self.pauses: Sequence[Pause] = ()
         """Intervals in which members were not heard, from the last `Tick`."""
         self._readers = PartitionReaders(payloads.partitions, payloads.owned)
+        self._loaded_at_ms = 0
         self._waiting: set[CallId] = set()  # Requests that wait for the result of a write.
         self._of_the_shard = self._rows_of_the_shard()
         self.sessions = SessionRules(config, ids, self.numbers)
@@ -180,6 +173,7 @@ class GroupMachine(GroupTable):
                 now_ms,
                 out,
                 config=self.config,
+                loaded_at_ms=self._loaded_at_ms,
             ),
             w.OffsetsWritten: self._offsets_written,
             w.AnswerDurable: self._answer_durable,
@@ -209,7 +203,7 @@ class GroupMachine(GroupTable):
 
     def restore_sessions(self, now_ms: int, out: Outcome) -> None:
         """Serve the session groups that were read, and begin new numbers."""
-        self.is_serving = True
+        self.is_serving, self._loaded_at_ms = True, now_ms
         self.numbers.begin(now_ms)
         groups = [group for group in self.groups.values() if isinstance(group, SessionGroup)]
         grace_ms = lease.grace_ms(sum(len(group.members) for group in groups))
@@ -230,7 +224,7 @@ class GroupMachine(GroupTable):
     ) -> int:
         """Fast path of a heartbeat; see `liveness.beat`."""
         group = self.groups.get(group_id)
-        if group is None or self._dormant_by_id or group.kind != "classic":
+        if self._dormant_by_id or not isinstance(group, ClassicGroup):
             return NO_TIME
         return liveness.beat(group, member_id, instance_id, generation, now_ms)
 
@@ -260,7 +254,9 @@ class GroupMachine(GroupTable):
                 out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 
     # Any: whatever has a group_id.
-    def _handle_row(self, row: Row | GivenRow, command: Any, now_ms: int, out: Outcome) -> None:
+    def _handle_row(
+        self, row: SharedRow | Row | GivenRow, command: Any, now_ms: int, out: Outcome
+    ) -> None:
         is_follow_up = row.if_missing is IGNORE
         if not is_follow_up:
             admission.check(command, self.config)
@@ -269,6 +265,12 @@ class GroupMachine(GroupTable):
             group = self._do_without(row.if_missing, command, now_ms, out)
             if group is None:
                 return
+        if isinstance(group, SessionGroup) and group.arriving:
+            if isinstance(command, q.JoinGroup | q.DeleteGroup):
+                raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
+        if isinstance(row, SharedRow):
+            row.handle(group, command, out)
+            return
         if isinstance(group, SessionGroup):
             group = self._other_kind(group, command, now_ms, out)
             if group is None:
@@ -301,14 +303,14 @@ class GroupMachine(GroupTable):
                     del self.groups[group.group_id]
         elif isinstance(command, SessionAdmitted):
             error = command.error or ErrorCode.UNKNOWN_MEMBER_ID
-            out.reply(command.command.call_id, command.command.refusal(Refused(error)))
+            out.reply(command.command.call_id, command.command.refusal(session_refused(error)))
 
     def _group_to_attach(
-        self, group: Any, command: Attach, now_ms: int, out: Outcome
+        self, group: AnyGroup | None, command: Attach, now_ms: int, out: Outcome
     ) -> SessionGroup:
         """The group of an Attach; an Empty one of the other kind is converted."""
         admission.check(command, self.config)
-        attach.check(command)
+        attach.check(command, self.config)
         if isinstance(group, SessionGroup):
             return group
         if isinstance(group, ClassicGroup):
@@ -335,18 +337,18 @@ class GroupMachine(GroupTable):
             self.groups[command.group_id] = group
             out.note(GroupCreated(command.group_id))
 
-    def _other_kind(self, group: SessionGroup, command: Any, now_ms: int, out: Outcome) -> Any:
-        """Handle what a session group has of its own; returns the group for shared handlers."""
+    def _other_kind(
+        self, group: SessionGroup, command: Any, now_ms: int, out: Outcome
+    ) -> ClassicGroup | None:
+        """Handle what a session group has of its own; returns the classic group it becomes."""
         if isinstance(command, q.CommitOffsets):
             commits.commit_offsets(group, command, now_ms, out, config=self.config)
             return None
         if type(command) in session_description.ANSWERS:
+            if isinstance(command, q.ListRebalances):
+                group.check_journal(command.has_waited, now_ms)
             session_description.ANSWERS[type(command)](group, command, out, self.config)
             return None
-        if isinstance(command, q.JoinGroup | q.DeleteGroup) and group.arriving:
-            raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
-        if isinstance(command, SHARED):
-            return group
         if isinstance(command, q.JoinGroup) and group.is_deserted and not group.in_flight:
             classic = self.groups[group.group_id] = self.as_classic(group, now_ms)
             return classic
@@ -410,7 +412,8 @@ class GroupMachine(GroupTable):
         if request.call_id not in self._waiting:
             return  # Its client has cancelled it.
         self._waiting.remove(request.call_id)
-        if command.error is ErrorCode.NONE:
+        # The journal can be read although the log takes no more of it.
+        if command.error is ErrorCode.NONE or isinstance(request, q.ListRebalances):
             self._dispatch(offsets.resumed(request), now_ms, out, command.deadline_ms)
         else:
             out.reply(request.call_id, request.refusal(Refused(command.error)))

@@ -34,6 +34,7 @@ from coordinator.core.requests import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
+    ListRebalances,
     PartitionCommit,
     Request,
 )
@@ -206,8 +207,11 @@ def fetch_from_no_group(command: FetchOffsets, out: Outcome) -> None:
 def resumed(request: Request) -> Request:
     """Return a request that has waited for the log, as it is to be handled again.
 
-    Commits before a stable fetch have a result now. It does not wait for later ones.
+    Commits before a stable fetch have a result now. It does not wait for later ones. The same for
+    the journal.
     """
+    if isinstance(request, ListRebalances):
+        return replace(request, has_waited=True)
     if isinstance(request, FetchOffsets):
         return replace(request, require_stable=False)
     return request
@@ -224,7 +228,7 @@ def _fetched(group: Group, partition: TopicPartition) -> FetchedOffset:
 
 
 def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
-    """Delete offsets that no member reads.
+    """Delete offsets that no member reads, and those that commits in flight are about to store.
 
     Raises:
         Refused: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -247,10 +251,15 @@ def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
     doomed: list[Record] = [
         OffsetDeleted(group.group_id, r.topic, r.partition)
         for r in results
-        if r.error is ErrorCode.NONE and (r.topic, r.partition) in group.offsets
+        if r.error is ErrorCode.NONE and _is_written(group, (r.topic, r.partition))
     ]
     reply = OffsetDeleteReply(results=results)
     if doomed:
         out.persist(doomed, AnswerDurable(command, reply))
     else:
         out.reply(command.call_id, reply)
+
+
+def _is_written(group: Group, partition: TopicPartition) -> bool:
+    """True if an offset is stored, or in flight: a record behind that commit deletes it too."""
+    return partition in group.offsets or partition in group.pending_offsets

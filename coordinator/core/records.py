@@ -120,6 +120,7 @@ class RemovedMember:
     removed_at_ms: int = 0
     last_heard_ms: int = 0
     heartbeat_interval_ms: int = 0
+    client_software: str = ""
 
 
 class StopKnownBy(Enum):
@@ -138,6 +139,8 @@ class StopKnownBy(Enum):
     """It was alive when it was removed, and hears of that with its next heartbeat."""
     REJOINED = "rejoined"
     """It was told of the rebalance, and joined again without the partition."""
+    GAVE_UP = "gave_up"
+    """It gave the partition back, or left, by itself: its program or a handler got no further."""
     TAKEN_AWAY = "taken_away"
     """An assignment took the partition away, and it joined again without it."""
 
@@ -190,6 +193,8 @@ class PartitionMove:
         return max(0, self.resumed_at_ms - self.stopped_earliest_ms)
 
 
+RETURNED = "static member returned"
+"""Cause of the record of a static member that went on without a rebalance."""
 FROM_LAST_WORK = "last_work"
 """Value of `counted_from`: times without an owner begin when it was last known to work. Records of
 early versions have none: there they began when the owner was removed or joined again."""
@@ -197,7 +202,7 @@ early versions have none: there they began when the owner was removed or joined 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRecord:
-    """One rebalance, from its cause to its end, for the journal.
+    """One rebalance, from its cause to its end, for the journal; or a return without one.
 
     `outcome` is completed, interrupted (by the next one) or failed. `member_id`, `client_id`,
     `client_host` and `reason` describe the member that caused it. Times are epoch milliseconds, -1
@@ -214,6 +219,9 @@ class RebalanceRecord:
     but for `partitions_left_out`. A cooperative rebalance takes partitions away in one round
     (`partitions_taken_away`) and hands them out in the next; `cooperative_round` is its number, or
     0 if it is none of several.
+
+    `taken_over_at_ms`, of a rebalance that began within a session of it: when this node took the
+    group over, and `silent_since_ms`: the newest record in its log then; 0: none.
     """
 
     group_id: str
@@ -247,6 +255,13 @@ class RebalanceRecord:
     partitions_taken_away: int = 0
     cooperative_round: int = 0
     removed_count: int = 0
+    taken_over_at_ms: int = 0
+    silent_since_ms: int = 0
+
+    @property
+    def is_return(self) -> bool:
+        """True of a static member that returned without a rebalance: no generation began."""
+        return self.cause == RETURNED
 
 
 Record = (

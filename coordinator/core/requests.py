@@ -222,6 +222,9 @@ class ListLogEnds(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRebalances(_GroupRequest):
+    """Question about the journal. `has_waited`: for records that were on their way."""
+
+    has_waited: bool = False
     REFUSAL = RebalancesReply
 
 

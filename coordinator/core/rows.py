@@ -8,12 +8,14 @@ from typing import Any
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.errors import ErrorCode
+from coordinator.core.group import Group
 from coordinator.core.outcome import Outcome
 
 # Any: the commands of its row.
 Handler = Callable[[ClassicGroup, Any, int, Outcome], None]
 GivenHandler = Callable[[Any, ClassicGroup, Any, int, Outcome], None]
 """Its first argument is the machine."""
+SharedHandler = Callable[[Group, Any, Outcome], None]
 Timeless = Callable[[Any, Outcome], None]
 
 
@@ -52,8 +54,16 @@ IGNORE = Ignore()
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRow:
+    """A request that concerns one group of any kind."""
+
+    handle: SharedHandler
+    if_missing: Refuse | Answer
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A command that concerns one group."""
+    """A command that concerns one classic group."""
 
     handle: Handler
     if_missing: IfMissing

@@ -2,8 +2,9 @@
 
 The coordinator stores no rows, so there is no log to ask how many partitions a topic has. A group
 tells it by its durable assignment, by the log ends that members report and by committed offsets:
-one more than the highest partition. Counts that operators set are offsets of a reserved group, in
-partition 0 of the topic: they are written, fenced, replicated and loaded as offsets are.
+one more than the highest partition; members of session groups declare it. Counts that operators set
+are offsets of a reserved group, in partition 0 of the topic: they are written, fenced, replicated
+and loaded as offsets are.
 
 `told` is a scan, not an index: nothing on the way of commits and heartbeats keeps count, and a
 topic that no group knows any more is gone with the next scan.
@@ -21,6 +22,7 @@ from coordinator.core.expiration import FILES_TOPIC
 from coordinator.core.group import Group
 from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.records import GroupMetadata
+from coordinator.core.sessions.group import SessionGroup
 
 SET_PARTITION = 0
 """Partition of the reserved group's offsets that are counts of topics."""
@@ -51,7 +53,7 @@ class ToldTopics:
 
 
 def told(
-    groups: Iterable[ClassicGroup], read: PartitionReader, before: ToldTopics
+    groups: Iterable[ClassicGroup | SessionGroup], read: PartitionReader, before: ToldTopics
 ) -> Generator[None, None, ToldTopics]:
     """Gather the topics of a shard's groups; yields after each group.
 
@@ -65,7 +67,11 @@ def told(
         if group.group_id == TOPICS_GROUP:
             found.set = {topic: stored.offset for (topic, _), stored in group.offsets.items()}
             continue
-        counts = _assigned_counts(group, read, before.assigned, found.assigned)
+        if isinstance(group, ClassicGroup):
+            counts = _assigned_counts(group, read, before.assigned, found.assigned)
+        else:
+            declared = group.declared().items()
+            counts = {name: min(count, PARTITIONS_MAX) for name, count in declared if count}
         counts = _counted([*group.offsets, *(group.log_ends or ())], counts)
         for topic, count in counts.items():
             if topic.startswith(FILES_TOPIC):

@@ -31,7 +31,6 @@ def check(machine: GroupMachine, timers: GroupTimers, writes: WriteQueue, now_ms
         if isinstance(group, ClassicGroup):
             classic.check(group)
             continue
-        assert isinstance(group, SessionGroup)
         sessions.check(group, machine.config, now_ms)
         _check_timers(group, machine, timers, now_ms)
         _check_ends(group, timers, writes, now_ms)
@@ -42,12 +41,12 @@ def check(machine: GroupMachine, timers: GroupTimers, writes: WriteQueue, now_ms
             _expect(group, max(own, default=0) <= machine.numbers.last_token, "a token to come")
             tokens |= own
     for stream_id, (group_id, member_id) in machine.sessions.streams.items():
-        group = machine.groups.get(group_id)
-        holds = isinstance(group, SessionGroup) and any(
+        served = machine.groups.get(group_id)
+        holds = isinstance(served, SessionGroup) and any(
             member.stream_id == stream_id and member.member_id == member_id
-            for member in (*group.members.values(), *group.waiting.values())
+            for member in (*served.members.values(), *served.waiting.values())
         )
-        is_leaving = isinstance(group, SessionGroup) and group.failed_ends
+        is_leaving = isinstance(served, SessionGroup) and served.failed_ends
         if not holds and not writes.pending and not is_leaving:  # Its end is being written.
             raise InvariantViolated(f"stream {stream_id} of {member_id!r} is nobody's")
 

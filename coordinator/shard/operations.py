@@ -70,19 +70,17 @@ class DelayedJoin(_DelayedPhaseEnd):
 
     def try_complete(self) -> bool:
         group = self._timers.machine.groups.get(self._defer.group_id)
-        if self._is_moot(group) or (group and rebalance.join_phase_is_complete(group)):
+        if (
+            not isinstance(group, ClassicGroup)
+            or group.state is not GroupState.PREPARING_REBALANCE
+            or group.generation != self._defer.generation
+            or rebalance.join_phase_is_complete(group)
+        ):
             return self.force_complete()
         return False
 
     def on_complete(self) -> None:
         self._timers.post(CompleteJoinPhase(self._defer.group_id, self._defer.generation))
-
-    def _is_moot(self, group: ClassicGroup | None) -> bool:
-        return (
-            group is None
-            or group.state is not GroupState.PREPARING_REBALANCE
-            or group.generation != self._defer.generation
-        )
 
 
 class InitialDelayedJoin(DelayedOperation):
@@ -114,7 +112,9 @@ class DelayedSync(_DelayedPhaseEnd):
 
     def try_complete(self) -> bool:
         group = self._timers.machine.groups.get(self._defer.group_id)
-        if rebalance.sync_phase_is_complete(group, self._defer.generation):
+        if not isinstance(group, ClassicGroup) or rebalance.sync_phase_is_complete(
+            group, self._defer.generation
+        ):
             return self.force_complete()
         return False
 
@@ -145,7 +145,7 @@ class DelayedHeartbeat(DelayedOperation):
         """Checked when a member may have left; heartbeats move the deadline instead."""
         group = self._timers.machine.groups.get(self._group_id)
         member_id = self._member_id
-        if group is None or not (
+        if not isinstance(group, ClassicGroup) or not (
             member_id in group.members or member_id in group.pending_member_ids
         ):
             return self.force_complete()

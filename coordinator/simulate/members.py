@@ -20,6 +20,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
 from coordinator.client.session import GroupMember
+from coordinator.dial import address_of
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import Addresses, SimulatedCredentials
 from coordinator.simulate.clock import MachineClock
@@ -338,7 +339,7 @@ class PlainMember(SimulatedMember):
         found = await stub.FindCoordinator(
             pb.FindCoordinatorRequest(group_id=self.plan.group.name), timeout=CALL_TIMEOUT_S
         )
-        target = f"{found.host}:{found.port}"
+        target = address_of(found.host, found.port)
         if found.host and target != address:
             stub = group_pb2_grpc.GroupCoordinatorStub(credentials.open_aio(target))
         return stub

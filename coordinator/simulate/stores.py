@@ -277,13 +277,15 @@ class SimulatedCoordination:
     async def read(self) -> ClusterView:
         return await self._call(self._store.coordination.read)
 
-    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
-        written = await self._call(lambda: self._store.coordination.write(controller_epoch, state))
-        self._store.story.tell(
-            self._host,
-            f"decides: shard {written.shard} is led by n{written.leader}, "
-            f"epoch {written.leader_epoch}, in sync {list(written.in_sync)}",
-        )
+    async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
+        agreed = self._store.coordination
+        written = await self._call(lambda: agreed.write(controller_epoch, *states))
+        for state in written:
+            self._store.story.tell(
+                self._host,
+                f"decides: shard {state.shard} is led by n{state.leader}, "
+                f"epoch {state.leader_epoch}, in sync {list(state.in_sync)}",
+            )
         return written
 
     def changes(self) -> AsyncIterator[None]:

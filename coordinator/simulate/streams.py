@@ -49,6 +49,7 @@ class StreamCall:
         self._asked: asyncio.Queue[Any] = asyncio.Queue()  # At the server.
         self._server: SimulatedServer | None = None
         self._handler: asyncio.Task[None] | None = None
+        self._code: grpc.StatusCode | None = None
         self._is_over = self._is_out_dead = self._is_back_dead = False
         channel.open_calls.add(self)
         self._pump = asyncio.get_running_loop().create_task(self._send_all(messages))
@@ -61,10 +62,10 @@ class StreamCall:
     async def __anext__(self) -> Any:
         found = await self._heard.get()
         if found is _END:
-            self._end()
+            self._end(grpc.StatusCode.OK)
             raise StopAsyncIteration
-        if isinstance(found, Exception):
-            self._end()
+        if isinstance(found, grpc.aio.AioRpcError):
+            self._end(found.code())
             raise found
         return self._deserialize(found)
 
@@ -73,7 +74,7 @@ class StreamCall:
         if self._is_over:
             return False
         self._heard.put_nowait(_status(grpc.StatusCode.CANCELLED, "Locally cancelled"))
-        self._end()
+        self._end(grpc.StatusCode.CANCELLED)
         self.withdraw()
         return True
 
@@ -81,8 +82,13 @@ class StreamCall:
         """Tell the server that nobody listens any more."""
         self._to_server(self._give_up)
 
-    def _end(self) -> None:
-        self._is_over = True
+    async def code(self) -> grpc.StatusCode:
+        """Status with which the call has ended."""
+        assert self._code is not None, "the call has not ended"
+        return self._code
+
+    def _end(self, code: grpc.StatusCode) -> None:
+        self._is_over, self._code = True, code
         self.channel.open_calls.discard(self)
         if self._pump is not asyncio.current_task():
             self._pump.cancel()

@@ -38,6 +38,8 @@ class Witness:
         self._tokens = TokenHistory()
         self._commits: dict[CallId, dict[Place, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""
+        self._untold: dict[tuple[str, str], tuple[int, set[Place]]] = {}
+        """Whole states of which a part was told: their version, and what is left to tell."""
 
     # --- What goes in ---
 
@@ -122,11 +124,16 @@ class Witness:
         for each in wanted.partitions:
             says = _truth(group, member_id, each)
             _expect(not says, f"{member_id} is told {each}, but {says}")
+        version, missing = self._untold.pop((group_id, member_id), (0, set()))
         if wanted.based_on < 0:
-            missing = set(group.places_of(member_id))
-            missing |= group.preparing.get(member_id, set())
+            if version != wanted.version:  # Its first part.
+                missing = set(group.places_of(member_id))
+                missing |= group.preparing.get(member_id, set())
             missing -= {(each.topic, each.partition) for each in wanted.partitions}
-            _expect(not missing, f"{member_id} is not told of {missing}")
+            if wanted.is_part:
+                self._untold[group_id, member_id] = wanted.version, missing
+            else:
+                _expect(not missing, f"{member_id} is not told of {missing}")
 
     def _acknowledged(self, group_id: str, member_id: str, ack: HeartbeatAck) -> None:
         group = self._group(group_id)

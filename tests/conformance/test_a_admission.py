@@ -77,6 +77,13 @@ def test_009_another_protocol_type_is_inconsistent(s):
     assert code(s.join(protocol_type="connect").response) == "INCONSISTENT_GROUP_PROTOCOL"
 
 
+def test_a_group_that_has_become_empty_takes_another_protocol_type(s):
+    s.leave(s.f1())
+    call = s.join(protocol_type="connect")
+    s.advance(50)
+    assert (code(call.response), s.describe().protocol_type) == ("NONE", "connect")
+
+
 def test_010_all_hear_the_protocol_and_only_the_leader_hears_of_the_members(s):
     calls = [s.join(), s.join()]
     s.until(100)

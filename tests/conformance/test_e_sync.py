@@ -106,6 +106,13 @@ def test_070_in_a_join_phase_the_answer_is_to_rejoin(s):
     assert code(s.sync(a, 3).response) == "REBALANCE_IN_PROGRESS"
 
 
+def test_070_before_the_first_generation_no_protocol_is_wrong(s):
+    s.join()
+    [a] = s.members()
+    call = s.sync(a, 0, {}, protocol_type="consumer", protocol_name="range")
+    assert code(call.response) == "REBALANCE_IN_PROGRESS"
+
+
 def test_071_followers_are_released_when_the_leader_stays_silent(s):
     a, b, _c = cr(s)
     parked = s.sync(b, 3)
@@ -131,6 +138,16 @@ def test_073_members_that_never_sync_are_removed_though_they_beat(s):
     s.until(t0 + 500)
     assert [s.beat(m, 1) for m in members] == ["UNKNOWN_MEMBER_ID"] * 3
     assert (s.state, s.generation) == ("Empty", 2)
+
+
+def test_073_a_sync_phase_lasts_the_longest_rebalance_timeout(s):
+    calls = [s.join(srt=5_000, rt=rt) for rt in (2_000, 500)]
+    s.advance(100)
+    members = [call.response.member_id for call in calls]
+    s.advance(1_999)
+    assert s.members() == members
+    s.advance(1)
+    assert s.members() == []
 
 
 def test_074_the_sync_timer_outlives_the_switch_to_stable(s):
@@ -159,6 +176,18 @@ def test_075_only_the_followers_that_did_not_sync_are_removed(s):
         "REBALANCE_IN_PROGRESS",
         "UNKNOWN_MEMBER_ID",
     ]
+
+
+def test_073_a_static_member_that_never_syncs_is_removed_like_any_other(s):
+    calls = {name: s.join(instance=name, srt=5_000) for name in "LF"}
+    s.advance(100)
+    leader, follower = (call.response.member_id for call in calls.values())
+    s.sync(leader, 1, {leader: b"l", follower: b"f"})
+    s.advance(499)
+    assert s.beat(follower, 1, instance="F") == "NONE"
+    s.advance(1)
+    assert s.members() == [leader]
+    assert s.beat(leader, 1) == "REBALANCE_IN_PROGRESS"
 
 
 def test_076_nothing_happens_when_all_have_synced(s):
@@ -230,6 +259,39 @@ def test_081_a_late_result_does_not_disturb_a_group_that_moved_on(s):
     s.c.release_appends()
     assert s.state == "PreparingRebalance"
     assert not parked.done
+
+
+def test_081_a_late_result_does_not_complete_the_sync_phase_of_a_later_generation(s):
+    a = s.join(srt=5_000, rt=5_000)
+    s.advance(50)
+    a = a.response.member_id
+    s.c.hold_appends()
+    s.sync(a, 1, {a: b"a1"})
+    calls = [s.join(srt=5_000, rt=5_000), s.join(a, srt=5_000, rt=5_000)]
+    assert (s.state, s.generation) == ("CompletingRebalance", 2)
+    s.c.release_appends()
+    assert {call.response.generation_id for call in calls} == {2}
+    assert s.state == "CompletingRebalance"
+    b = calls[0].response.member_id
+    assert not s.sync(b, 2).done
+    assert s.sync(a, 2, {a: b"a2", b: b"b2"}).response.assignment == b"a2"
+    assert s.sync(b, 2).response.assignment == b"b2"
+
+
+def test_079_a_member_whose_sync_was_refused_beyond_its_session_has_one_again(s):
+    call = s.join(instance="A", srt=300, rt=400)
+    s.advance(50)
+    a = call.response.member_id
+    s.c.hold_appends()
+    s.sync(a, 1, {a: b"a1"})
+    s.advance(350)
+    s.c.fail_next_append("too_large")
+    s.c.release_appends()
+    assert s.state == "PreparingRebalance"
+    s.advance(299)
+    assert s.members() == [a]
+    s.advance(1)
+    assert s.state == "Empty"
 
 
 def test_082_no_sync_is_answered_before_the_log_has_acknowledged(s):

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.core.commands import SessionExpired
+from coordinator.core.events import MemberEvicted
 from coordinator.core.group import GroupState
 from tests.conformance.kit import GROUP, Scenario, code
 
@@ -120,6 +121,8 @@ def test_090_the_new_member_limit_ends_a_join_that_waits_too_long():
     s.until(t0 + 300_000)
     assert (code(b.response), b.response.member_id) == ("UNKNOWN_MEMBER_ID", "")
     assert s.members() == [a]
+    causes = [e.cause.name for _, e in s.c.events if isinstance(e, MemberEvicted)]
+    assert causes == ["NEW_MEMBER_TIMED_OUT"]
 
 
 def test_091_a_member_parked_in_sync_outlives_its_session(s):
@@ -135,6 +138,49 @@ def test_091_a_member_parked_in_sync_outlives_its_session(s):
     s.sync(a, 1, {b: b"x"})
     assert parked.response.assignment == b"x"
     assert s.deadline(b) == t0 + 750 + 5000
+
+
+def test_091_a_member_that_was_parked_in_sync_beyond_its_session_has_one_again(s):
+    first, second = s.join(srt=5000, rt=5000), s.join(srt=300)
+    s.advance(100)
+    t0 = s.c.now_ms
+    a, b = first.response.member_id, second.response.member_id
+    parked = s.sync(b, 1)
+    s.until(t0 + 750)
+    s.sync(a, 1, {b: b"x"})
+    assert parked.response.assignment == b"x"
+    s.until(t0 + 750 + 299)
+    assert s.members() == [a, b]
+    s.until(t0 + 750 + 300)
+    assert s.members() == [a]
+
+
+def test_091_a_static_member_whose_sync_phase_ended_beyond_its_session_has_one_again(s):
+    calls = [s.join(instance=name, srt=srt, rt=5000) for name, srt in (("L", 5000), ("F", 300))]
+    s.advance(100)
+    leader, follower = (call.response.member_id for call in calls)
+    parked = s.sync(follower, 1)
+    s.advance(400)
+    s.join(leader, instance="L", srt=5000, rt=5000, metadata=b"changed")
+    assert code(parked.response) == "REBALANCE_IN_PROGRESS"
+    s.advance(299)
+    assert s.members() == [leader, follower]
+    s.advance(1)
+    assert s.members() == [leader]
+
+
+def test_091_a_member_that_was_parked_in_join_beyond_its_session_has_one_again(s):
+    a, b = s.f2(rt=5000)
+    parked = s.join(b, rt=5000, metadata=b"changed")
+    for _ in range(2):
+        s.advance(400)
+        s.beat(a, 2)
+    s.join(a, rt=5000)
+    assert code(parked.response) == "NONE"
+    s.advance(499)
+    assert b in s.members()
+    s.advance(1)
+    assert b not in s.members()
 
 
 def test_092_the_new_member_limit_is_off_once_the_join_is_answered():

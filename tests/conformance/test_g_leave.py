@@ -181,13 +181,21 @@ def test_a_known_member_whose_join_call_breaks_keeps_its_session(s):
     assert b not in s.members()
 
 
-def test_a_session_that_was_spent_while_parked_starts_anew_when_the_call_breaks(s):
-    _a, b = s.f2(rt=5000)
+@pytest.mark.parametrize("parked_ms", [500, 1000])
+def test_a_session_that_was_spent_while_parked_starts_anew_when_the_call_breaks(s, parked_ms):
+    a, b = s.f2(rt=5000)
     t0 = s.c.now_ms
     s.join(rt=5000, srt=5000)
     parked = s.join(b, rt=5000)
-    s.until(t0 + 1000)  # A is gone; B is parked beyond its deadline. The newcomer joined.
-    assert parked.done
+    for at in range(100, parked_ms + 500, 100):  # A's heartbeats keep the join phase open.
+        s.until(t0 + at)
+        s.beat(a, 2)
+        if at == parked_ms:
+            parked.cancel()
+    s.until(t0 + parked_ms + 499)
+    assert b in s.members()
+    s.until(t0 + parked_ms + 500)
+    assert b not in s.members()
 
 
 def test_a_sync_whose_call_breaks_keeps_the_member(s):
@@ -197,6 +205,26 @@ def test_a_sync_whose_call_breaks_keeps_the_member(s):
     assert s.deadline(members[1]) == t0 + 600
     s.sync(members[0], 1, {members[1]: b"x"})
     assert s.sync(members[1], 1).response.assignment == b"x"
+
+
+def test_a_member_whose_sync_call_broke_expires(s):
+    a, b = s.f2(rt=5000)
+    c = s.join(rt=5000, srt=1500)
+    for member_id in (a, b):
+        s.join(member_id, rt=5000)
+    t0 = s.c.now_ms
+    parked = s.sync(b, 3)
+    s.until(t0 + 499)
+    s.beat(a, 3)
+    s.until(t0 + 900)
+    s.beat(a, 3)
+    parked.cancel()
+    s.until(t0 + 1300)
+    s.beat(a, 3)
+    s.until(t0 + 1399)
+    assert b in s.members()
+    s.until(t0 + 1400)
+    assert s.members() == [a, c.response.member_id]
 
 
 def test_kafka_parity_ignores_clients_that_go_away():

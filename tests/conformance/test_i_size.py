@@ -20,6 +20,27 @@ def test_127_surplus_ids_are_refused_in_phase_two():
     assert code(again[4].response) == FULL
 
 
+def test_127_a_surplus_id_that_was_refused_is_not_waited_for():
+    s = Scenario(group_max_size=2)
+    a = s.f1(srt=5000, rt=5000)
+    first, surplus = (
+        s.join(two_phase=True, srt=5000, rt=5000).response.member_id for _ in range(2)
+    )
+    calls = [s.join(member_id, two_phase=True, srt=5000, rt=5000) for member_id in (first, a)]
+    assert not any(call.done for call in calls)
+    assert code(s.join(surplus, two_phase=True, srt=5000, rt=5000).response) == FULL
+    assert [code(call.response) for call in calls] == ["NONE"] * 2
+
+
+def test_127_a_member_of_a_full_join_phase_that_joins_again_keeps_its_seat():
+    s = Scenario(group_max_size=1)
+    a = s.join(two_phase=True).response.member_id
+    calls = [s.join(a, two_phase=True) for _ in range(2)]
+    s.advance(200)
+    assert [code(call.response) for call in calls] == ["REBALANCE_IN_PROGRESS", "NONE"]
+    assert s.members() == [a]
+
+
 @pytest.mark.parametrize("static", [True, False])
 def test_128_the_fifth_of_five_is_refused(static):
     s = Scenario()

@@ -314,15 +314,17 @@ def test_157_groups_are_deleted_when_empty(s):
     assert s.c.state("h") is None
 
 
-def delete_offsets(s: Scenario, *partitions, group=GROUP):
+def offset_delete(*partitions, group=GROUP):
     topics: dict = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append({"partition_index": partition})
-    return s.send(
-        admin.OffsetDeleteRequest(
-            group_id=group, topics=[{"name": t, "partitions": p} for t, p in topics.items()]
-        )
-    ).response
+    return admin.OffsetDeleteRequest(
+        group_id=group, topics=[{"name": t, "partitions": p} for t, p in topics.items()]
+    )
+
+
+def delete_offsets(s: Scenario, *partitions, group=GROUP):
+    return s.send(offset_delete(*partitions, group=group)).response
 
 
 def test_offsets_that_a_member_reads_are_not_deleted(s):
@@ -340,6 +342,24 @@ def test_offsets_that_a_member_reads_are_not_deleted(s):
 def test_a_group_of_another_type_keeps_its_offsets_while_it_has_members(s):
     s.f1(protocol_type="connect")
     assert code(delete_offsets(s, T0)) == "NON_EMPTY_GROUP"
+
+
+@pytest.mark.parametrize("fate", ["stored", "refused"])
+def test_offsets_are_deleted_after_the_commits_of_them_that_are_in_flight(s, fate):
+    s.commit({("u", 0): 1})
+    s.c.hold_appends()
+    commit = s.commit({T0: 7})
+    delete = s.send(offset_delete(T0))
+    assert not delete.done
+    if fate == "refused":
+        s.c.fail_next_append("too_large")
+    s.c.release_appends()
+    refused = ["UNKNOWN_SERVER_ERROR"] if fate == "refused" else ["NONE"]
+    assert partition_codes(commit.response) == refused
+    assert partition_codes(delete.response) == ["NONE"]
+    assert s.stored() == {("u", 0): 1}
+    s.restart()
+    assert s.stored() == {("u", 0): 1}
 
 
 def test_a_deletion_that_the_log_refuses_is_answered_with_the_error_and_deletes_nothing(s):

@@ -77,6 +77,18 @@ def test_163_members_do_not_notice_a_restart(s):
     assert s.generation == 2
 
 
+def test_163_the_leader_stays_though_an_absent_static_member_came_before_it(s):
+    _, follower = s.s2(srt=5_000)
+    rejoin = s.join(follower, instance="F", protocols=("roundrobin",), srt=5_000)
+    s.advance(500)  # L does not join.
+    assert rejoin.response.leader == follower
+    s.sync(follower, 2, {follower: b"all"})
+    s.restart()
+    assert (s.state, s.members()[1], s.group().leader_id) == ("Stable", follower, follower)
+    assert s.join(follower, instance="F", protocols=("roundrobin",)).done is False
+    assert s.state == "PreparingRebalance"  # A leader that joins again wants a new assignment.
+
+
 def test_164_sessions_start_anew_at_their_full_length(s):
     a, _ = s.f2()
     s.advance(400)

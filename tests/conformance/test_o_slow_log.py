@@ -210,6 +210,16 @@ def test_who_waits_for_a_write_waits_no_longer_than_its_time_out(s):
     assert s.stored(T0) == {T0: 2}, "a commit may land late; a compare-and-set that gave up may not"
 
 
+def test_a_stable_fetch_waits_for_the_last_of_the_commits_of_its_partitions(s):
+    s.c.hold_appends()
+    s.commit({T0: 2})
+    s.advance(3_000)
+    s.commit({("t", 1): 2})
+    stable = s.fetch(T0, ("t", 1), require_stable=True)
+    assert until_done(s, stable) == TIMEOUT
+    assert error(stable) == "NOT_COORDINATOR"
+
+
 def test_who_waits_for_a_write_that_is_refused_goes_on(s):
     s.commit({T0: 1})
     s.c.hold_appends()

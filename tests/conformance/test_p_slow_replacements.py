@@ -228,6 +228,28 @@ def test_processes_in_a_row_that_are_all_refused_leave_the_durable_one(s, proces
     assert works(s, old, "F", b"f0")
 
 
+def test_of_processes_in_a_row_the_last_one_stays_and_the_next_one_follows_it(s):
+    _, old = s.s2(**LONG)
+    s.c.hold_appends()
+    calls = [restart_of(s, "F") for _ in range(3)]
+    s.c.release_appends()
+    assert works(s, calls[-1].response.member_id, "F", b"f0")
+    after = restart_of(s, "F").response
+    assert code(after) == "NONE"
+    assert works(s, after.member_id, "F", b"f0")
+    assert is_fenced(s, old, "F")
+
+
+def test_processes_that_are_superseded_while_they_wait_are_told_their_own_ids(s):
+    ids = set(s.s2(**LONG))
+    s.c.hold_appends()
+    calls = [restart_of(s, instance) for instance in "LFFF"]
+    for call in calls[1:3]:
+        assert code(call.response) == "FENCED_INSTANCE_ID"
+    s.c.release_appends()
+    assert len(ids | {call.response.member_id for call in calls}) == 2 + 4
+
+
 @pytest.mark.parametrize("fates", [("too_large", None), (None, "too_large"), (None, None)])
 def test_two_processes_in_a_row(s, fates):
     """Memory and log agree on the member, whatever the results of the two writes."""
@@ -268,6 +290,43 @@ def test_two_instances_at_a_time_do_not_carry_each_other(s, kind):
     assert works(s, l_now, "L", b"l0")
 
 
+def three_instances(s: Scenario, **more) -> dict[str, str]:
+    """Static L (leader), F and G, generation 1, Stable; their member ids."""
+    calls = {name: s.join(instance=name, protocols=SUPERSET, **{**LONG, **more}) for name in "LFG"}
+    s.advance(100)
+    ids = {name: call.response.member_id for name, call in calls.items()}
+    shares = dict.fromkeys(ids.values(), b"held")
+    for name in "LFG":
+        s.sync(ids[name], 1, shares, instance=name)
+    return ids
+
+
+def test_three_instances_at_a_time_are_replaced_one_after_the_other(s):
+    ids = three_instances(s)
+    s.c.hold_appends()
+    calls = {name: restart_of(s, name) for name in "LFG"}
+    for name in "LFG":
+        s.c.release_appends(hold_on=True)
+        new = calls[name].response.member_id
+        assert new != ids[name]
+        assert works(s, new, name, b"held")
+        assert is_fenced(s, ids[name], name)
+
+
+def test_a_third_instance_is_replaced_though_the_group_rebalances_before_its_turn(s):
+    ids = three_instances(s)
+    s.c.hold_appends()
+    calls = {name: restart_of(s, name) for name in "LFG"}
+    s.c.release_appends(hold_on=True)
+    leader = calls["L"].response.member_id
+    s.join(leader, instance="L", protocols=SUPERSET, **LONG)
+    s.c.release_appends()
+    for name in "FG":
+        assert (code(calls[name].response), s.generation) == ("NONE", 2)
+        assert calls[name].response.member_id not in ("", ids[name])
+        assert is_fenced(s, ids[name], name)
+
+
 def test_a_client_that_went_away_while_it_waited_replaces_nobody(s):
     _, old = s.s2(**LONG)
     s.c.hold_appends()
@@ -286,6 +345,18 @@ def test_a_protocol_that_changes_at_its_turn_begins_a_join_phase(s):
     assert [code(call.response) for call in (first, second)] == ["NONE", "NONE"]
     assert (s.state, s.generation) == ("CompletingRebalance", 2)
     assert leader not in s.members()
+
+
+def test_a_protocol_that_changes_at_its_turn_takes_all_who_wait_into_the_join_phase(s):
+    ids = three_instances(s)
+    s.c.hold_appends()
+    calls = {name: restart_of(s, name, protocols=("roundrobin", "range")) for name in "FLG"}
+    s.c.release_appends()
+    assert (s.state, s.generation) == ("CompletingRebalance", 2)
+    for name in "FLG":
+        assert code(calls[name].response) == "NONE"
+        assert calls[name].response.member_id not in ("", ids[name])
+    assert not set(ids.values()) & set(s.members())
 
 
 # --- A rebalance in between ---------------------------------------------------------------------
@@ -307,6 +378,18 @@ def test_a_rebalance_in_between_takes_the_waiting_process_in(s, kind):
     assert works(s, new, "F", b"f1")
     s.restart()
     assert works(s, new, "F", b"f1")
+
+
+def test_a_process_that_a_rebalance_took_in_is_answered_with_the_next_generation(s):
+    ids = three_instances(s)
+    s.c.hold_appends()
+    call = restart_of(s, "F")
+    s.join(ids["L"], instance="L", protocols=SUPERSET, **LONG)
+    s.c.release_appends()
+    assert s.state == "PreparingRebalance"  # It waits for G.
+    assert not call.done
+    s.join(ids["G"], instance="G", protocols=SUPERSET, **LONG)
+    assert (code(call.response), call.response.generation_id) == ("NONE", 2)
 
 
 def test_a_rebalance_after_its_time_fences_nobody_on_a_guess(s):

@@ -14,6 +14,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_subscription,
 )
 from coordinator.core.classic import last_work
+from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from tests.conformance.kit import GROUP, Scenario
@@ -316,6 +317,57 @@ def test_one_that_commits_its_partitions_one_after_the_other_may_have_ended_them
     assert first.stopped_latest_ms == second.stopped_latest_ms == left
 
 
+@pytest.mark.parametrize(
+    "reason", ["no progress: no poll for 5000 ms", "consumer poll timeout has expired."]
+)
+def test_one_that_leaves_because_it_does_not_poll_worked_until_its_last_commit(eager, reason):
+    eager.beats(2)
+    eager.commit({("t", 1): 5}, member_id=eager.b, generation=1)
+    committed = eager.now
+    eager.beats(3)
+    eager.send(
+        pb.LeaveGroupRequest(group_id=GROUP, members=[{"member_id": eager.b, "reason": reason}])
+    )
+    left = eager.now
+    eager.rejoin(eager.a)
+    move = taken_over(eager)
+    assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (committed, left)
+    assert move.known_by == "gave_up"
+    told = " ".join(eager.newest().explanation)
+    assert "b gave up by itself at" in told
+    assert printable(reason) in told
+
+
+def test_a_question_about_the_journal_waits_for_what_is_on_its_way_and_no_longer(eager):
+    eager.rejoin(eager.a), eager.rejoin(eager.b)
+    eager.sync(eager.b, 2)
+    eager.c.hold_appends()
+    eager.sync(eager.a, 2, {eager.a: parts(0), eager.b: parts(1)})
+    eager.c.release_appends(hold_on=True)  # The assignment is durable, its entry is not.
+    assert eager.state == "Stable"
+    asked = eager.send(admin.ListRebalancesRequest(group_id=GROUP))
+    assert not asked.done
+    eager.advance(1_999)
+    assert not asked.done
+    eager.advance(1)
+    assert [each.generation_after for each in asked.response.rebalances] == [1]
+    eager.c.release_appends()
+    assert eager.newest().generation_after == 2
+
+
+def test_a_stable_group_waits_for_a_member_whose_heartbeat_is_late(eager):
+    heard = eager.beats(3)
+    eager.advance(INTERVAL_MS)
+    eager.beat(eager.a, 1)
+    eager.advance(INTERVAL_MS // 4)
+    assert not eager.send(admin.DescribePhaseRequest(group_id=GROUP)).response.awaited
+    eager.advance(1)
+    phase = eager.send(admin.DescribePhaseRequest(group_id=GROUP)).response
+    (awaited,) = phase.awaited
+    assert (awaited.member_id, awaited.last_heard_ms) == (eager.b, heard)
+    assert (phase.since_ms, phase.deadline_ms) == (heard, heard + SESSION_MS)
+
+
 def test_one_that_commits_all_at_once_works_until_it_leaves(eager):
     eager.rejoin(eager.a), eager.rejoin(eager.b)
     eager.share(a=parts(0), b=parts(1, 2))
@@ -501,8 +553,8 @@ def test_a_member_that_gives_back_part_goes_on_with_the_rest(cooperative):
     g.rejoin(g.a, 0)
     g.share(a=parts(0, 1), b=parts(2))
     (move,) = g.newest().moves
-    assert (numbers(move), span(move)) == ([1], (400, 400))
-    assert (move.stopped_latest_ms, move.has_moved) == (stopped, True)
+    assert (numbers(move), span(move)) == ([1], (400, 450))  # It was not told to.
+    assert (move.stopped_latest_ms, move.has_moved, move.known_by) == (stopped, True, "gave_up")
 
 
 def test_a_cooperative_member_that_works_on_is_not_said_to_rest(cooperative):

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.config import GroupConfig
+from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
+from coordinator.core.expiration import expire_offsets
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import OffsetCommitted
 from tests.conformance.kit import GROUP, Scenario
 
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 
 
 def test_the_order_of_a_logs_files_does_not_expire_before_its_offsets():
@@ -20,3 +30,37 @@ def test_the_order_of_a_logs_files_does_not_expire_before_its_offsets():
     assert {(t.name, p.partition_index) for t in topics for p in t.partitions} > set(pages)
     s.advance(3 * MINUTE_MS)
     assert s.c.state(GROUP) is None, "with the last offset of a log they go, too"
+
+
+def test_nothing_expires_in_the_first_hour_after_a_load():
+    s = Scenario()
+    assert s.commit_codes({("t", 0): 5}, member_id="", generation=-1) == ["NONE"]
+    s.advance(7 * DAY_MS - MINUTE_MS)
+    s.restart()
+    s.advance(HOUR_MS - MINUTE_MS)
+    assert s.fetch().response.topics, "an operator can stop the node, and mend its clock"
+    s.advance(HOUR_MS)
+    assert s.c.state(GROUP) is None
+
+
+def test_what_would_expire_is_told_until_it_does():
+    group = ClassicGroup("g", {}, Counter(), 0)
+    group.apply(OffsetCommitted("g", "t", 0, 5, committed_at_ms=0))
+    config = GroupConfig()
+    told = []
+    for now_ms in (8 * DAY_MS, 8 * DAY_MS + HOUR_MS - 1, 8 * DAY_MS + HOUR_MS):
+        out = Outcome()
+        expire_offsets([group], now_ms, out, config=config, loaded_at_ms=8 * DAY_MS)
+        told.append((tuple(out.events), bool(out.writes)))
+    held = ExpirationHeld("g", 1, 1, 8 * DAY_MS + HOUR_MS)
+    assert told[0] == told[1] == ((held,), False)
+    assert told[2] == ((GroupRemoved("g"), OffsetsExpired("g", 1)), True)
+
+
+def test_a_retention_of_less_than_an_hour_is_held_for_no_longer():
+    s = Scenario(offsets_retention_minutes=2, offsets_retention_check_interval_ms=1_000)
+    assert s.commit_codes({("t", 0): 5}, member_id="", generation=-1) == ["NONE"]
+    s.advance(MINUTE_MS)
+    s.restart()
+    s.advance(2 * MINUTE_MS + 2_000)
+    assert s.c.state(GROUP) is None

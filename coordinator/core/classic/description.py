@@ -49,15 +49,19 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) ->
     )
 
 
-def list_rebalances(group: ClassicGroup, command: ListRebalances, out: Outcome) -> None:
-    """Answer with the group's journal, newest first."""
+def list_rebalances(
+    group: ClassicGroup, command: ListRebalances, now_ms: int, out: Outcome
+) -> None:
+    """Answer with the group's journal, newest first, when what is on its way is in it."""
+    group.check_journal(command.has_waited, now_ms)
     refused = tuple((group.refused_joins or {}).values())[::-1]
     reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
     out.reply(command.call_id, reply)
 
 
-def describe_phase(group: ClassicGroup, command: DescribePhase, out: Outcome) -> None:
-    """Answer with the members that the current phase waits for."""
+def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out: Outcome) -> None:
+    """Answer with the members that the current phase waits for; in a Stable group, with those whose
+    heartbeat is late, until their sessions end."""
     awaited: list[AwaitedMember] = []
     if group.state is GroupState.PREPARING_REBALANCE:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_join is None]
@@ -66,10 +70,17 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, out: Outcome) ->
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_sync is None]
     is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
     since_ms = group.state_changed_at_ms
+    deadline_ms = since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME
+    silent = [] if is_waiting else [m for m in group.members.values() if m.is_silent(now_ms)]
+    if silent:
+        awaited = [_awaited(group, member) for member in silent]
+        since_ms = min(member.session_began_ms for member in silent)
+        ends = (member.session_began_ms + member.session_timeout_ms for member in silent)
+        deadline_ms = max(now_ms, *ends)
     reply = PhaseReply(
         state=group.state.value,
         since_ms=since_ms,
-        deadline_ms=since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME,
+        deadline_ms=deadline_ms,
         is_initial_delay=group.initial_join,
         awaited=tuple(awaited),
     )

@@ -16,6 +16,7 @@ from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.membership import excuse
+from coordinator.core.classic.rests import TakeOver
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceCause
@@ -74,11 +75,21 @@ class DormantGroups:
             member.is_new, member.last_call_ms = False, NO_TIME
             group.add_member(member)
             excuse(group, member, now_ms, out)
+        sessions_ms = (member.session_timeout_ms for member in committed.members)
+        newest_ms = _newest_record_ms(group, committed)
+        group.taken_over = TakeOver(now_ms, newest_ms, max(sessions_ms, default=0))
         group.leader_id = committed.leader
         group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, self._read_topics)
         if len(group.members) > self._config.group_max_size:
             rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)
+
+
+def _newest_record_ms(group: ClassicGroup, committed: GroupMetadata) -> int:
+    """Time of the newest record of a group that says when it was written."""
+    times = [stored.committed_at_ms for stored in group.offsets.values()]
+    times += [record.ended_at_ms for record in group.journal[-1:]]
+    return max([committed.state_changed_at_ms, *times])
 
 
 def _recall(group: ClassicGroup) -> None:

@@ -30,7 +30,7 @@ from collections.abc import Iterable
 
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.replacement import Replacement
-from coordinator.core.classic.rests import Rests
+from coordinator.core.classic.rests import Rests, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
@@ -93,6 +93,7 @@ class ClassicGroup(Group):
         "replacements",
         "rests",
         "static_members",
+        "taken_over",
         "trace",
     )
 
@@ -125,6 +126,8 @@ class ClassicGroup(Group):
         # The running rebalance, and the partitions that nobody works on.
         self.trace: Trace | None = None
         self.rests: Rests | None = None
+        # The end of the last outage, until members have had a session to be heard.
+        self.taken_over: TakeOver | None = None
         # Durable facts.
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None
@@ -171,8 +174,14 @@ class ClassicGroup(Group):
         return self.protocol_name or ""
 
     @property
+    def last_rebalance(self) -> RebalanceRecord | None:
+        """The newest rebalance of the journal."""
+        return next((each for each in reversed(self.journal) if not each.is_return), None)
+
+    @property
     def last_rebalance_ms(self) -> int:
-        return self.journal[-1].ended_at_ms if self.journal else NO_TIME
+        last = self.last_rebalance
+        return NO_TIME if last is None else last.ended_at_ms
 
     @property
     def rebalancing_since_ms(self) -> int:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.core.classic import last_work, moves
+from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rests import PartitionReaders
+from coordinator.core.classic.rests import PartitionReaders, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
@@ -43,6 +43,7 @@ from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 LEFT = "left"
+NO_OUTAGE = TakeOver(0, 0, 0)
 MEMBERS_MAX = 64
 """Members listed in a record; of larger groups the last ones to join."""
 TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -85,6 +86,7 @@ def follow(
                     before=group.committed,
                     rests=group.rests,
                 )
+                group.trace.taken_over = last_work.outage_before(group, now_ms)
                 for what in early:
                     _note(group, group.trace, what, now_ms, read)
             case RebalanceCompleted() if trace is not None:
@@ -95,6 +97,9 @@ def follow(
                 _note(group, trace, event, now_ms, read)
             case _:
                 early.append(event)
+    if group.trace is None:
+        for event in early:
+            _note_return(group, event, now_ms, out, read)
 
 
 def _note(
@@ -120,6 +125,22 @@ def _note(
             pass
 
 
+def _note_return(
+    group: ClassicGroup, event: Event, now_ms: int, out: Outcome, read: PartitionReaders
+) -> None:
+    """Follow a static member that returns without a rebalance; write its record at the end."""
+    match event:
+        case StaticMemberReplaced():
+            returns.replaced(group, event, now_ms, read)
+        case MemberSynced():
+            resumed = returns.resumed(group, event, now_ms, read)
+            if resumed is not None:
+                trace, cost = resumed
+                _write(group, trace, COMPLETED, cost, now_ms, out)
+        case _:
+            pass
+
+
 def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> RemovedMember:
     if isinstance(event, MemberEvicted):
         cause, code = event.cause.value, event.cause.name.lower()
@@ -134,6 +155,7 @@ def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> Re
         removed_at_ms=now_ms,
         last_heard_ms=event.last_heard_ms,
         heartbeat_interval_ms=event.heartbeat_interval_ms,
+        client_software=event.client_software,
     )
 
 
@@ -152,9 +174,16 @@ def _finish(
     read: PartitionReaders,
 ) -> None:
     group.trace = None
-    started = trace.started
     is_completed = outcome == COMPLETED
     cost = moves.cost_of(group, trace, now_ms, read) if is_completed else moves.UNKNOWN
+    _write(group, trace, outcome, cost, now_ms, out)
+
+
+def _write(
+    group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, now_ms: int, out: Outcome
+) -> None:
+    started = trace.started
+    outage = trace.taken_over or NO_OUTAGE
     record = RebalanceRecord(
         group.group_id,
         cause=started.cause.value,
@@ -187,7 +216,10 @@ def _finish(
         unowned_ms_total_at_least=cost.unowned_ms_total_at_least,
         moves=cost.moves,
         partitions_left_out=cost.partitions_left_out,
+        taken_over_at_ms=outage.at_ms,
+        silent_since_ms=outage.newest_record_ms,
     )
+    group.journal_writes += 1
     out.persist([record], RebalanceWritten(record))
 
 

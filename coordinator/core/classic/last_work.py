@@ -7,6 +7,8 @@ stopped depends on how it stopped:
     died, or was paused     when it was last heard              when its next heartbeat was due
     left                    when it left, or committed it last, when it left
                             if it committed others later
+    not heard since an outage               a session before its last record    as above
+    gave it up by itself                    when it committed it last           when it said so
     was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
     joined without it       when it was told of the rebalance   when it joined
     it was taken away       when that assignment was durable    when it joined without it
@@ -28,12 +30,14 @@ from itertools import islice
 from typing import NamedTuple
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.member import LATENESS
 from coordinator.core.classic.rests import (
     Partition,
     PartitionReader,
     PartitionReaders,
     Rest,
     Rests,
+    TakeOver,
 )
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
@@ -53,8 +57,12 @@ more, nothing is known of moves and rests. No more rests than these are remember
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no owner."""
-LATENESS = 4
-"""A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
+NO_PROGRESS = ("no progress: ", "consumer poll timeout has expired")
+"""Reasons of members whose program does not poll: our library's, and Kafka's (KIP-800)."""
+GAVE_UP_MAX_MS = 600_000
+"""Longest time that a program which does not poll is taken to have done nothing."""
+SESSION_SLACK_MS = 5_000
+"""Time beyond a session within which members that an outage has cost are found silent."""
 
 Span = tuple[int, int, StopKnownBy]
 """Earliest time, latest time, and how they are known."""
@@ -93,6 +101,7 @@ def rejoined(
         return
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
     told_ms = trace.told.setdefault(member_id, NO_TIME)
+    is_unheard = trace.taken_over is not None and member.last_beat_ms == NO_TIME
     for partition, rest in _held(group, trace, member_id, read.assigned).items():
         is_kept = (
             rest.known_by is not StopKnownBy.TAKEN_AWAY if owned is None else partition in owned
@@ -103,18 +112,30 @@ def rejoined(
             rest.known_by = StopKnownBy.REJOINED
             if told_ms != NO_TIME:
                 rest.earliest_ms = told_ms
+            elif is_unheard:
+                rest.known_by = StopKnownBy.NOT_HEARD
+            elif trace.started.member_id == member_id:
+                # It has stopped by itself; others of its partitions may have kept it until now.
+                rest.known_by = StopKnownBy.GAVE_UP
+                longest_ms = max(member.rebalance_timeout_ms, DRAIN_MAX_MS)
+                rest.earliest_ms = _gave_up_ms(group, trace, partition, longest_ms, now_ms)
             elif owned:
                 # It keeps others, and says at once what it gives back, unless it was joining.
                 is_at_rest = member.beat_before_ms != NO_TIME or not group.journal
-                rest.earliest_ms = now_ms if is_at_rest else group.journal[-1].joined_at_ms
-            elif trace.started.member_id != member_id:
-                rest.earliest_ms = now_ms
+                rest.earliest_ms = now_ms if is_at_rest else _began_ms(group, member_id)
             else:
-                # It has stopped by itself; others of its partitions may have kept it until now.
-                committed_ms = _committed_ms(group, trace, partition)
-                earliest_ms = member.last_heard_ms if committed_ms == NO_TIME else committed_ms
-                rest.earliest_ms = max(earliest_ms, now_ms - member.rebalance_timeout_ms)
+                rest.earliest_ms = now_ms
         _close(group, trace, partition, rest, now_ms)
+
+
+def outage_before(group: ClassicGroup, now_ms: int) -> TakeOver | None:
+    """The outage that may have to do with a rebalance that begins now, within a session of it."""
+    taken_over = group.taken_over
+    if taken_over is None:
+        return None
+    if now_ms - taken_over.at_ms > taken_over.session_ms + SESSION_SLACK_MS:
+        group.taken_over = None
+    return group.taken_over
 
 
 def gone(
@@ -128,6 +149,9 @@ def gone(
     earliest_ms, latest_ms, known_by = _end_of(event, trace, now_ms)
     held = _held(group, trace, event.member_id, read.assigned)
     drained = _drained(group, trace, held, now_ms) if known_by is StopKnownBy.LEFT else {}
+    if isinstance(event, MemberLeft) and event.reason.startswith(NO_PROGRESS):
+        known_by = StopKnownBy.GAVE_UP
+        drained = {p: _gave_up_ms(group, trace, p, GAVE_UP_MAX_MS, now_ms) for p in held}
     for partition, rest in held.items():
         if not rest.is_open:
             continue
@@ -242,6 +266,9 @@ def _close(
     """The owner has stopped by `latest_ms`; a commit shows that it still worked."""
     rest.latest_ms = latest_ms
     committed_ms = _committed_ms(group, trace, partition)
+    if rest.known_by is StopKnownBy.NOT_HEARD and trace.taken_over is not None:
+        # It would have been removed had it been silent for longer.
+        rest.earliest_ms = trace.taken_over.newest_record_ms - trace.taken_over.session_ms
     if rest.earliest_ms != NO_TIME or committed_ms != NO_TIME:
         rest.earliest_ms = min(max(rest.earliest_ms, committed_ms), latest_ms)
     _rests(group).of[partition] = rest
@@ -261,6 +288,14 @@ def _drained(
     return {p: at_ms for p, at_ms in commits.items() if since_ms <= at_ms < newest_ms}
 
 
+def _gave_up_ms(
+    group: ClassicGroup, trace: Trace, partition: Partition, longest_ms: int, now_ms: int
+) -> int:
+    """Last commit of a partition that its owner gave up by itself; `now_ms` if there is none."""
+    committed_ms = _committed_ms(group, trace, partition)
+    return now_ms if committed_ms == NO_TIME else max(committed_ms, now_ms - longest_ms)
+
+
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
     """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
     stored = group.offsets.get(partition)
@@ -268,6 +303,16 @@ def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> in
         return NO_TIME
     is_of_owner = stored.committed_at_ms > trace.before.state_changed_at_ms
     return stored.committed_at_ms if is_of_owner else NO_TIME
+
+
+def _began_ms(group: ClassicGroup, member_id: str) -> int:
+    """Time from which a member has had its generation: of the last rebalance, or its return."""
+    for record in reversed(group.journal):
+        if record.is_return and record.member_id == member_id:
+            return record.ended_at_ms
+        if not record.is_return:
+            return record.joined_at_ms
+    return NO_TIME
 
 
 def _claimed(

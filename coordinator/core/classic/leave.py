@@ -89,6 +89,7 @@ def _leave(
             member.member_id,
             member.client_id,
             member.client_host,
+            member.client_software,
             *member.last_sign(),
             leaving.reason,
         )

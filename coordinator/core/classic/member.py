@@ -12,6 +12,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 BEATS_A_SESSION = 3
 """Heartbeats in a session timeout, at least, as Kafka advises for `heartbeat.interval.ms`."""
+LATENESS = 4
+"""A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +105,14 @@ class Member:
         if due_ms < since_ms or self.last_beat_ms == NO_TIME:
             due_ms = since_ms + interval_ms
         return heard_ms, due_ms, measured_ms if measured_ms > 0 else NO_TIME
+
+    def is_silent(self, now_ms: int) -> bool:
+        """True if its heartbeat is late by a quarter of its interval, and no call of it waits."""
+        if self.parked_join is not None or self.parked_sync is not None:
+            return False
+        heard_ms, due_ms, _ = self.last_sign()
+        since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
+        return due_ms + (due_ms - since_ms) // LATENESS < now_ms
 
     def _measured_ms(self) -> int:
         if self.beat_before_ms == NO_TIME:

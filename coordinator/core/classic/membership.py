@@ -83,7 +83,9 @@ def evict(group: ClassicGroup, member: Member, cause: EvictionCause, out: Outcom
             member.member_id,
             member.client_id,
             member.client_host,
+            member.client_software,
             *member.last_sign(),
             cause,
+            member.instance_id or "",
         )
     )

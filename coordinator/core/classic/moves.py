@@ -44,6 +44,8 @@ class Cost:
 
 UNKNOWN = Cost()
 
+_Owners = dict[Partition, tuple[str, str]]
+
 
 def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReaders) -> Cost:
     """Compare the owners before a completed rebalance with those after it, and end rests."""
@@ -58,26 +60,21 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
     taken = last_work.taken_away(group, now_ms, before, after)
     round_ = trace.round or (1 if taken else 0)
     found = list(last_work.resumed(group, trace, now_ms, after))
-    rested = len(found)
-    found += _without_rest(trace, now_ms, before, after, found)
     if group.rests is not None:
         group.rests.round = round_ if group.rests.are_being_given_back else 0
-    idle_ms = [resumed.idle_ms for resumed in found]
-    shortest = [at_least_ms for at_least_ms, _ in idle_ms]
-    longest = [max(span_ms) for span_ms in idle_ms]
-    kept, left_out = _entries(group, found, now_ms)
-    return Cost(
-        round_,
-        moved,
-        taken,
-        unowned_partitions=rested,
-        unowned_ms_max=max(longest, default=0),
-        unowned_ms_total=sum(longest),
-        unowned_ms_max_at_least=max(shortest, default=0),
-        unowned_ms_total_at_least=sum(shortest),
-        moves=kept,
-        partitions_left_out=left_out,
+    straight = list(_without_rest(trace, now_ms, before, after, found))
+    return replace(
+        _sum_of(group, found, straight, now_ms),
+        round=round_,
+        partitions_moved=moved,
+        partitions_taken_away=taken,
     )
+
+
+def cost_of_return(group: ClassicGroup, trace: Trace, now_ms: int, after: _Owners) -> Cost:
+    """End the rests of a static member that went on without a rebalance; `after`: what it has."""
+    found = list(last_work.resumed(group, trace, now_ms, after))
+    return replace(_sum_of(group, found, [], now_ms), partitions_moved=0)
 
 
 def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
@@ -93,7 +90,25 @@ def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
 
 # --- Inside ---------------------------------------------------------------------------------
 
-_Owners = dict[Partition, tuple[str, str]]
+
+def _sum_of(
+    group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[Resumed], now_ms: int
+) -> Cost:
+    """Cost of partitions that rested; the `straight` ones went on at once, and are listed too."""
+    found = [*rested, *straight]
+    idle_ms = [resumed.idle_ms for resumed in found]
+    shortest = [at_least_ms for at_least_ms, _ in idle_ms]
+    longest = [max(span_ms) for span_ms in idle_ms]
+    kept, left_out = _entries(group, found, now_ms)
+    return Cost(
+        unowned_partitions=len(rested),
+        unowned_ms_max=max(longest, default=0),
+        unowned_ms_total=sum(longest),
+        unowned_ms_max_at_least=max(shortest, default=0),
+        unowned_ms_total_at_least=sum(shortest),
+        moves=kept,
+        partitions_left_out=left_out,
+    )
 
 
 def _without_rest(

@@ -165,11 +165,10 @@ def complete_join_phase(
         _complete(group, now_ms, out, read_topics)
 
 
-def sync_phase_is_complete(group: ClassicGroup | None, generation: int) -> bool:
+def sync_phase_is_complete(group: ClassicGroup, generation: int) -> bool:
     """True if no SyncGroup is awaited in this generation any more."""
     return (
-        group is None
-        or group.generation != generation
+        group.generation != generation
         or group.state not in (GroupState.AWAITING_SYNC, GroupState.STABLE)
         or not group.awaited_syncs
     )

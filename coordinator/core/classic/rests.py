@@ -41,6 +41,16 @@ class Rest:
         return self.latest_ms == NO_TIME
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """A node's take-over of a group: when, the time of the newest record in its log then, and the
+    longest session timeout of its members."""
+
+    at_ms: int
+    newest_record_ms: int
+    session_ms: int
+
+
 @dataclass(slots=True, eq=False)
 class Rests:
     """All rests of a group. `round`: of the cooperative rebalance that they are part of, or 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.classic.rests import Partition, Rest, Rests
+from coordinator.core.classic.rests import Partition, Rest, Rests, TakeOver
 from coordinator.core.events import MemberJoined, RebalanceStarted
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
@@ -18,7 +18,7 @@ class Trace:
     heartbeat.
     `round`: number of the round of a cooperative rebalance, if it hands out what another one took.
     `stored` and `held` are what members held before it: records that nobody has asked for yet, and
-    their partitions.
+    their partitions. `taken_over`: the outage before it, if there was one.
     """
 
     started: RebalanceStarted
@@ -35,6 +35,7 @@ class Trace:
     told: dict[str, int] = field(default_factory=dict)
     stored: dict[str, MemberRecord] = field(default_factory=dict)
     held: dict[str, dict[Partition, Rest]] = field(default_factory=dict)
+    taken_over: TakeOver | None = None
 
     @classmethod
     def begin(
