@@ -125,6 +125,7 @@ def _rebalance(record: RebalanceRecord) -> pb.Record:
                 removed_at_ms=m.removed_at_ms,
                 last_heard_ms=m.last_heard_ms,
                 heartbeat_interval_ms=m.heartbeat_interval_ms,
+                client_software=m.client_software,
             )
             for m in record.removed
         ],
@@ -242,6 +243,7 @@ def _read_rebalance(group_id: str, m: pb.Rebalance) -> Record:
                 r.removed_at_ms,
                 r.last_heard_ms,
                 r.heartbeat_interval_ms,
+                intern(r.client_software),
             )
             for r in m.removed
         ),

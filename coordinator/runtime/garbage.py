@@ -1,20 +1,23 @@
 """The garbage collector, kept out of the way.
 
 A coordinator holds many objects that stay, and makes few cycles. A full collection would walk
-over millions of them, holding everything up, and find nothing. Two rules keep it short:
+over millions of them, holding everything up, and find nothing. Three rules keep it short:
 
-- While a shard loads, collection is disabled, and objects that exist at the end are frozen: later
-  collections skip them (`gc_paused`).
-- Objects that survive a full collection are frozen too (`ShortPauses`). So each collection looks
-  only at objects made since the one before, and the thresholds start it after some 7,000 of them,
-  which take 2 to 4 ms. Ten times as many took 20 to 50.
+- While a shard loads, collection is disabled (`gc_paused`).
+- Objects that are left by a full collection or a load are frozen once they are `MANY`: later
+  collections skip them. Fewer are walked over again, so that most calls have ended before anything
+  is frozen, and a node whose groups stay as they are freezes nothing.
+- All objects are looked at again once the frozen ones, or the memory of the process, have doubled
+  since that was last done.
 
-Reference counting still frees frozen objects: groups and members are not parts of cycles. gRPC
-makes one cycle for every call, which lives while its handler is looked up. A collection that Python
-starts by itself starts at an allocation, so most often in the middle of that, and freezing its
-survivors keeps that cycle for ever: tens of MB a day. So the event loop runs full collections
-before Python would (`ShortPauses.attach`), between two callbacks, when no such cycle is in use.
-Python runs them only if the loop is too busy to.
+Reference counting still frees frozen objects: groups, members, calls and connections are not parts
+of cycles. A cycle that is alive or not yet found when objects are frozen stays, so what garbage can
+hold is bounded by what is in use: the third rule ([0050](../decisions/0050-garbage-is-bounded.md)).
+
+gRPC makes one cycle for every call, which lives while its handler is looked up. A collection that
+Python starts by itself starts at an allocation, so most often in the middle of that. So the event
+loop runs full collections before Python would (`ShortPauses.attach`), between two callbacks, when
+no such cycle is in use. Python runs them only if the loop is too busy to.
 
 `collect_and_freeze` looks at all objects, for the rare moments in which many have become garbage.
 """
@@ -30,9 +33,16 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
+from coordinator.runtime.memory import resident_bytes
+
 THRESHOLDS = (700, 4, 1)
 """Thresholds of `gc.set_threshold`. The loop is asked for a full collection at half of the new
 objects at which Python would run one itself."""
+
+MANY: Final = 10_000
+"""Objects that are not frozen, of which there are so many that they are: walked over in 3 ms."""
+LOOKED_AT: Final = 100_000
+"""Frozen objects below which their number does not count as doubled."""
 
 MIDDLE: Final = 1
 GENERATIONS: Final = 3
@@ -46,9 +56,58 @@ middle of `gc_paused`, and must not decide what is collected of the others."""
 _loading = 0
 
 
+class _Frozen:
+    """Frozen objects, and how many there were when everything was last looked at."""
+
+    def __init__(self) -> None:
+        self._modules = 0
+        self._objects = LOOKED_AT
+        self._since = 0
+        self._memory_bytes = 0
+
+    def add(self, *, are_loaded: bool = False) -> None:
+        """Freeze all objects if those that are not frozen have become many.
+
+        Args:
+            are_loaded: they stay, and do not count as objects that may have become garbage.
+        """
+        made = len(gc.get_objects())
+        if made < MANY:
+            return
+        gc.freeze()
+        if are_loaded:
+            self._objects += made
+            self._memory_bytes = max(self._memory_bytes, resident_bytes())
+        else:
+            self._since += made
+
+    def have_doubled(self) -> bool:
+        """True if the frozen objects or the memory of the process are twice what they were."""
+        if self._since >= self._objects:
+            # Reference counting has freed some. To count them takes a walk, so it is rarely done.
+            self._since = gc.get_freeze_count() - self._modules - self._objects
+        return self._since >= self._objects or 0 < 2 * self._memory_bytes <= resident_bytes()
+
+    def begin(self) -> None:
+        """Freeze imported modules. They stay, and do not count."""
+        gc.freeze()
+        self._modules = gc.get_freeze_count()
+        self.look()
+
+    def look(self) -> None:
+        """Note that everything has just been looked at, and is frozen."""
+        self._objects = max(LOOKED_AT, gc.get_freeze_count() - self._modules)
+        self._since = 0
+        self._memory_bytes = resident_bytes()
+
+
+_FROZEN: Final = _Frozen()
+"""The frozen objects of this process: there is one collector."""
+
+
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Disable garbage collection inside; freeze survivors on exit. Re-entrant."""
+    """Disable garbage collection inside; freeze survivors on exit if they are many. Re-entrant."""
     global _loading  # noqa: PLW0603  # The collector is the process's.
     if IS_SHARED.get():
         yield
@@ -60,7 +119,7 @@ def gc_paused() -> Iterator[None]:
     finally:
         _loading -= 1
         if _loading == 0:
-            gc.freeze()
+            _FROZEN.add(are_loaded=True)
             gc.enable()
 
 
@@ -72,6 +131,7 @@ def collect_and_freeze() -> None:
     gc.collect()
     if _loading == 0:
         gc.freeze()
+        _FROZEN.look()
 
 
 class ShortPauses:
@@ -100,7 +160,7 @@ class ShortPauses:
     def __enter__(self) -> Self:
         self._thresholds_before = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
-        gc.freeze()  # Imported modules stay.
+        _FROZEN.begin()
         gc.callbacks.append(self._watch)
         return self
 
@@ -117,7 +177,7 @@ class ShortPauses:
         self.counts[generation][bisect_left(PAUSE_BOUNDS_S, seconds)] += 1
         self.total_s[generation] += seconds
         if generation == OLDEST and not self._is_safe:
-            gc.freeze()
+            _FROZEN.add()
         if generation == MIDDLE and self._loop is not None and not self._is_asked:
             # Allowed in any thread. A loop that is closed collects no more.
             with contextlib.suppress(RuntimeError):
@@ -131,6 +191,8 @@ class ShortPauses:
         self._is_safe = True
         try:
             gc.collect()
+            _FROZEN.add()
+            if _FROZEN.have_doubled():
+                collect_and_freeze()
         finally:
             self._is_safe = False
-        gc.freeze()

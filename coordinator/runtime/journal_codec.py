@@ -8,6 +8,7 @@ from coordinator.core.ids import NO_OFFSET, NO_TIME
 from coordinator.core.session_values.journal import (
     HandoffLine,
     HandoffOutcome,
+    PartlyDeclared,
     PlannedMove,
     PlanRecord,
     PlanTrigger,
@@ -26,7 +27,10 @@ from coordinator.runtime.record_fields import (
 )
 
 _LINE = names_of(HandoffLine, ("outcome", "stop"))
-_PLAN = names_of(PlanRecord, ("triggers", "counts", "unplaced", "moves", "unowned"))
+_PLAN = names_of(
+    PlanRecord, ("triggers", "counts", "unplaced", "moves", "unowned", "partly_declared")
+)
+_PARTLY = names_of(PartlyDeclared, ("member_ids",))
 _MOVE = names_of(PlannedMove, ("partitions", "stop"))
 _UNOWNED = names_of(Unowned)
 
@@ -57,6 +61,10 @@ def encode_plan(record: PlanRecord) -> pb.Record:
         unplaced=_counts(record.unplaced),
         moves=[_move(move) for move in record.moves],
         unowned=pb.Plan.Unowned(**values_of(record.unowned, _UNOWNED)),
+        partly_declared=[
+            pb.Plan.PartlyDeclared(member_ids=each.member_ids, **values_of(each, _PARTLY))
+            for each in record.partly_declared
+        ],
         **values_of(record, _PLAN),
     )
     return pb.Record(group_id=record.group_id, plan=message)
@@ -76,6 +84,10 @@ def decode_plan(group_id: str, m: pb.Plan) -> PlanRecord:
             for move in m.moves
         ),
         unowned=Unowned(**read_fields(m.unowned, _UNOWNED)),
+        partly_declared=tuple(
+            PartlyDeclared(member_ids=tuple(each.member_ids), **read_fields(each, _PARTLY))
+            for each in m.partly_declared
+        ),
         **read_fields(m, _PLAN),
     )
 
@@ -85,7 +97,7 @@ def _counts(counts: tuple[tuple[str, int], ...]) -> list[pb.Plan.Count]:
 
 
 def _move(move: PlannedMove) -> pb.Plan.Move:
-    fields = values_of(move, _MOVE)
+    fields = {k: v for k, v in values_of(move, _MOVE).items() if v != NO_TIME}
     return pb.Plan.Move(ranges=distances(move.partitions), stop=_stop(move.stop), **fields)
 
 

@@ -18,6 +18,7 @@ from coordinator.core.events import Event
 from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.replies import Reply
 from coordinator.core.requests import Heartbeat, ListGroups, Request
+from coordinator.dial import address_of
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.loop_probe import LoopProbe
 from coordinator.runtime.shard_runner import Planner, ShardRunner, plan_in_place
@@ -56,6 +57,7 @@ class Node:
         shard_type: makes an empty shard; simulated worlds have a type of their own.
         incarnation: differs between this node's starts; empty: chosen at random.
         planner: makes the plans of large session groups; on the loop by default.
+        on_end: called if the process has to end, with the reason in words.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Node:
         shard_type: Callable[..., Shard] = Shard,
         incarnation: str = "",
         planner: Planner = plan_in_place,
+        on_end: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.settings = settings
+        self._on_end = on_end
         self._shard_count = settings.storage.shards
         self._incarnation = incarnation or uuid.uuid4().hex
         self._listeners = [watchers.events]
@@ -113,6 +117,7 @@ class Node:
         Raises:
             Damaged: the log is not what was written.
             Unavailable, Ambiguous: the shared store does not answer.
+            NodeIdTaken: another process runs under this node's id.
         """
         self.probe.start()
         if self._coordination is None:
@@ -126,6 +131,7 @@ class Node:
             unfollow=self._table.unfollow,
             expect=self._table.expect,
             report=lambda what: self._watchers.failure(what, None),
+            end=self._on_end,
         )
         self.cluster = ClusterRunner(
             self._coordination,
@@ -413,5 +419,5 @@ class Node:
         found = self.leader_elsewhere(group_id)
         words = advice(ErrorCode.NOT_COORDINATOR)
         if found is not None:
-            words = f"{words} ({found.host}:{found.port})"
+            words = f"{words} ({address_of(found.host, found.port)})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))

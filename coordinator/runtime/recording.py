@@ -12,6 +12,8 @@
 
 `inputs` counts steps and heartbeats.
 
+A recording that cannot be written ends, and the shard goes on without.
+
 Decisions are deterministic, so replies and timers are not recorded. A file covers one shard in one
 process, from a load to the next.
 """
@@ -19,12 +21,13 @@ process, from a load to the next.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from coordinator import __version__
 from coordinator.core.classic.group import ClassicGroup
@@ -66,7 +69,8 @@ class RecordingShard(Shard):
     """A shard that records its inputs.
 
     Args:
-        path: the recording, a file that does not exist yet.
+        path: the recording, a file that does not exist yet; its folder is made.
+        on_end: called with the reason if the recording cannot be written.
     """
 
     def __init__(
@@ -80,9 +84,16 @@ class RecordingShard(Shard):
         now_ms: int,
         acks: AckPolicy,
         tail_bytes: int = TAIL_BYTES,
+        on_end: Callable[[OSError], None] = lambda error: None,
     ) -> None:
-        self._file = path.open("x")
+        self._file: TextIO | None = None
+        self._on_end = on_end
         self._inputs = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("x")
+        except OSError as error:
+            on_end(error)
         recorded = RecordedIds(ids, self._write)
         super().__init__(
             config, recorded, payloads, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
@@ -146,8 +157,17 @@ class RecordingShard(Shard):
         self._write({"hash": state_hash(self), "inputs": self._inputs})
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._file.flush()
+        file = self._file
+        if file is None:
+            return
+        try:
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            file.flush()
+        except OSError as error:
+            self._file = None
+            with contextlib.suppress(OSError):  # It tries to write the rest once more.
+                file.close()
+            self._on_end(error)
 
 
 def state_hash(shard: Shard) -> str:

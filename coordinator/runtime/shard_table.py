@@ -59,6 +59,7 @@ class ShardTable:
     _recordings: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
     _work: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _forgetting: asyncio.TimerHandle | None = field(default=None, init=False)
+    _has_ended_recording: bool = field(default=False, init=False)
     # Two loads at once would not be faster, and need twice the memory.
     _load_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
 
@@ -148,15 +149,24 @@ class ShardTable:
             lag_time_max_ms=settings.cluster.replica_lag_time_max_ms,
         )
         new = self.shard_type
-        if settings.observe.record_dir:
-            folder = Path(settings.observe.record_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
-            new = partial(RecordingShard, path, shard)
+        if settings.observe.record_dir and not self._has_ended_recording:
+            name = f"shard-{shard:05}-{now_ms}-{next(self._recordings)}.jsonl"
+            path = Path(settings.observe.record_dir, name)
+            new = partial(RecordingShard, path, shard, on_end=self._end_recording)
         tail_bytes = TAIL_BYTES if self.has_followers else 0
         return new(
             settings.groups, self.ids, PAYLOADS, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
         )
+
+    def _end_recording(self, error: OSError) -> None:
+        """Tell once, and begin no further recordings: a full disk ends those of all shards."""
+        if not self._has_ended_recording:
+            self._has_ended_recording = True
+            self.watchers.failure(
+                f"recordings in {self.settings.observe.record_dir} have ended and begin again when "
+                f"the node is started again (record_dir); all else goes on: {error}",
+                None,
+            )
 
     async def _load(
         self, runner: ShardRunner, leader_epoch: int, gathered: StandbyShard | None

@@ -11,9 +11,12 @@ no effect before the end, or be correct by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from functools import partial
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work: TypeAlias = Generator[None, None, Result]
 
@@ -24,26 +27,34 @@ PART = 50
 """Small items, encoded, checked or merged, between two yields of a generator."""
 
 
+Rest: TypeAlias = Callable[[], Awaitable[None]]
+LET_OTHERS_RUN: Rest = partial(asyncio.sleep, 0)
+
+
 class Slices:
     """Pauses between the slices of one piece of work.
 
     Args:
         clock: seconds; that of the running event loop if None.
+        rest: waits between two slices.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float] | None = None, rest: Rest = LET_OTHERS_RUN
+    ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
+        self._rest = rest
         self._began = self._clock()
 
     async def pause(self) -> None:
         """Let other tasks run, if this slice has lasted long enough."""
         if self._clock() - self._began >= SLICE_S:
-            await asyncio.sleep(0)
+            await self._rest()
             self._began = self._clock()
 
 
-async def in_slices(work: Work[Result]) -> Result:
-    """Do the work a slice at a time, and return its result."""
+async def in_slices(work: Work[Result], rest: Rest = LET_OTHERS_RUN) -> Result:
+    """Do the work a slice at a time, and return its result. `rest`: waits between two slices."""
     slices = None  # Most work ends with its first part, and needs no clock.
     while True:
         try:
@@ -52,8 +63,18 @@ async def in_slices(work: Work[Result]) -> Result:
             result: Result = done.value
             return result
         if slices is None:
-            slices = Slices()
+            slices = Slices(rest=rest)
         await slices.pause()
+
+
+def collected(items: Iterable[Item]) -> Work[list[Item]]:
+    """Make items, a part of them at a time."""
+    found: list[Item] = []
+    left = iter(items)
+    while part := list(islice(left, PART)):
+        found += part
+        yield
+    return found
 
 
 def at_once(work: Work[Result]) -> Result:

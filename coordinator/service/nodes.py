@@ -83,8 +83,7 @@ async def _decide(node: Node, events: Iterable[Event]) -> Said:
     if cluster is None:
         return ALONE
     try:
-        for event in events:
-            await cluster.decide(event)
+        await cluster.decide(*events)
     except NotController:
         return ErrorCode.NOT_CONTROLLER, advice(ErrorCode.NOT_CONTROLLER)
     return DONE

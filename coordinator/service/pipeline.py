@@ -27,7 +27,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import TOPICS_GROUP, CallId
 from coordinator.core.replies import DeleteReply, HeartbeatReply, Reply
 from coordinator.runtime.node import Node
-from coordinator.runtime.slices import Slices, Work, in_slices
+from coordinator.runtime.slices import Result, Slices, Work, in_slices
 from coordinator.security.guard import Guard
 from coordinator.security.rules import Operation
 from coordinator.service.access import Access
@@ -181,6 +181,14 @@ class Pipeline:
             replies = await self._ask(call, requests)
         self.calls[(call.kind.name, OK)] += 1
         return replies
+
+    async def in_turns(self, call: Call, work: Work[Result]) -> Result:
+        """Do the work of a stream's message; after the first slice, each waits for its turn.
+
+        Raises:
+            Exhausted: too many calls wait.
+        """
+        return await in_slices(work, partial(self._take_turn, call))
 
     def streaming(self, call: Call) -> _Streaming:
         """Admit a stream, and count it as open inside the context.

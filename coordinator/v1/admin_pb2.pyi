@@ -919,7 +919,9 @@ class Rebalance(_message.Message):
     cause_code: _builtins.str
     """The cause as a code: member_joined, member_left, session_expired, metadata_changed,
     leader_rejoined, sync_timed_out, static_member_replaced, assignment_not_stored, call_cancelled,
-    size_limit, loaded (a fail-over), admin (an operator removed a member).
+    size_limit, loaded (a fail-over), admin (an operator removed a member). Also, without a
+    rebalance: static_member_returned (a new process has a static member's place in a Stable group;
+    generation_before is generation_after, and started_at_ms the last sign of the process before).
     """
     counted_from: _builtins.str
     """From when unowned_* count. "last_work": from when the owners of the partitions are last known
@@ -962,7 +964,8 @@ class Rebalance(_message.Message):
     @_builtins.property
     def session_plan(self) -> Global___SessionPlan:
         """Set for a plan of a session group (cause_code session_plan): it was called for at
-        started_at_ms, and made at ended_at_ms; unowned_* count its partitions that nobody held.
+        started_at_ms, and made at ended_at_ms; unowned_* count its partitions that nobody held. Also
+        for partitions that went on without a plan (cause_code session_return): see returned, below.
         """
 
     @_builtins.property
@@ -1033,8 +1036,8 @@ class SessionPlan(_message.Message):
         CAUSE_FIELD_NUMBER: _builtins.int
         MEMBER_ID_FIELD_NUMBER: _builtins.int
         cause: _builtins.str
-        """fail_over, member_came, member_changed, member_drains, member_left, member_died,
-        member_evicted, partition_freed, return_overdue, policy_changed.
+        """fail_over, member_came, member_changed, member_stalled, member_drains, member_left,
+        member_died, member_evicted, partition_freed, return_overdue, policy_changed.
         """
         member_id: _builtins.str
         """A member id, or the name of a member that is not there; empty: none."""
@@ -1091,14 +1094,16 @@ class SessionPlan(_message.Message):
         """Empty: they are given up."""
         reason: _builtins.str
         """free (nobody held them), holder_leaves, no_longer_declared, not_allowed, pinned,
-        above_maximum, balance.
+        above_maximum, balance; returned: its member, or the next one of that name, got them again
+        before the plan and without it, after its lease had run out, an outage or a restart.
         """
         unowned_ms_min: _builtins.int
         """Of partitions that nobody held: shortest and longest time without work; -1: not known."""
         unowned_ms_max: _builtins.int
         known_by: _builtins.str
         """Evidence of when their holder stopped: released, left, last_heard,
-        not_heard_since_take_over, forced; empty: not known.
+        not_heard_since_take_over, forced, lost (it came back without them), suspended (its
+        lease could not be renewed for a while, and it began nothing new); empty: not known.
         """
         @_builtins.property
         def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove.Range]: ...
@@ -1188,6 +1193,7 @@ class SessionHandoff(_message.Message):
     UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
     KNOWN_BY_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     handoff_id: _builtins.int
@@ -1214,6 +1220,8 @@ class SessionHandoff(_message.Message):
     known_by: _builtins.str
     explanation: _builtins.str
     """The hand-off in a plain sentence."""
+    start_offset: _builtins.int
+    """Committed offset with which the next holder began; -1: nobody had committed, or there is none."""
     def __init__(
         self,
         *,
@@ -1236,10 +1244,11 @@ class SessionHandoff(_message.Message):
         unowned_ms_max: _builtins.int = ...,
         known_by: _builtins.str = ...,
         explanation: _builtins.str = ...,
+        start_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "forced_at_ms", b"forced_at_ms", "from_member_id", b"from_member_id", "handoff_id", b"handoff_id", "known_by", b"known_by", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "partition", b"partition", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "forced_at_ms", b"forced_at_ms", "from_member_id", b"from_member_id", "handoff_id", b"handoff_id", "known_by", b"known_by", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "partition", b"partition", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1315,6 +1324,7 @@ class PartitionMove(_message.Message):
     not_heard_since_take_over: nothing was heard of it since a node took the group over;
     left: it left the group; removed: it was alive, and heard of it with its next heartbeat;
     rejoined: it was told of the rebalance, and joined again without them;
+    gave_up: it gave them back, or left, by itself: its program or a handler got no further;
     taken_away: an assignment took them away, and it joined again without them.
     """
     @_builtins.property
@@ -1443,6 +1453,7 @@ class RemovedMember(_message.Message):
     REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
     LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     client_id: _builtins.str
     client_host: _builtins.str
@@ -1460,6 +1471,8 @@ class RemovedMember(_message.Message):
     """
     heartbeat_interval_ms: _builtins.int
     """Measured time between its heartbeats; -1: it sent too few; 0 in rebalances of early versions."""
+    client_software: _builtins.str
+    """Name and version of a Kafka client's library; empty: unknown."""
     def __init__(
         self,
         *,
@@ -1471,10 +1484,11 @@ class RemovedMember(_message.Message):
         removed_at_ms: _builtins.int = ...,
         last_heard_ms: _builtins.int = ...,
         heartbeat_interval_ms: _builtins.int = ...,
+        client_software: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1634,6 +1648,7 @@ class DescribeSessionGroupResponse(_message.Message):
         PARTITION_COUNT_FIELD_NUMBER: _builtins.int
         WHY_FIELD_NUMBER: _builtins.int
         WAITS_FOR_FIELD_NUMBER: _builtins.int
+        DIFFERING_WISHES_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         member_name: _builtins.str
         """The place that is stable across restarts; empty: none."""
@@ -1677,6 +1692,10 @@ class DescribeSessionGroupResponse(_message.Message):
         def topics(self) -> _containers.RepeatedCompositeFieldContainer[_session_pb2.Attach.Topic]: ...
         @_builtins.property
         def place(self) -> _session_pb2.Attach.Place: ...
+        @_builtins.property
+        def differing_wishes(self) -> _session_pb2.GroupPolicy:
+            """Settings of the policy that it asked for with its newest Attach and that have other values."""
+
         def __init__(
             self,
             *,
@@ -1707,10 +1726,11 @@ class DescribeSessionGroupResponse(_message.Message):
             partition_count: _builtins.int = ...,
             why: _builtins.str = ...,
             waits_for: _builtins.str = ...,
+            differing_wishes: _session_pb2.GroupPolicy | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "differing_wishes", b"differing_wishes", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "place", b"place", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "differing_wishes", b"differing_wishes", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "place", b"place", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__max_partitions: _TypeAlias = _typing.Literal["max_partitions"]  # noqa: Y015
         _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015

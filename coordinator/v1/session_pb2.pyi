@@ -246,6 +246,7 @@ class Attach(_message.Message):
     WISHES_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_name: _builtins.str
     """A place that is stable across restarts; empty: none."""
@@ -268,6 +269,10 @@ class Attach(_message.Message):
     """False: not to be given partitions yet."""
     coordinator_epoch: _builtins.int
     """The highest that the member has seen in this session."""
+    silent_ms: _builtins.int
+    """Time since the member sent the newest message that was acknowledged in this session; 0: not
+    known. Only the journal reads it: a coordinator that was away does not know for how long.
+    """
     @_builtins.property
     def incarnation(self) -> Global___Attach.Incarnation: ...
     @_builtins.property
@@ -303,10 +308,11 @@ class Attach(_message.Message):
         wishes: Global___GroupPolicy | None = ...,
         held: _abc.Iterable[Global___HeldTopic] | None = ...,
         coordinator_epoch: _builtins.int = ...,
+        silent_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "_replicas", b"_replicas", "_revision_order", b"_revision_order", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place", "ready", b"ready", "replicas", b"replicas", "revision_order", b"revision_order", "wishes", b"wishes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "_replicas", b"_replicas", "_revision_order", b"_revision_order", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "place", b"place", "rack", b"rack", "ready", b"ready", "replicas", b"replicas", "revision", b"revision", "revision_order", b"revision_order", "session_id", b"session_id", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "_replicas", b"_replicas", "_revision_order", b"_revision_order", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "place", b"place", "rack", b"rack", "ready", b"ready", "replicas", b"replicas", "revision", b"revision", "revision_order", b"revision_order", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__capacity: _TypeAlias = _typing.Literal["capacity"]  # noqa: Y015
     _WhichOneofArgType__capacity: _TypeAlias = _typing.Literal["_capacity", b"_capacity"]  # noqa: Y015

@@ -88,6 +88,7 @@ class Connection:
             async with asyncio.timeout(self.timeout_s):
                 request = await self._read()
         except h11.RemoteProtocolError as error:
+            error.__traceback__ = None  # h11 raises it from a frame that refers to it: a cycle.
             await self._refuse(HTTPStatus(error.error_status_hint), "this is not HTTP/1.1")
             return False
         except Refused as refused:

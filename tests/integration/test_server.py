@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
 from coordinator.client.admin import GroupAdmin
+from coordinator.dial import address_of
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
@@ -36,6 +37,17 @@ def join(group="g", member_id="", **more) -> pb.JoinGroupRequest:
 def stub(server):
     channel = grpc.aio.insecure_channel(server.address)
     return channel, group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+@pytest.mark.parametrize("setting", ["fd00::1", "[fd00::1]", "node-1"])
+async def test_hosts_are_told_without_brackets_and_addresses_with_them(setting):
+    async with running(advertised_host=setting, advertised_port=7_400) as server:
+        channel, s = stub(server)
+        async with channel:
+            found = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
+        host = setting.strip("[]")
+        assert (found.host, found.port) == (host, 7_400)
+        assert server.server.advertised == address_of(host, 7_400)
 
 
 async def test_join_sync_beat_leave():

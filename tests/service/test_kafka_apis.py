@@ -785,6 +785,17 @@ async def test_members_and_explanations_show_what_the_client_said_of_its_library
         assert (await shown(it, newer)).client_software == "librdkafka 2.17.0"
 
 
+async def test_explanations_name_the_library_of_a_member_that_left():
+    async with world(group_rebalance_journal=True) as it:
+        client = await named(it, "2.16.1")
+        member = await stable(client)
+        leaving = {"member_id": member.member_id, "reason": "the consumer is being closed"}
+        await client.ask("LeaveGroup", 5, group_id="g", members=[leaving])
+        record = [e.record for e in it.events if isinstance(e, RebalanceJournaled)][-1]
+        assert record.removed[0].client_software == "librdkafka 2.16.1"
+        assert "because client (librdkafka 2.16.1, 10.0.0.1) left" in explain(record)[1]
+
+
 async def test_a_client_that_did_not_name_its_library_has_none():
     async with world() as it:
         client = it.connect()

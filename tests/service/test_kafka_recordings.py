@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +43,49 @@ async def test_a_group_of_kafka_clients_is_recorded_and_replays(tmp_path):
     found = replay(lines)
     assert found.differences == []
     assert found.checked >= 1
+
+
+def fill_the_disk_of(path: Path) -> None:
+    """Let every further write to a file that this process has open find no space."""
+    for name in os.listdir("/proc/self/fd"):
+        link = Path("/proc/self/fd", name)
+        if link.is_symlink() and os.readlink(link) == str(path):
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, int(name))
+            os.close(full)
+
+
+async def commit(client, offset: int) -> int:
+    partitions = [
+        {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""},
+    ]
+    answer = await client.ask(
+        "OffsetCommit", 5, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        topics=[{"name": "t", "partitions": partitions}],
+    )  # fmt: skip
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full of Linux")
+async def test_a_full_disk_ends_a_recording_and_nothing_else(tmp_path):
+    async with world(record_dir=str(tmp_path)) as it:
+        client = it.connect()
+        assert await commit(client, 1) == 0
+        (path,) = tmp_path.iterdir()
+        fill_the_disk_of(path)
+        recorded = path.read_text()
+        assert [await commit(client, offset) for offset in (2, 3)] == [0, 0]
+        ((told, _),) = it.failures
+        assert told.startswith(f"recordings in {tmp_path} have ended")
+        assert "No space left" in told
+        assert path.read_text() == recorded
+        it.failures.clear()
+
+
+async def test_a_folder_that_cannot_be_made_ends_recordings_and_nothing_else(tmp_path):
+    (tmp_path / "file").write_text("")
+    async with world(record_dir=str(tmp_path / "file"), shards=2) as it:
+        assert await commit(it.connect(), 1) == 0
+        ((told, _),) = it.failures
+        assert told.startswith(f"recordings in {tmp_path / 'file'} have ended")
+        it.failures.clear()

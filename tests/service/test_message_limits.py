@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.core.ids import CallId
+from coordinator.runtime.slices import at_once
 from coordinator.service.bounds import Items, Text
 from coordinator.service.grpc import wire_counts
 from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, MessageLimits, limits_of
@@ -128,9 +129,9 @@ def check(message) -> None:
         for each in message.ack.partitions:
             each.kind = session_pb2.SessionAck.RELEASED
         if message.HasField("attach"):
-            sessions.attach_of(message.attach, CallId(1), "", "/host")
+            at_once(sessions.attach_of(message.attach, CallId(1), "", "/host"))
         else:
-            sessions.said(message, CallId(1), "g", 1)
+            at_once(sessions.said(message, CallId(1), "g", 1))
     elif message.DESCRIPTOR.file.package == "coordinator.v1":
         commands_of(message, itertools.count(1).__next__, "/host", SMALL)
 
@@ -289,3 +290,15 @@ def test_so_many_violations_are_told_as_fit_into_the_metadata_of_an_answer():
     assert len(error.violations) == VIOLATIONS_MAX
     assert "980 more" in str(error)
     assert len(str(error)) < 4_096
+
+
+def test_items_of_a_part_end_where_it_ends():
+    """The next field of the message may have the tag of the part's items."""
+    limits = MessageLimits(SMALL)
+    ack = session_pb2.SessionAck(partitions=[{}])
+    attach = session_pb2.Attach(topics=[{}] * (SMALL.max_partitions_per_call + 1))
+    data = session_pb2.SessionRequest(ack=ack).SerializeToString()
+    data += session_pb2.SessionRequest(attach=attach).SerializeToString()
+    found = wire_counts.excess(data, limits.plan(session_pb2.SessionRequest.DESCRIPTOR))
+    assert found is not None
+    assert found.field == "attach.topics"

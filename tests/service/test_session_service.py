@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.core.ids import ShardId
 from coordinator.core.session_values.requests import GoAwayReason
+from coordinator.runtime import slices
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.security import rules, tokens
@@ -479,6 +480,7 @@ async def test_a_drained_node_sends_its_members_to_the_next_one(pair):
     last = (await stream.last()).go_away
     assert (last.reason, last.host, last.port) == (pb.GoAway.MOVED, "host", 7_000 + new)
     assert pair.leader == new
+    await asyncio.sleep(1)  # It loads the shard; members ask again meanwhile.
     again = await pair.desks[new].attached("w-a", 2)
     assert not again.task.done()
     assert len(pair.desks[new].group.members) == 1
@@ -508,3 +510,69 @@ async def test_a_node_whose_session_ends_acknowledges_nothing(pair):
 def test_every_reason_to_go_has_its_word_in_the_contract():
     names = set(pb.GoAway.Reason.keys()) - {"REASON_UNSPECIFIED"}
     assert names == {reason.name for reason in GoAwayReason}
+
+
+# --- Messages that name many partitions -----------------------------------------------------------
+
+
+def claims(count: int) -> pb.SessionHeartbeat.Held:
+    claimed = [pb.PartitionRange(last=count - 1, first_token=1)]
+    return pb.SessionHeartbeat.Held(topics=[pb.HeldTopic(name="t", partitions=claimed)])
+
+
+async def seconds_of(stream: Stream, **fields) -> float:
+    """Time until the last of six heartbeats in a row is acknowledged."""
+    began_s = asyncio.get_running_loop().time()
+    for number in range(1, 7):
+        stream.say(heartbeat=pb.SessionHeartbeat(number=number, **fields))
+    while (await stream.next()).heartbeat_ack.number < 6:
+        pass
+    return asyncio.get_running_loop().time() - began_s
+
+
+async def test_a_member_that_names_many_partitions_is_not_read_for_a_while():
+    async with desk() as d:
+        small, large = await d.attached("w-a"), await d.attached("w-b")
+        assert await seconds_of(small, held=claims(900)) < 0.1
+        assert 5 * 0.09 < await seconds_of(large, held=claims(5_000)) < 5 * 0.2
+
+
+async def test_no_rest_is_longer_than_the_interval_of_the_shortest_lease():
+    async with desk(group_min_lease_ms=2_000) as d:
+        stream = await d.attached("w-a")
+        assert 5 * 0.5 <= await seconds_of(stream, held=claims(100_000)) < 5 * 0.6
+
+
+async def test_a_member_that_asks_for_a_large_state_again_and_again_is_not_read_for_a_while():
+    async with desk() as d:
+        stream = await d.attached("w-a", topics=[pb.Attach.Topic(name="t", partitions=5_000)])
+        await asyncio.sleep(1)
+        began_s = asyncio.get_running_loop().time()
+        for number in range(1, 7):
+            stream.say(heartbeat=pb.SessionHeartbeat(number=number, whole=True))
+            while (await stream.next()).wanted.answers < number:
+                pass
+        assert 0.3 < asyncio.get_running_loop().time() - began_s < 1
+
+
+async def test_a_message_that_takes_several_slices_waits_for_its_turns(monkeypatch):
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+    async with desk() as d:
+        stream, turns = await d.attached("w-a"), 0
+        take = d.pipeline.turns.take
+
+        async def counted(caller: str, *args, **fields) -> None:
+            nonlocal turns
+            turns += 1
+            await take(caller, *args, **fields)
+
+        monkeypatch.setattr(d.pipeline.turns, "take", counted)
+        await seconds_of(stream)
+        assert turns <= 12, "a short message takes none, or one for each of its commands"
+        before = turns
+        ack = [{"topic": "t", "partition": n, "kind": "READY"} for n in range(5_000)]
+        stream.say(ack=pb.SessionAck(partitions=ack))
+        stream.beat(7)
+        while (await stream.next()).heartbeat_ack.number < 7:
+            pass
+        assert turns - before >= 5_000 // slices.PART

@@ -7,17 +7,20 @@ import itertools
 import pytest
 
 from coordinator.core import replies as r
+from coordinator.core.ids import CallId
 from coordinator.core.records import OffsetCommitted
 from coordinator.core.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
+from coordinator.service.grpc.member_stream import MemberStream
 from coordinator.service.grpc.translate import (
     commands_of,
     response_of,
     response_work,
+    sessions,
     translation,
 )
 from coordinator.service.refusals import Malformed
-from coordinator.v1 import admin_pb2, group_pb2
+from coordinator.v1 import admin_pb2, group_pb2, session_pb2
 from coordinator.v1 import group_pb2 as pb
 
 MANY = 2_000
@@ -54,6 +57,36 @@ def test_those_who_leave_do_so_some_at_a_time_and_are_answered_together():
     ]
     response = response_of(request, replies)
     assert [m.member_id for m in response.members] == [f"m{n}" for n in range(250)]
+
+
+HELD = [
+    session_pb2.HeldTopic(name="t", partitions=[session_pb2.PartitionRange(last=MANY - 1)]),
+    session_pb2.HeldTopic(name="u", partitions=[session_pb2.PartitionRange()] * MANY),
+]
+SESSION_MESSAGES = {
+    "ack": session_pb2.SessionRequest(
+        ack={"partitions": [{"topic": "t", "partition": n, "kind": "READY"} for n in range(MANY)]}
+    ),
+    "heartbeat": session_pb2.SessionRequest(heartbeat={"held": {"topics": HELD}}),
+    "heartbeat with loads": session_pb2.SessionRequest(
+        heartbeat={"loads": [{"topic": "t", "partition": n} for n in range(MANY)]}
+    ),
+    "attach": session_pb2.SessionRequest(attach=session_pb2.Attach(held=HELD)),
+}
+
+
+@pytest.mark.parametrize("message", SESSION_MESSAGES.values(), ids=SESSION_MESSAGES)
+def test_what_a_session_member_says_is_checked_and_translated_in_parts(message):
+    stream = MemberStream(CallId(1), "/host")
+    work = stream.attach(message, "") if message.HasField("attach") else stream.hear(message)
+    assert parts_of(work) >= MANY // 100
+
+
+def test_acknowledgements_are_several_commands_in_their_order(monkeypatch):
+    monkeypatch.setattr(sessions, "ACKS", 700)
+    found = at_once(MemberStream(CallId(1), "/host").hear(SESSION_MESSAGES["ack"]))
+    assert [len(command.partitions) for command in found] == [700, 700, 600]
+    assert [each.partition for command in found for each in command.partitions] == [*range(MANY)]
 
 
 def test_a_group_named_often_is_described_once():

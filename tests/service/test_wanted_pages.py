@@ -120,3 +120,8 @@ def test_partitions_that_are_not_renewed_are_told_in_ranges() -> None:
     (message,) = sessions.told(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
     (topic,) = message.heartbeat_ack.not_renewed
     assert [(each.first, each.last) for each in topic.partitions] == [(0, 4), (6, 249_999)]
+
+
+def test_the_last_page_of_a_part_is_a_part() -> None:
+    part = Wanted(7, -1, tuple(single(3)), is_part=True)
+    assert [page.is_part for page in sessions.wanted_pages(part, 1)] == [True]

@@ -390,6 +390,7 @@ class Rebalance(_message.Message):
         REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
         LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
         HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+        CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         client_id: _builtins.str
         client_host: _builtins.str
@@ -401,6 +402,8 @@ class Rebalance(_message.Message):
         """-1: not since a fail-over."""
         heartbeat_interval_ms: _builtins.int
         """-1: too few heartbeats to measure it."""
+        client_software: _builtins.str
+        """Empty: unknown."""
         def __init__(
             self,
             *,
@@ -412,10 +415,11 @@ class Rebalance(_message.Message):
             removed_at_ms: _builtins.int = ...,
             last_heard_ms: _builtins.int = ...,
             heartbeat_interval_ms: _builtins.int = ...,
+            client_software: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -525,6 +529,8 @@ class Rebalance(_message.Message):
     PARTITIONS_TAKEN_AWAY_FIELD_NUMBER: _builtins.int
     COOPERATIVE_ROUND_FIELD_NUMBER: _builtins.int
     REMOVED_COUNT_FIELD_NUMBER: _builtins.int
+    TAKEN_OVER_AT_MS_FIELD_NUMBER: _builtins.int
+    SILENT_SINCE_MS_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
     outcome: _builtins.str
     member_id: _builtins.str
@@ -556,6 +562,9 @@ class Rebalance(_message.Message):
     partitions_taken_away: _builtins.int
     cooperative_round: _builtins.int
     removed_count: _builtins.int
+    taken_over_at_ms: _builtins.int
+    """Of the first rebalance after a node took the group over; 0: it is none."""
+    silent_since_ms: _builtins.int
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Member]: ...
     @_builtins.property
@@ -595,10 +604,12 @@ class Rebalance(_message.Message):
         partitions_taken_away: _builtins.int = ...,
         cooperative_round: _builtins.int = ...,
         removed_count: _builtins.int = ...,
+        taken_over_at_ms: _builtins.int = ...,
+        silent_since_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "silent_since_ms", b"silent_since_ms", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "taken_over_at_ms", b"taken_over_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -958,6 +969,7 @@ class Handoff(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
     handoff_id: _builtins.int
     source: _builtins.str
     mode: _builtins.str
@@ -970,6 +982,7 @@ class Handoff(_message.Message):
     ended_at_ms: _builtins.int
     position: _builtins.int
     outcome: _builtins.str
+    start_offset: _builtins.int
     @_builtins.property
     def stop(self) -> Global___Stop: ...
     def __init__(
@@ -988,10 +1001,11 @@ class Handoff(_message.Message):
         position: _builtins.int | None = ...,
         outcome: _builtins.str = ...,
         stop: Global___Stop | None = ...,
+        start_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "opened_at_ms", b"opened_at_ms", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "released_at_ms", b"released_at_ms", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "opened_at_ms", b"opened_at_ms", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "handoff_id", b"handoff_id", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "source", b"source", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "handoff_id", b"handoff_id", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "source", b"source", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drain_at_ms: _TypeAlias = _typing.Literal["drain_at_ms"]  # noqa: Y015
     _WhichOneofArgType__drain_at_ms: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms"]  # noqa: Y015
@@ -1007,6 +1021,8 @@ class Handoff(_message.Message):
     _WhichOneofArgType__prepared_at_ms: _TypeAlias = _typing.Literal["_prepared_at_ms", b"_prepared_at_ms"]  # noqa: Y015
     _WhichOneofReturnType__released_at_ms: _TypeAlias = _typing.Literal["released_at_ms"]  # noqa: Y015
     _WhichOneofArgType__released_at_ms: _TypeAlias = _typing.Literal["_released_at_ms", b"_released_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__start_offset: _TypeAlias = _typing.Literal["start_offset"]  # noqa: Y015
+    _WhichOneofArgType__start_offset: _TypeAlias = _typing.Literal["_start_offset", b"_start_offset"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_at_ms) -> _WhichOneofReturnType__drain_at_ms | None: ...
     @_typing.overload
@@ -1021,6 +1037,8 @@ class Handoff(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prepared_at_ms) -> _WhichOneofReturnType__prepared_at_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__released_at_ms) -> _WhichOneofReturnType__released_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start_offset) -> _WhichOneofReturnType__start_offset | None: ...
 
 Global___Handoff: _TypeAlias = Handoff  # noqa: Y015
 
@@ -1225,10 +1243,13 @@ class Plan(_message.Message):
         TARGET_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
         STOP_FIELD_NUMBER: _builtins.int
+        RESUMED_AT_MS_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         source: _builtins.str
         target: _builtins.str
         reason: _builtins.str
+        resumed_at_ms: _builtins.int
+        """Not set: by the plan."""
         @_builtins.property
         def ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
             """As in Grants."""
@@ -1244,12 +1265,15 @@ class Plan(_message.Message):
             target: _builtins.str = ...,
             reason: _builtins.str = ...,
             stop: Global___Stop | None = ...,
+            resumed_at_ms: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["stop", b"stop"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_resumed_at_ms", b"_resumed_at_ms", "resumed_at_ms", b"resumed_at_ms", "stop", b"stop"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "reason", b"reason", "source", b"source", "stop", b"stop", "target", b"target", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_resumed_at_ms", b"_resumed_at_ms", "ranges", b"ranges", "reason", b"reason", "resumed_at_ms", b"resumed_at_ms", "source", b"source", "stop", b"stop", "target", b"target", "topic", b"topic"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__resumed_at_ms: _TypeAlias = _typing.Literal["resumed_at_ms"]  # noqa: Y015
+        _WhichOneofArgType__resumed_at_ms: _TypeAlias = _typing.Literal["_resumed_at_ms", b"_resumed_at_ms"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__resumed_at_ms) -> _WhichOneofReturnType__resumed_at_ms | None: ...
 
     @_typing.final
     class Unowned(_message.Message):
@@ -1280,6 +1304,38 @@ class Plan(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PartlyDeclared(_message.Message):
+        """Partitions that not all members declare, and the first few of those that do."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_FIELD_NUMBER: _builtins.int
+        FIRST_FIELD_NUMBER: _builtins.int
+        LAST_FIELD_NUMBER: _builtins.int
+        MEMBER_IDS_FIELD_NUMBER: _builtins.int
+        MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+        topic: _builtins.str
+        first: _builtins.int
+        last: _builtins.int
+        member_count: _builtins.int
+        @_builtins.property
+        def member_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            topic: _builtins.str = ...,
+            first: _builtins.int = ...,
+            last: _builtins.int = ...,
+            member_ids: _abc.Iterable[_builtins.str] | None = ...,
+            member_count: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last", "member_count", b"member_count", "member_ids", b"member_ids", "topic", b"topic"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TRIGGERS_FIELD_NUMBER: _builtins.int
     TRIGGER_COUNT_FIELD_NUMBER: _builtins.int
     CALLED_AT_MS_FIELD_NUMBER: _builtins.int
@@ -1291,6 +1347,7 @@ class Plan(_message.Message):
     MOVES_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     UNOWNED_FIELD_NUMBER: _builtins.int
+    PARTLY_DECLARED_FIELD_NUMBER: _builtins.int
     trigger_count: _builtins.int
     called_at_ms: _builtins.int
     made_at_ms: _builtins.int
@@ -1307,6 +1364,8 @@ class Plan(_message.Message):
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.Move]: ...
     @_builtins.property
     def unowned(self) -> Global___Plan.Unowned: ...
+    @_builtins.property
+    def partly_declared(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.PartlyDeclared]: ...
     def __init__(
         self,
         *,
@@ -1321,10 +1380,11 @@ class Plan(_message.Message):
         moves: _abc.Iterable[Global___Plan.Move] | None = ...,
         left_out: _builtins.int = ...,
         unowned: Global___Plan.Unowned | None = ...,
+        partly_declared: _abc.Iterable[Global___Plan.PartlyDeclared] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["unowned", b"unowned"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["called_at_ms", b"called_at_ms", "counts", b"counts", "left_out", b"left_out", "made_at_ms", b"made_at_ms", "member_count", b"member_count", "moves", b"moves", "partition_count", b"partition_count", "trigger_count", b"trigger_count", "triggers", b"triggers", "unowned", b"unowned", "unplaced", b"unplaced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["called_at_ms", b"called_at_ms", "counts", b"counts", "left_out", b"left_out", "made_at_ms", b"made_at_ms", "member_count", b"member_count", "moves", b"moves", "partition_count", b"partition_count", "partly_declared", b"partly_declared", "trigger_count", b"trigger_count", "triggers", b"triggers", "unowned", b"unowned", "unplaced", b"unplaced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -68,7 +68,9 @@ class GrpcCall(Call):
     def caller(self) -> Caller:
         """See `Call`."""
         if self._caller is None:
-            self._caller = Caller(*_addresses(self.context.peer()), self._credential)
+            # Without a reference to the call: that would be a cycle, which keeps the request.
+            show = partial(_credential, self.context)
+            self._caller = Caller(*_addresses(self.context.peer()), show)
         return self._caller
 
     @property
@@ -93,14 +95,6 @@ class GrpcCall(Call):
         """See `Call`."""
         metadata = self.context.invocation_metadata() or ()
         return {key: value for key, value in metadata if isinstance(value, str)}
-
-    def _credential(self) -> Credential:
-        metadata = self.context.invocation_metadata() or ()
-        header = next((str(value) for key, value in metadata if key == "authorization"), None)
-        token = bearer_token(header)
-        if token is not None:
-            return Credential(token)
-        return Credential(principal=_principal_of(self.context))
 
 
 _V1 = "/coordinator.v1."
@@ -168,6 +162,15 @@ def client_host(peer: str) -> str:
     if peer.startswith(("ipv4:", "ipv6:")):
         return "/" + peer.split(":", 1)[1].rsplit(":", 1)[0].strip("[]")
     return "/" + peer
+
+
+def _credential(context: Context) -> Credential:
+    metadata = context.invocation_metadata() or ()
+    header = next((str(value) for key, value in metadata if key == "authorization"), None)
+    token = bearer_token(header)
+    if token is not None:
+        return Credential(token)
+    return Credential(principal=_principal_of(context))
 
 
 def _principal_of(context: Context) -> str | None:

@@ -134,7 +134,7 @@ class _Checked(grpc.GenericRpcHandler):
 
         async def refuse(_: bytes, context: Any) -> None:
             self._pipeline.refused(rpc.call(None, context), Malformed([], what))
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
+            await statuses.abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, what)
 
         behaviour: Any = refuse  # Any: gRPC's types know no aio.
         return grpc.unary_unary_rpc_method_handler(behaviour)

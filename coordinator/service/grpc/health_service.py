@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health_pb2 as pb
 
 from coordinator.service.calls import Call
+from coordinator.service.grpc import statuses
 from coordinator.service.grpc.calls import GrpcCall
 from coordinator.service.pipeline import Pipeline
 
@@ -41,12 +42,14 @@ class HealthService:
 
     async def Check(self, request: pb.HealthCheckRequest, call: GrpcCall) -> pb.HealthCheckResponse:
         if request.service not in self._services:
-            await call.context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
+            await statuses.abort(
+                call.context, grpc.StatusCode.NOT_FOUND, "there is no such service"
+            )
         return pb.HealthCheckResponse(status=self._status)
 
     async def List(self, request: Any, call: GrpcCall) -> None:
         """Refuse `List`. Any: older packages of the protocol do not have its messages."""
-        await call.context.abort(grpc.StatusCode.UNIMPLEMENTED, "ask for one service")
+        await statuses.abort(call.context, grpc.StatusCode.UNIMPLEMENTED, "ask for one service")
 
     async def Watch(
         self, request: pb.HealthCheckRequest, call: Call

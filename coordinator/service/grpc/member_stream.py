@@ -1,7 +1,7 @@
 """One stream of a session member, without I/O: messages in, commands out, and back.
 
 The service of gRPC and the coordinator on virtual time are its hosts. A host hands `hear` each
-message, steps the shard with the result, and sends what `answered`, `told` and `last` return.
+message, steps the shard with the results, and sends what `answered`, `told` and `last` return.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coordinator.core.session_values.requests import (
     StreamEnded,
     StreamRefused,
 )
+from coordinator.runtime.slices import Work
 from coordinator.service.grpc.translate import sessions as translate
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.v1 import session_pb2 as pb
@@ -43,8 +44,8 @@ class MemberStream:
         self._reply = AttachReply()
         self._epoch = 0
 
-    def attach(self, request: pb.SessionRequest, principal: str) -> Attach:
-        """Translate the first message.
+    def attach(self, request: pb.SessionRequest, principal: str) -> Work[Attach]:
+        """Translate the first message, a part at a time.
 
         Args:
             principal: name of the authenticated caller; empty without authentication.
@@ -54,10 +55,14 @@ class MemberStream:
         if request.WhichOneof("message") != "attach":
             raise Malformed([Violation("attach", "must be the first message of a stream")])
         self.group_id = request.attach.group_id
-        return translate.attach_of(request.attach, self.stream_id, principal, self._client_host)
+        return (
+            yield from translate.attach_of(
+                request.attach, self.stream_id, principal, self._client_host
+            )
+        )
 
-    def hear(self, request: pb.SessionRequest) -> SessionInput:
-        """Translate a message after the first.
+    def hear(self, request: pb.SessionRequest) -> Work[list[SessionInput]]:
+        """Translate a message after the first, a part at a time.
 
         Raises:
             Malformed: it is an Attach, or nothing, or has invalid fields.

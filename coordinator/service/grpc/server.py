@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from coordinator.dial import address_of
 from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.overload_gauges import OverloadStats
 from coordinator.runtime.loop_probe import LAGS_S
@@ -162,7 +163,7 @@ class CoordinatorServer:
             # gRPC has written the reason to standard error.
             raise OSError(f"cannot listen at listen, {settings.serving.listen}") from error
         self._advertised = (
-            settings.serving.advertised_host or host,
+            (settings.serving.advertised_host or host).strip("[]"),
             settings.serving.advertised_port or self.port,
         )
         self.add_services(server)
@@ -172,8 +173,7 @@ class CoordinatorServer:
     @property
     def advertised(self) -> str:
         """HOST:PORT that this node tells clients and other nodes."""
-        host, port = self._advertised
-        return f"{host}:{port}"
+        return address_of(*self._advertised)
 
     def overload_stats(self) -> OverloadStats:
         """Return queue lengths, ages, drops and lags of the event loop. Thread-safe."""

@@ -1,8 +1,15 @@
-"""gRPC statuses of refused calls, with machine-readable details."""
+"""gRPC statuses of refused calls, with machine-readable details.
+
+gRPC keeps the `AbortError` of a call in the call's state, and raises it again when the handler has
+returned. If it left through our handlers, it would refer to their frames, and these to the state:
+the call and its request would live until the garbage collector finds the cycle. So it ends here.
+The same goes for a refusal that a request has brought along.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, cast
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import grpc
 from google.protobuf import any_pb2
@@ -14,15 +21,29 @@ from grpc_status import rpc_status
 from coordinator.service.refusals import CallRefused, Exhausted, Malformed
 
 
-async def end(context: Any, error: CallRefused) -> NoReturn:  # Any: the context of any RPC.
-    """End a call with the status of its refusal."""
+async def end(context: Any, error: CallRefused) -> None:  # Any: the context of any RPC.
+    """End a call with the status of its refusal. Nothing that its handler returns is sent."""
+    error.__traceback__ = None
     code = grpc.StatusCode[error.outcome]
     details = _details(error)
     if details is None:
-        await context.abort(code, str(error))
+        await abort(context, code, str(error))
     else:
-        await context.abort_with_status(rpc_status.to_status(_status(code, str(error), details)))
-    raise AssertionError("abort raises")
+        await _ended(
+            context.abort_with_status(rpc_status.to_status(_status(code, str(error), details)))
+        )
+
+
+async def abort(context: Any, code: grpc.StatusCode, words: str) -> None:  # Any: see `end`.
+    """End a call with a status. Nothing that its handler returns is sent."""
+    await _ended(context.abort(code, words))
+
+
+async def _ended(aborting: Awaitable[None]) -> None:
+    try:
+        await aborting
+    except grpc.aio.AbortError as aborted:
+        aborted.__traceback__ = aborted.__context__ = None
 
 
 def _details(error: CallRefused) -> Message | None:

@@ -9,6 +9,7 @@ it is told how long the session lasts.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from coordinator.kafka.apis import SASL_AUTHENTICATE
 from coordinator.kafka.codec import Answer
@@ -76,11 +77,10 @@ class ConnectionAuthentication:
         self._pipeline = pipeline
         self._guard = guard
         self._caller = caller
-        self._credential = Credential(principal=principal)
         self._sasl = Sasl()
         self.is_done = principal is not None
         """True once other requests than ApiVersions and those of SASL are answered."""
-        caller.show = lambda: self._credential
+        caller.show = partial(Credential, principal=principal)
 
     @property
     def takes_token(self) -> bool:
@@ -137,7 +137,7 @@ class ConnectionAuthentication:
         call = KafkaCall(KINDS[SASL_AUTHENTICATE], caller)
         try:
             presented = self._sasl.receive(data, bare=bare)
-            self._credential, caller.identity = Credential(presented.token), None
+            caller.show, caller.identity = partial(Credential, presented.token), None
             await self._pipeline.admit(call)
             self._sasl.succeed(presented, caller.principal)
         except SaslFailed as failed:

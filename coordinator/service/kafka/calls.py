@@ -59,7 +59,7 @@ class KafkaCall(Call):
         whole: KafkaCall | None = None,
     ) -> None:
         super().__init__(kind, f"Kafka {kind.name}")
-        self._whole = whole or self
+        self._whole = whole
         self._caller = caller
         self._groups = groups
         self._member_id = member_id
@@ -83,14 +83,14 @@ class KafkaCall(Call):
 
     def pause(self, seconds: float) -> None:
         """See `Call`: the pause of a request is the longest of its parts."""
-        whole = self._whole
+        whole = self._whole or self
         whole.throttle_ms = max(whole.throttle_ms, round(1000 * seconds))
 
     def about(self, *groups: str) -> KafkaCall:
         """Return the part of the call that is about some of its groups."""
         if groups == tuple(self._groups):
             return self
-        return KafkaCall(self.kind, self._caller, groups, self._member_id, self._whole)
+        return KafkaCall(self.kind, self._caller, groups, self._member_id, self._whole or self)
 
     def question(self, group: str) -> KafkaCall:
         """Return a call by which to learn whether the caller may ask for a group.

@@ -69,5 +69,5 @@ def _rebalance() -> RebalanceRecord:
         if str(field.type) in values
     }
     member = RebalanceMember("a-1", "client", "/10.0.0.1", True, 10_000, 5, 6)
-    removed = RemovedMember("b-1", "client", "/10.0.0.2", "left")
+    removed = RemovedMember("b-1", "client", "/10.0.0.2", "left", client_software="lib 1")
     return RebalanceRecord(**{**plain, "members": (member,), "removed": (removed,)})

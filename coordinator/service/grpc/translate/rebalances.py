@@ -96,6 +96,7 @@ def _removed(member: RemovedMember) -> admin_pb2.RemovedMember:
         removed_at_ms=member.removed_at_ms,
         last_heard_ms=member.last_heard_ms,
         heartbeat_interval_ms=member.heartbeat_interval_ms,
+        client_software=member.client_software,
     )
 
 

@@ -13,7 +13,7 @@ from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions.holdings import ranges_of
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.grpc.translate.session_checks import check_policy
-from coordinator.service.grpc.translate.sessions import changes_of, policy_message
+from coordinator.service.grpc.translate.sessions import changes_of, policy_message, settings_message
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import errors_pb2, session_pb2
 
@@ -131,6 +131,7 @@ def _add_member(response: _Response, row: o.MemberRow) -> None:
         partition_count=row.partitions,
         why=row.why,
         waits_for=row.waits_for,
+        differing_wishes=settings_message(row.differing_wishes) if row.differing_wishes else None,
     )
     for name, count in record.topics:
         member.topics.add(name=name, partitions=count)

@@ -22,8 +22,8 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
     unowned = plan.unowned
     message = pb.Rebalance(
         group_id=plan.group_id,
-        cause="plan",
-        cause_code="session_plan",
+        cause="return" if plan.is_return else "plan",
+        cause_code="session_return" if plan.is_return else "session_plan",
         started_at_ms=plan.called_at_ms,
         ended_at_ms=plan.made_at_ms,
         join_phase_ms=NO_TIME,
@@ -31,7 +31,7 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
         durable_phase_ms=NO_TIME,
         members=plan.member_count,
         outcome="completed",
-        partitions_moved=sum(count for _, count in plan.counts),
+        partitions_moved=plan.moved,
         unowned_partitions=unowned.partitions,
         unowned_ms_max=unowned.ms_max,
         unowned_ms_total=unowned.ms_total,
@@ -57,7 +57,7 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
             from_member_id=move.source,
             to_member_id=move.target,
             reason=move.reason,
-            **_rest(move.stop, plan.made_at_ms),
+            **_rest(move.stop, move.resumed_by(plan.made_at_ms)),
         )
         for first, last in move.partitions:
             added.partitions.add(first=first, last=last)
@@ -84,6 +84,7 @@ def handoff_message(event: HandoffJournaled) -> pb.SessionHandoff:
         released_at_ms=line.released_at_ms,
         ended_at_ms=line.ended_at_ms,
         position=line.position,
+        start_offset=line.start_offset,
         explanation=explain_handoff(event),
         **_rest(line.stop, line.ended_at_ms),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from enum import Enum
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -19,6 +20,7 @@ from coordinator.core.session_values.messages import (
 )
 from coordinator.core.session_values.policy import Mode, OnStall, Policy
 from coordinator.core.sessions.holdings import ranges_of
+from coordinator.runtime.slices import Work, collected
 from coordinator.service.bounds import REASON
 from coordinator.service.grpc.translate import session_checks as checks
 from coordinator.service.refusals import Malformed, Violation
@@ -30,6 +32,8 @@ PAGE_BYTES = 1024 * 1024
 """Size of the largest page of a wanted state."""
 RUN = 50_000
 """Partitions in one range: their committed offsets take half a page at most."""
+ACKS = 2_000
+"""Acknowledged partitions that one step takes: 2 ms if they are of old tokens, 30 ms if not."""
 FRAME_BYTES = 5
 """Most that a message takes inside of another one, besides itself: a tag and a length."""
 
@@ -37,13 +41,16 @@ FRAME_BYTES = 5
 # --- What members say ---
 
 
-def attach_of(message: pb.Attach, call_id: CallId, principal: str, client_host: str) -> q.Attach:
+def attach_of(
+    message: pb.Attach, call_id: CallId, principal: str, client_host: str
+) -> Work[q.Attach]:
     """Translate an Attach.
 
     Raises:
         Malformed: with the invalid fields.
     """
-    checks.check_attach(message)
+    yield from checks.check_attach(message)
+    held = yield from collected(_held(message.held))
     place = None
     if message.HasField("place"):
         place = (message.place.pod_uid, message.place.container, message.place.started_at_ms)
@@ -68,8 +75,10 @@ def attach_of(message: pb.Attach, call_id: CallId, principal: str, client_host: 
         place=place,
         ready=message.ready if message.HasField("ready") else True,
         wishes=policy_of(message.wishes) if message.HasField("wishes") else None,
-        held=tuple(_held(message.held)),
+        wished=tuple(changes_of(message.wishes)),
+        held=tuple(held),
         epoch=message.coordinator_epoch,
+        silent_ms=max(0, message.silent_ms),
     )
 
 
@@ -95,43 +104,52 @@ def changes_of(message: pb.GroupPolicy) -> dict[str, Any]:
 
 def policy_message(policy: Policy) -> pb.GroupPolicy:
     """A policy with all its settings but those that have no value."""
-    values = {name: getattr(policy, name) for name in _POLICY}
-    return pb.GroupPolicy(
-        mode=pb.GroupPolicy.Mode.Value(policy.mode.name),
-        on_stall=pb.GroupPolicy.OnStall.Value(policy.on_stall.name),
-        **values,
-    )
+    return settings_message((each.name, getattr(policy, each.name)) for each in fields(Policy))
+
+
+def settings_message(settings: Iterable[tuple[str, object]]) -> pb.GroupPolicy:
+    """A policy with these settings alone."""
+    values = {name: value.name if isinstance(value, Enum) else value for name, value in settings}
+    return pb.GroupPolicy(**values)  # type: ignore[arg-type]  # Each setting has its own type.
 
 
 def said(
     message: pb.SessionRequest, stream_id: CallId, group_id: str, epoch: int
-) -> q.SessionInput:
+) -> Work[list[q.SessionInput]]:
     """Translate a message after the first; `epoch`: that of the coordinator.
+
+    Acknowledgements become several commands, so that no step takes long.
 
     Raises:
         Malformed: it is an Attach, or nothing; or with the invalid fields.
     """
     match message.WhichOneof("message"):
         case "heartbeat":
-            return _heartbeat(message.heartbeat, stream_id, group_id, epoch)
+            return [(yield from _heartbeat(message.heartbeat, stream_id, group_id, epoch))]
         case "ack":
-            checks.check_ack(message.ack)
-            return q.SessionAck(
-                stream_id=stream_id,
-                group_id=group_id,
-                partitions=tuple(_ack(each) for each in message.ack.partitions),
-            )
+            yield from checks.check_ack(message.ack)
+            acks = yield from collected(map(_ack, message.ack.partitions))
+            return [
+                q.SessionAck(
+                    stream_id=stream_id,
+                    group_id=group_id,
+                    partitions=tuple(acks[first : first + ACKS]),
+                )
+                for first in range(0, len(acks), ACKS)
+            ]
         case "leave":
             leave = message.leave
             checks.check_leave(leave)
             kind = q.LeaveKind(pb.SessionLeave.Kind.Name(leave.kind).lower())
-            return q.SessionLeave(
-                stream_id=stream_id,
-                group_id=group_id,
-                kind=kind,
-                within_ms=leave.within_ms,
-                reason=leave.reason[:REASON],
-            )
+            return [
+                q.SessionLeave(
+                    stream_id=stream_id,
+                    group_id=group_id,
+                    kind=kind,
+                    within_ms=leave.within_ms,
+                    reason=leave.reason[:REASON],
+                )
+            ]
         case "attach":
             raise Malformed([Violation("attach", "this stream is attached already")])
         case _:
@@ -140,8 +158,11 @@ def said(
 
 def _heartbeat(
     beat: pb.SessionHeartbeat, stream_id: CallId, group_id: str, epoch: int
-) -> q.SessionHeartbeat:
-    checks.check_heartbeat(beat)
+) -> Work[q.SessionHeartbeat]:
+    yield from checks.check_heartbeat(beat)
+    held = None
+    if beat.HasField("held"):
+        held = tuple((yield from collected(_held(beat.held.topics))))
     # Versions begin anew with each owner: one of another epoch says nothing about what was told
     # here. A member that does not say the epoch means the one of its stream.
     is_ours = beat.applied_epoch in (0, epoch)
@@ -154,7 +175,7 @@ def _heartbeat(
         progress=beat.progress,
         ready=beat.ready if beat.HasField("ready") else True,
         overloaded=beat.overloaded,
-        held=tuple(_held(beat.held.topics)) if beat.HasField("held") else None,
+        held=held,
         log_ends=tuple((end.topic, end.partition, end.log_end_offset) for end in beat.log_ends)
         if beat.log_ends
         else (),
@@ -269,6 +290,7 @@ def wanted_pages(wanted: Wanted, epoch: int) -> Iterator[pb.Wanted]:
             page.topics.add(name=topic)
         page.topics[-1].ranges.append(item)
         size_bytes += item_bytes + is_new * topic_bytes
+    page.is_part = wanted.is_part
     yield page
 
 
