@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator.cluster.controller import (
@@ -28,6 +29,7 @@ from coordinator.storage.coordination import (
     Conflict,
     Coordination,
     Deposed,
+    NodeIdTaken,
     NodeInfo,
     Session,
     ShardState,
@@ -59,6 +61,7 @@ class LeadershipCallbacks:
         follow: follow a shard, given its leader (None: it has none) and the leader epoch.
         unfollow: follow a shard no longer.
         report: a problem, in words.
+        end: the process has to end, and why, in words; it leads nothing any more.
         expect: the live replicas that may follow a shard led here; called when the shard is
             taken, and when they change.
     """
@@ -69,6 +72,7 @@ class LeadershipCallbacks:
     unfollow: Callable[[ShardId], None]
     report: Callable[[str], None]
     expect: Callable[[ShardId, tuple[int, ...]], None] = lambda shard, followers: None
+    end: Callable[[str], None] = lambda why: None
 
 
 class ClusterRunner:
@@ -99,7 +103,7 @@ class ClusterRunner:
         self._followed: set[ShardId] = set()
         self._followers: dict[ShardId, tuple[int, ...]] = {}
         self._announced = node
-        self._requests: deque[tuple[Event, asyncio.Future[None]]] = deque()
+        self._requests: deque[tuple[tuple[Event, ...], asyncio.Future[None]]] = deque()
         self._controller: Controller | None = None
         self._controller_epoch = 0
         self._balance_at = 0.0
@@ -108,6 +112,8 @@ class ClusterRunner:
         self._decided_at = self._now_s()
         self._told: set[str] = set()
         self._wake = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._deciding = asyncio.Lock()  # One decision after the other, its writes included.
         self._tasks: list[asyncio.Task[None]] = []
 
     def may_answer(self) -> bool:
@@ -140,8 +146,8 @@ class ClusterRunner:
         """
         return self._now_s() - self._decided_at
 
-    async def decide(self, event: Event) -> None:
-        """Carry out an operator's request; returns when its decisions are written.
+    async def decide(self, *events: Event) -> None:
+        """Carry out an operator's requests; returns when their decisions are written.
 
         Raises:
             NotController: this node is not the controller.
@@ -149,8 +155,8 @@ class ClusterRunner:
         if self._controller is None:
             raise NotController
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._requests.append((event, done))
-        self._wake.set()
+        self._requests.append((events, done))
+        self._asked.set()
         await done
 
     def drain(self, *, undo: bool = False) -> None:
@@ -176,9 +182,11 @@ class ClusterRunner:
 
         Raises:
             Unavailable, Ambiguous: the store does not answer.
+            NodeIdTaken: another process has a living session under the same id.
         """
         await self.join()
-        self._tasks = [asyncio.create_task(work()) for work in (self._listen, self._follow)]
+        work = (self._listen, self._follow, self._answer)
+        self._tasks = [asyncio.create_task(part()) for part in work]
 
     async def join(self) -> None:
         """Begin a session, and no more; `start` calls it.
@@ -236,14 +244,8 @@ class ClusterRunner:
             self._wake.set()
             return
         self._obey(view)
-        if (view.controller, view.controller_epoch) != (self.node.node_id, self._controller_epoch):
-            self._controller = None
-        # Named and not deciding: the answer to a campaign was lost, or a decision's was.
-        if self._controller is None and view.controller in (NOBODY, self.node.node_id):
-            await self._campaign()
-        if self._controller is not None:
-            await self._decide(self._controller)
-        self._refuse_requests()
+        async with self._deciding:
+            await self._control(view)
         if self._controller is not None or self.view.controller not in (NOBODY, self.node.node_id):
             self._decided_at = self._now_s()
 
@@ -281,6 +283,12 @@ class ClusterRunner:
                 assert self._session is not None
                 # A controller that has not decided for a session must differ from one that waits.
                 pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)
+            except NodeIdTaken as error:
+                for shard in tuple(self._mine):
+                    self._give_up(shard)
+                self._follow_only(set())
+                self._callbacks.end(str(error))
+                return
             except (Unavailable, Ambiguous) as error:
                 self.begin_anew()
                 self._report(f"the cluster's store does not answer: {error}")
@@ -345,6 +353,34 @@ class ClusterRunner:
         self.node = replace(self.node, in_sync=kept)
         self._callbacks.release(shard)
 
+    async def _control(self, view: ClusterView) -> None:
+        """Become the controller if there is none; decide if this node is it."""
+        if (view.controller, view.controller_epoch) != (self.node.node_id, self._controller_epoch):
+            self._controller = None
+        # Named and not deciding: the answer to a campaign was lost, or a decision's was.
+        if self._controller is None and view.controller in (NOBODY, self.node.node_id):
+            await self._campaign()
+        if self._controller is not None:
+            await self._decide(self._controller, self._told_by_nodes(self._controller))
+        self._refuse_requests()
+
+    async def _answer(self) -> None:
+        """Decide on requests as they come, between the looks or during one.
+
+        Each write compares what it was decided from, so nothing has to be read before.
+        """
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            async with self._deciding:
+                if self._controller is not None:
+                    try:
+                        await self._decide(self._controller, ())
+                    except Exception as error:  # noqa: BLE001  # The next look decides, or says why not.
+                        self.begin_anew()
+                        self._report(f"an operator's request was not decided at once: {error!r}")
+            self._wake.set()
+
     async def _campaign(self) -> None:
         assert self._session is not None
         controller_epoch = await self._coordination.campaign(self._session)
@@ -358,31 +394,18 @@ class ClusterRunner:
         self._controller = Controller(states, factor=self._replicas, standbys=self._replicas > 1)
         self._balance_at = self._now_s() + BALANCE_SOON_S
 
-    async def _decide(self, controller: Controller) -> None:
-        view = self.view
+    async def _decide(self, controller: Controller, told: Iterable[Event]) -> None:
+        """Decide on what nodes tell of themselves, and on the requests of operators."""
+        requests = tuple(self._requests)
         try:
-            live = frozenset(view.nodes)
-            if live != controller.live:
-                self._balance_at = self._now_s() + BALANCE_SOON_S
-            await self._step(controller, NodesChanged(live))
-            for number, info in sorted(view.nodes.items()):
-                if info.stopping and controller.led_by(number):
-                    await self._step(controller, ShutdownRequested(number))
-                elif number in controller.stopping and not info.stopping:
-                    await self._step(controller, ShutdownCancelled(number))
-                    self._balance_at = self._now_s()
-                for shard, leader_epoch, nodes in info.in_sync:
-                    if controller.shards[ShardId(shard)].leader == number:
-                        said = InSyncChanged(ShardId(shard), leader_epoch, frozenset(nodes))
-                        await self._step(controller, said)
-            while self._requests:
-                event, done = self._requests[0]
-                await self._step(controller, event)
+            asked = itertools.chain.from_iterable(events for events, _ in requests)
+            await self._step(controller, itertools.chain(told, asked))
+            for _, done in requests:
                 self._requests.popleft()
                 if not done.done():
                     done.set_result(None)
             if self._now_s() >= self._balance_at:
-                moved = await self._step(controller, BalanceTick())
+                moved = await self._step(controller, [BalanceTick()])
                 # Replicas that are not in sync yet may be soon.
                 pause_s = BALANCE_SOON_S if moved or controller.is_astray else BALANCE_EVERY_S
                 self._balance_at = self._now_s() + pause_s
@@ -392,6 +415,23 @@ class ClusterRunner:
             if self._session is not None:
                 await self._coordination.resign(self._session)
 
+    def _told_by_nodes(self, controller: Controller) -> Iterator[Event]:
+        """Events of what nodes announce; each is stepped before the next one is made."""
+        view = self.view
+        live = frozenset(view.nodes)
+        if live != controller.live:
+            self._balance_at = self._now_s() + BALANCE_SOON_S
+        yield NodesChanged(live)
+        for number, info in sorted(view.nodes.items()):
+            if info.stopping and controller.led_by(number):
+                yield ShutdownRequested(number)
+            elif number in controller.stopping and not info.stopping:
+                yield ShutdownCancelled(number)
+                self._balance_at = self._now_s()
+            for shard, leader_epoch, nodes in info.in_sync:
+                if controller.shards[ShardId(shard)].leader == number:
+                    yield InSyncChanged(ShardId(shard), leader_epoch, frozenset(nodes))
+
     def _refuse_requests(self) -> None:
         if self._controller is None:
             while self._requests:
@@ -399,15 +439,11 @@ class ClusterRunner:
                 if not done.done():
                     done.set_exception(NotController())
 
-    async def _step(self, controller: Controller, event: Event) -> bool:
-        """Write an event's decisions; True if there were any."""
-        changed = controller.step(event)
-        writes = (self._coordination.write(self._controller_epoch, state) for state in changed)
-        # All writes end before anything else is read or written.
-        for written in await asyncio.gather(*writes, return_exceptions=True):
-            if isinstance(written, BaseException):
-                raise written
-            controller.written(written)
+    async def _step(self, controller: Controller, events: Iterable[Event]) -> bool:
+        """Write the decisions on some events, all at once; True if there were any."""
+        changed = {state.shard: state for event in events for state in controller.step(event)}
         if changed:
+            for state in await self._coordination.write(self._controller_epoch, *changed.values()):
+                controller.written(state)
             self._wake.set()
         return bool(changed)

@@ -37,6 +37,16 @@ class Conflict(Exception):
     """The shard's state has another version than expected: read again."""
 
 
+class NodeIdTaken(Exception):
+    """Another process has a living session under this node's id. Neither acts for the other."""
+
+    def __init__(self, node_id: int, other: str) -> None:
+        super().__init__(
+            f"node id {node_id} is taken by another process{other}, which keeps its session; stop "
+            "one of the two, or give it another node_id"
+        )
+
+
 def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyType({})) -> T:
     try:
         found = json.loads(data)
@@ -172,8 +182,14 @@ class Coordination(Protocol):
     """Services of a shared store for the nodes of one cluster."""
 
     async def join(self, node: NodeInfo) -> Session:
-        """Begin a session. An earlier session of the same node ends at once, and its controller
-        epoch with it."""
+        """Begin a session. An earlier session of the same process ends at once, and its controller
+        epoch with it; one of another process under the same node id is waited for.
+
+        In memory nobody renews a session, so that of another process ends at once, too.
+
+        Raises:
+            NodeIdTaken: the other process renews its session.
+        """
         ...
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
@@ -198,11 +214,12 @@ class Coordination(Protocol):
         """Read everything; linearizable."""
         ...
 
-    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
-        """Write a shard's state over `state.version`, and return it with its new version.
+    async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
+        """Write shards' states, each over its `version`, and return them with their new versions.
 
         Raises:
-            Deposed: the controller epoch is not the newest. Conflict: the version has changed.
+            Deposed: the controller epoch is not the newest. Conflict: a version has changed. After
+                either some of the states may have been written, but none over another's.
         """
         ...
 

@@ -14,7 +14,8 @@ been in touch with the store all that time: when the store hangs, nobody is remo
 No two sessions have the same token, not even those of one node. So the controller's key belongs to
 a living session only if the node that it names has the token that it names; any other key is left
 over from a session that has ended (its node was killed and started again, or joined again after
-the store had hung), and the next campaign replaces it.
+the store had hung), and the next campaign replaces it. A process that finds its node id in use
+waits as the others do before they remove a node, and does not join if the key is renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import grpc
@@ -34,6 +35,7 @@ from coordinator.storage.coordination import (
     ClusterView,
     Conflict,
     Deposed,
+    NodeIdTaken,
     NodeInfo,
     Session,
     ShardState,
@@ -52,6 +54,8 @@ takes 1 to 1.4 s with its own defaults."""
 LOOKS = 16
 """Checks of the other nodes' renewals in the time of one session."""
 REWATCH_S = 0.2
+WRITES_AT_ONCE = 100
+"""Shards in one transaction; etcd takes 128 operations, if it is not told otherwise."""
 
 
 class EtcdCoordination:
@@ -77,6 +81,8 @@ class EtcdCoordination:
             token = f"{node.incarnation}.{next(self._joins)}".encode()
             session = _Session(node, self._timeout_s, sent_at, token=token)
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+            if found and _incarnation(found[0].value) != node.incarnation:
+                await self._outlive(node.node_id, found[0])
             # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
                 pb.TxnRequest(
@@ -140,22 +146,11 @@ class EtcdCoordination:
         known = await self._read_keys()
         return ClusterView(known.nodes, known.controller, known.controller_epoch, known.shards)
 
-    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
-        key = self._key("shard", state.shard)
-        newest = equal(self._key("epoch"), b"%d" % controller_epoch)
-        response = await self._client.txn(
-            pb.TxnRequest(
-                compare=[newest, unchanged(key, state.version)],
-                success=[put(key, state.to_bytes())],
-                failure=[get(self._key("epoch"))],
-            )
-        )
-        if response.succeeded:
-            return replace(state, version=response.header.revision)
-        epochs = response.responses[0].response_range.kvs
-        if not epochs or int(epochs[0].value) != controller_epoch:
-            raise Deposed(f"controller epoch {controller_epoch} has been followed by another")
-        raise Conflict(f"shard {state.shard} was written meanwhile")
+    async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
+        written: list[ShardState] = []
+        for start in range(0, len(states), WRITES_AT_ONCE):
+            written += await self._write(controller_epoch, states[start : start + WRITES_AT_ONCE])
+        return written
 
     def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
@@ -195,6 +190,26 @@ class EtcdCoordination:
         number, token = known.named
         key = self._alive_key(number)
         return differs(key, token) if number in known.alive else unchanged(key, 0)
+
+    async def _write(self, epoch: int, states: Sequence[ShardState]) -> list[ShardState]:
+        """`write` in one transaction."""
+        found = [(self._key("shard", state.shard), state) for state in states]
+        response = await self._client.txn(
+            pb.TxnRequest(
+                compare=[
+                    equal(self._key("epoch"), b"%d" % epoch),
+                    *(unchanged(key, state.version) for key, state in found),
+                ],
+                success=[put(key, state.to_bytes()) for key, state in found],
+                failure=[get(self._key("epoch"))],
+            )
+        )
+        if response.succeeded:
+            return [replace(state, version=response.header.revision) for state in states]
+        epochs = response.responses[0].response_range.kvs
+        if not epochs or int(epochs[0].value) != epoch:
+            raise Deposed(f"controller epoch {epoch} has been followed by another")
+        raise Conflict(f"one of shards {[s.shard for s in states]} was written meanwhile")
 
     async def _read_keys(self) -> _Keys:
         """Read all keys as of one revision."""
@@ -240,6 +255,24 @@ class EtcdCoordination:
                     session.lost.set()
             if loop_time_s() - session.renewed_at >= session.timeout_s:
                 session.lost.set()
+
+    async def _outlive(self, number: int, kv: pb.KeyValue) -> None:
+        """Wait until another process of this node id has not renewed for a whole session timeout.
+
+        Raises:
+            NodeIdTaken: it has.
+        """
+        since = loop_time_s()
+        while loop_time_s() - since < self._timeout_s:
+            asked_at = loop_time_s()
+            await asyncio.sleep(self._timeout_s / LOOKS)
+            found = (await self._client.range(pb.RangeRequest(key=kv.key))).kvs
+            if not found:
+                return
+            if found[0].mod_revision != kv.mod_revision:
+                raise NodeIdTaken(number, f" (incarnation {_incarnation(found[0].value)})")
+            if loop_time_s() - asked_at > self._timeout_s / 2:
+                since = loop_time_s()  # The store hung, and perhaps for the other one, too.
 
     async def _judge_others(self, session: Session) -> None:
         """Remove nodes that have not renewed for a whole session timeout."""
@@ -319,6 +352,11 @@ class _Keys:
         """True if this session is the controller."""
         number = session.node.node_id
         return self.controller == number and self.named == (number, _token(session))
+
+
+def _incarnation(token: bytes) -> str:
+    """The incarnation of the process that has a session."""
+    return token.decode().rpartition(".")[0]
 
 
 def _token(session: Session) -> bytes:

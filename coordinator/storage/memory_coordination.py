@@ -74,17 +74,18 @@ class MemoryCoordination:
             dict(self._shards),
         )
 
-    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
+    async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
         if controller_epoch != self._controller_epoch:
             raise Deposed(
                 f"controller epoch {controller_epoch} has been followed by {self._controller_epoch}"
             )
-        stored = self._shards.get(state.shard)
-        if state.version != (0 if stored is None else stored.version):
-            raise Conflict(f"shard {state.shard} was written meanwhile")
+        for state in states:
+            stored = self._shards.get(state.shard)
+            if state.version != (0 if stored is None else stored.version):
+                raise Conflict(f"shard {state.shard} was written meanwhile")
         self._versions += 1
-        written = replace(state, version=self._versions)
-        self._shards[state.shard] = written
+        written = [replace(state, version=self._versions) for state in states]
+        self._shards.update((state.shard, state) for state in written)
         self._tell()
         return written
 

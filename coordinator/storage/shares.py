@@ -60,11 +60,12 @@ def check_share(folder: Path, share: tuple[int, int]) -> None:
     """Refuse to serve the folder of another share, or to recreate one that has disappeared.
 
     Raises:
-        CannotOpen: the folder's name is that of another share.
+        CannotOpen: the folder's name is that of another share, or it is one that holds shares.
         Damaged: the folder had a store.
     """
     found = _SHARE.fullmatch(folder.name)
     if found is None:
+        _check_undivided(folder, share)
         return
     named = (int(found[1]), int(found[2]))
     is_used = _is_used(folder)
@@ -77,6 +78,19 @@ def check_share(folder: Path, share: tuple[int, int]) -> None:
         )
     if named == share and not is_used and _nodes_of(folder.parent) == named[1]:
         raise Damaged(f"the store of {folder} is missing, and it has been used; {ADVICE}")
+
+
+def _check_undivided(folder: Path, share: tuple[int, int]) -> None:
+    """Refuse to begin a share in the folder above the shares, where it would be a new store."""
+    used, _ = _divisions(folder)
+    if share[1] > 1 and used and not _is_used(folder):
+        nodes = max(used)
+        one = share_folder(folder, (min(share[0], nodes), nodes))
+        raise CannotOpen(
+            f"{folder} is divided among {nodes} nodes, and --share {share[0]}/{share[1]} would "
+            f"begin a new store beside theirs: start it with --nodes {nodes}, or a share alone "
+            f"with its own folder, as --data-dir {one}"
+        )
 
 
 def note_complete(folder: Path, share: tuple[int, int]) -> None:

@@ -6,8 +6,9 @@
 /PREFIX/cluster/shard/N       the shard's state; its version is the node's, plus one
 
 Ephemeral nodes belong to the session of a connection, which outlives a join: a node may join
-again on the session that it had, and the session of a killed node is kept for a while after it has
-started again. So a join removes, in one transaction, the znodes that are left of the same node. The
+again on the session that it had. So a join removes, in one transaction, what the session of this
+connection still owns. The znode of another session under the same node id is left alone: it goes
+when its process is gone, within the session timeout, and if it stays, the node does not join. The
 controller is the session that owns both its node and /controller; a /controller with another owner
 is left over, and the next campaign replaces it.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,7 @@ from coordinator.storage.coordination import (
     ClusterView,
     Conflict,
     Deposed,
+    NodeIdTaken,
     NodeInfo,
     Session,
     ShardState,
@@ -47,14 +49,24 @@ from coordinator.storage.coordination import (
 )
 from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.storage.zookeeper_client import ZooKeeperClient
+from coordinator.storage.zookeeper_watched import WatchedReads
 
 RENEWALS = 4
 """Renewals in the time of one session, so that some may be lost."""
+
+EXPIRES_WITHIN = 2
+"""Session timeouts within which the servers end the session of a process that is gone: they count
+in ticks, and a session has two at least."""
 
 _RACED = (NodeExistsError, NoNodeError, BadVersionError)
 """Errors of a transaction that lost a race."""
 _CARRIED_ALONG = (RolledBackError, RuntimeInconsistency)
 """Errors of parts that were rolled back because another part failed."""
+
+_Answer = tuple[bytes, Any]
+"""Data and stat of a znode."""
+_Folder = dict[int, _Answer]
+"""The children of a znode, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,7 @@ class ZooKeeperCoordination:
         self._root = "/" + prefix.strip("/") + "/cluster"
         self._controller = f"{self._root}/controller"
         self._controller_epoch = f"{self._root}/epoch"
+        self._watched = WatchedReads(self._client, self._tell)
         self._starting: asyncio.Task[None] | None = None
         self._listeners: set[asyncio.Event] = set()
         self._renewing: dict[Session, asyncio.Task[None]] = {}
@@ -85,13 +98,14 @@ class ZooKeeperCoordination:
         await self._start()
         path = self._path_of(node.node_id)
         while True:
+            await self._outlive(node.node_id)
             sent_at = loop_time_s()
-            await self._client.ask("sync", self._root)
             transaction = self._client.kazoo.transaction()
-            if await self._stat(path) is not None:
+            # While this session lives, nobody else can have made what it owns.
+            if self._is_ours(await self._stat(path)):
                 transaction.delete(path)
             named = await self._named()
-            if named is not None and named.number == node.node_id:
+            if named is not None and self._is_ours(named.stat):
                 transaction.delete(self._controller)
             transaction.create(path, node.to_bytes(), ephemeral=True)
             if _succeeded(await self._client.commit(transaction)):
@@ -102,8 +116,7 @@ class ZooKeeperCoordination:
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
         path = self._path_of(node.node_id)
-        await self._client.ask("sync", path)
-        stat = await self._stat(path)
+        stat = await self._client.ask_behind_sync("exists", path)
         if not self._is_ours(stat):
             session.lost.set()
             return
@@ -145,37 +158,38 @@ class ZooKeeperCoordination:
 
     async def read(self) -> ClusterView:
         await self._start()
-        nodes = await self._read_folder(f"{self._root}/node")
-        shards = await self._read_folder(f"{self._root}/shard")
-        named = await self._named(watch=self._tell)
-        is_living = named is not None and await self._is_living(named)
-        controller = named.number if named is not None and is_living else NOBODY
-        controller_epoch = (await self._client.ask("get", self._controller_epoch))[1].version
+        # Reads what is known to have changed at once, and then what the sync has brought.
+        await asyncio.gather(self._client.ask("sync", self._root), self._read_all())
+        nodes, shards, named, epoch = await self._read_all()
+        controller = NOBODY
+        if named is not None and (number := _number(named[0])) in nodes:
+            controller = number if _same_session(nodes[number][1], named[1]) else NOBODY
         return ClusterView(
-            {int(name): NodeInfo.from_bytes(data) for name, data, _ in nodes},
+            {number: NodeInfo.from_bytes(data) for number, (data, _) in nodes.items()},
             controller,
-            controller_epoch,
+            epoch[1].version,
             {
-                ShardId(int(name)): ShardState.from_bytes(data, version + 1)
-                for name, data, version in shards
+                ShardId(number): ShardState.from_bytes(data, stat.version + 1)
+                for number, (data, stat) in shards.items()
             },
         )
 
-    async def write(self, controller_epoch: int, state: ShardState) -> ShardState:
+    async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
         await self._start()
-        path = f"{self._root}/shard/{state.shard}"
         transaction = self._client.kazoo.transaction()
         transaction.check(self._controller_epoch, controller_epoch)
-        if state.version == 0:
-            transaction.create(path, state.to_bytes())
-        else:
-            transaction.set_data(path, state.to_bytes(), version=state.version - 1)
-        newest, written = await self._client.commit(transaction)
-        if isinstance(newest, BadVersionError):
+        for state in states:
+            path = f"{self._root}/shard/{state.shard}"
+            if state.version == 0:
+                transaction.create(path, state.to_bytes())
+            else:
+                transaction.set_data(path, state.to_bytes(), version=state.version - 1)
+        results = await self._client.commit(transaction)
+        if isinstance(results[0], BadVersionError):
             raise Deposed(f"controller epoch {controller_epoch} has been followed by another")
-        if isinstance(written, KazooException):
-            raise Conflict(f"shard {state.shard} was written meanwhile")
-        return replace(state, version=state.version + 1)
+        if not _succeeded(results):
+            raise Conflict(f"one of shards {[s.shard for s in states]} was written meanwhile")
+        return [replace(state, version=state.version + 1) for state in states]
 
     def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
@@ -206,14 +220,11 @@ class ZooKeeperCoordination:
         if self._starting is None:
             loop = asyncio.get_running_loop()
 
-            def state_changed(state: str) -> None:
-                # Watches are set again by the next read, so it has to come.
-                loop.call_soon_threadsafe(self._tell_all)
-
             def prepare(kazoo: Any) -> None:
                 for kind in ("node", "shard", "epoch"):
                     kazoo.ensure_path(f"{self._root}/{kind}")
-                kazoo.add_listener(state_changed)
+                # Watches are set again by the next read, so it has to come.
+                kazoo.add_listener(lambda state: self._tell())
 
             self._loop = loop
             self._starting = asyncio.create_task(self._client.start(prepare))
@@ -221,6 +232,22 @@ class ZooKeeperCoordination:
 
     def _path_of(self, number: int) -> str:
         return f"{self._root}/node/{number}"
+
+    async def _outlive(self, number: int) -> None:
+        """Wait until the servers have ended another session of this node id.
+
+        Raises:
+            NodeIdTaken: they have not, so its process is there.
+        """
+        path = self._path_of(number)
+        until = loop_time_s() + EXPIRES_WITHIN * self._client.granted_s
+        while True:
+            stat = await self._client.ask_behind_sync("exists", path)
+            if stat is None or self._is_ours(stat):
+                return
+            if loop_time_s() >= until:
+                raise NodeIdTaken(number, f" (session {stat.ephemeralOwner:#x})")
+            await asyncio.sleep(self._client.granted_s / RENEWALS)
 
     async def _stat(self, path: str) -> Any:
         """Stat of a node as of the last `sync`; None: it does not exist."""
@@ -235,33 +262,33 @@ class ZooKeeperCoordination:
         stat = await self._stat(self._path_of(session.node.node_id))
         return not session.lost.is_set() and self._is_ours(stat)
 
-    async def _named(self, watch: Callable[[Any], None] | None = None) -> _Named | None:
+    async def _named(self) -> _Named | None:
         """Read /controller; None: it does not exist."""
-        # "exists" sets a watch even on a node that does not exist.
-        if await self._client.ask("exists", self._controller, watch=watch) is None:
-            return None
         try:
             data, stat = await self._client.ask("get", self._controller)
         except NoNodeError:
             return None
-        return _Named(int(data) if data.isdigit() else NOBODY, stat)
+        return _Named(_number(data), stat)
 
     async def _is_living(self, named: _Named) -> bool:
         stat = await self._stat(self._path_of(named.number))
-        return stat is not None and stat.ephemeralOwner == named.stat.ephemeralOwner
+        return stat is not None and _same_session(stat, named.stat)
 
-    async def _read_folder(self, folder: str) -> list[tuple[str, bytes, int]]:
-        """Name, data and version of each child; sets watches on all of them."""
-        await self._client.ask("sync", folder)
-        found = []
-        for name in await self._client.ask("get_children", folder, watch=self._tell):
-            with contextlib.suppress(NoNodeError):  # Deleted meanwhile: its watch fires.
-                data, stat = await self._client.ask("get", f"{folder}/{name}", watch=self._tell)
-                found.append((name, data, stat.version))
-        return found
+    async def _read_all(self) -> tuple[_Folder, _Folder, _Answer | None, _Answer]:
+        """Nodes, shards, /controller and /epoch."""
+        node, shard = f"{self._root}/node", f"{self._root}/shard"
+        node_names, shard_names, named, epoch = await self._watched.read(
+            ("get_children", node),
+            ("get_children", shard),
+            ("get", self._controller),
+            ("get", self._controller_epoch),
+        )
+        nodes = await self._watched.read(*(("get", f"{node}/{name}") for name in node_names))
+        shards = await self._watched.read(*(("get", f"{shard}/{name}") for name in shard_names))
+        return _folder(node_names, nodes), _folder(shard_names, shards), named, epoch
 
-    def _tell(self, _: Any) -> None:
-        """Called in kazoo's thread when a watch has fired."""
+    def _tell(self) -> None:
+        """Called in kazoo's thread when a watch has fired, or the connection has changed."""
         with contextlib.suppress(RuntimeError):  # The loop has been closed.
             self._loop.call_soon_threadsafe(self._tell_all)
 
@@ -286,6 +313,22 @@ class ZooKeeperCoordination:
             except (Unavailable, Ambiguous):
                 if loop_time_s() - session.renewed_at >= session.timeout_s:
                     session.lost.set()
+
+
+def _folder(names: list[str], answers: list[_Answer | None]) -> _Folder:
+    """The children that have not been deleted since their names were read."""
+    found = zip(names, answers, strict=True)
+    return {int(name): answer for name, answer in found if answer is not None}
+
+
+def _number(data: bytes) -> int:
+    """The node that /controller names; `NOBODY`: it was written by hand."""
+    return int(data) if data.isdigit() else NOBODY
+
+
+def _same_session(one: Any, other: Any) -> bool:
+    """True if the same session made two ephemeral nodes, given their stats."""
+    return bool(one.ephemeralOwner == other.ephemeralOwner)
 
 
 def _succeeded(results: list[Any]) -> bool:

@@ -24,6 +24,7 @@ from tests.bench.command_start import bench_command_start
 from tests.bench.compare import Pairs, bench_compare
 from tests.bench.connections import REST_S, bench_connections
 from tests.bench.cores import bench_cores
+from tests.bench.elections import bench_elections
 from tests.bench.figures import CannotMeasure, Figures, machine
 from tests.bench.fleet import bench_fleet
 from tests.bench.heartbeat import (
@@ -329,6 +330,11 @@ BENCHMARKS = {
     "outages": Benchmark(
         "time without answers when servers of etcd die; starts its own",
         lambda options: bench_outages(*((1,) if options.quick else ())),
+        is_of_all=False,
+    ),
+    "elections": Benchmark(
+        "ElectLeaders beside 16 members, on etcd and on ZooKeeper; starts its own",
+        lambda options: bench_elections(*((2,) if options.quick else ())),
         is_of_all=False,
     ),
     "compare": Benchmark(

@@ -36,6 +36,7 @@ def test_all_leaves_out_what_needs_an_option_or_lasts_as_long_as_one_likes(ran):
     assert set(command.BENCHMARKS) - set(ran) == {
         "soak",
         "connections",
+        "elections",
         "rolling",
         "sessions",
         "session-members",

@@ -11,7 +11,7 @@ from coordinator.cluster import runner as runner_module
 from coordinator.cluster.controller import MoveRequested
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks, NotController
 from coordinator.core.ids import ShardId
-from coordinator.storage.coordination import NodeInfo, ShardState, loop_time_s
+from coordinator.storage.coordination import NodeIdTaken, NodeInfo, ShardState, loop_time_s
 from coordinator.storage.memory_coordination import MemoryCoordination
 from tests.integration.waiting import until
 
@@ -26,6 +26,7 @@ class Place:
         self.leads: dict[int, int] = {}
         self.follows: dict[int, tuple[int | None, int]] = {}
         self.reports: list[str] = []
+        self.ends: list[str] = []
         self.history: list[tuple] = []
         self.runner = ClusterRunner(
             coordination,
@@ -37,6 +38,7 @@ class Place:
                 follow=self.follow,
                 unfollow=self.unfollow,
                 report=self.reports.append,
+                end=self.ends.append,
             ),
             replicas=replicas,
         )
@@ -131,6 +133,32 @@ async def test_a_session_that_ends_is_begun_again():
         assert any("session has ended" in report for report in one.reports)
 
 
+class TakenStore(MemoryCoordination):
+    """A store in which another process may have the node's id."""
+
+    is_taken = False
+
+    async def join(self, node):
+        if self.is_taken:
+            raise NodeIdTaken(node.node_id, " (incarnation other)")
+        return await super().join(node)
+
+
+async def test_who_finds_its_node_id_taken_leads_nothing_and_says_that_it_ends():
+    store = TakenStore()
+    one = Place(store, 1, 1)
+    await one.runner.start()
+    await until(lambda: all_led_once(one))
+    store.is_taken = True
+    store.expire(one.runner._session)
+    await until(lambda: one.ends)
+    assert "node id 1 is taken by another process (incarnation other)" in one.ends[0]
+    assert not one.leads
+    assert not one.runner.may_answer()
+    await one.runner.stop(0.1)
+    assert len(one.ends) == 1
+
+
 async def test_the_controller_that_goes_is_succeeded_and_nothing_else_moves():
     async with places(1, 2) as (coordination, (one, two)):
         await until(lambda: one.leads and two.leads and all_led_once(one, two))
@@ -190,6 +218,63 @@ async def test_operators_ask_the_controller_and_nobody_else():
             await other.runner.decide(MoveRequested(shard, (other.runner.node.node_id,)))
         await controller.runner.decide(MoveRequested(shard, (other.runner.node.node_id,)))
         await until(lambda: shard in other.leads and shard not in controller.leads)
+
+
+class SlowStore(MemoryCoordination):
+    """A store whose reads may be held back, and which counts the states of each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self.writes: list[int] = []
+
+    async def read(self):
+        await self.may_read.wait()
+        return await super().read()
+
+    async def write(self, controller_epoch, *states):
+        self.writes.append(len(states))
+        return await super().write(controller_epoch, *states)
+
+
+@pytest.fixture
+async def lone_controller():
+    """A slow store, and a node that leads all shards in it."""
+    store = SlowStore()
+    one = Place(store, 1, 1)
+    await one.runner.start()
+    await until(lambda: all_led_once(one))
+    yield store, one.runner
+    store.may_read.set()
+    await one.runner.stop(0.1)
+
+
+async def test_a_request_does_not_wait_for_the_look_that_is_under_way(lone_controller):
+    store, runner = lone_controller
+    store.may_read.clear()
+    runner._wake.set()
+    async with asyncio.timeout(1):
+        await runner.decide(MoveRequested(ShardId(0), (1, 2)))
+    assert store._shards[ShardId(0)].replicas == (1, 2)
+
+
+async def test_the_events_of_a_request_are_written_at_once(lone_controller):
+    store, runner = lone_controller
+    store.writes.clear()
+    await runner.decide(*(MoveRequested(ShardId(n), (1, 2)) for n in range(SHARDS)))
+    assert store.writes[0] == SHARDS
+
+
+async def test_what_nodes_report_is_written_at_once(lone_controller):
+    store, runner = lone_controller
+    assert (await store.join(NodeInfo(2, "h", 2, "start of 2"))).node.node_id == 2
+    await runner.decide(*(MoveRequested(ShardId(n), (1, 2)) for n in range(SHARDS)))
+    store.writes.clear()
+    for n in range(SHARDS):
+        runner.keep_up(ShardId(n), (1, 2))
+    await until(lambda: all(state.in_sync == (1, 2) for state in store._shards.values()))
+    assert store.writes[0] == SHARDS
 
 
 async def test_a_drained_node_leads_nothing_until_it_is_to_lead_again():

@@ -56,8 +56,8 @@ class Wire:
     async def read(self):
         return await self._call("read")
 
-    async def write(self, controller_epoch, state):
-        return await self._call("write", controller_epoch, state)
+    async def write(self, controller_epoch, *states):
+        return await self._call("write", controller_epoch, *states)
 
     async def _call(self, name, *arguments):
         trouble = self.troubles.popleft() if self.troubles else "none"

@@ -42,6 +42,10 @@ class Meeting:
     def _make(self) -> Coordination:
         raise NotImplementedError
 
+    async def end_session(self, number: int) -> None:
+        """End a node's session, as if its process had been silent for long enough."""
+        raise NotImplementedError
+
     async def name_controller(self, number: int) -> None:
         """Have the controller's key name a node, in a session that nobody has."""
         raise NotImplementedError
@@ -61,6 +65,9 @@ class MemoryMeeting(Meeting):
     def _make(self) -> Coordination:
         return self._one
 
+    async def end_session(self, number: int) -> None:
+        self._one.expire(self._one._sessions[number])
+
     async def name_controller(self, number: int) -> None:
         self._one.depose(left_behind=Session(NodeInfo(number, "h", 1, "long gone"), 1.0))
 
@@ -77,6 +84,10 @@ class EtcdMeeting(Meeting):
 
     def _make(self) -> Coordination:
         return EtcdCoordination(self._access, prefix=self._prefix, timeout_s=SESSION_S)
+
+    async def end_session(self, number: int) -> None:
+        for key in (f"alive/{number}", f"cluster/node/{number}"):
+            await self._carry_out(delete(f"{self._prefix}/{key}".encode()))
 
     async def name_controller(self, number: int) -> None:
         await self._carry_out(put(self._key, b"%d long gone" % number))
@@ -111,8 +122,14 @@ class ZooKeeperMeeting(Meeting):
         # As of a node that was killed: its session lasts for a while.
         await asyncio.to_thread(self._others[-1].create, self._path, b"%d" % number, ephemeral=True)
 
+    async def end_session(self, number: int) -> None:
+        await self._delete(f"/{self._prefix}/cluster/node/{number}")
+
     async def delete_controller(self) -> None:
+        await self._delete(self._path)
+
+    async def _delete(self, path: str) -> None:
         self._others.append(KazooClient(",".join(self._access.endpoints)))
         await asyncio.to_thread(self._others[-1].start)
         with contextlib.suppress(NoNodeError):
-            await asyncio.to_thread(self._others[-1].delete, self._path)
+            await asyncio.to_thread(self._others[-1].delete, path)

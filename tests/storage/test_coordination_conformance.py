@@ -14,6 +14,7 @@ from coordinator.storage.coordination import (
     NOBODY,
     Conflict,
     Deposed,
+    NodeIdTaken,
     NodeInfo,
     ShardState,
 )
@@ -69,9 +70,37 @@ async def test_a_node_may_say_that_it_wants_to_stop(meeting):
     assert not session.lost.is_set()
 
 
+async def test_the_place_of_a_living_session_is_not_taken(meeting):
+    if not meeting.renews:
+        pytest.skip("nobody renews: it lives only until another process comes")
+    one, again = meeting(), meeting()
+    session = await one.join(node(1))
+    with pytest.raises(NodeIdTaken, match="node id 1 is taken by another process"):
+        await again.join(node(1, "second"))
+    assert (await again.read()).nodes == {1: node(1)}
+    assert not session.lost.is_set()
+    assert await one.campaign(session) == 1
+
+
+async def test_who_finds_its_place_taken_does_not_take_it_back(meeting):
+    if not meeting.renews:
+        pytest.skip("nobody renews: it lives only until another process comes")
+    one, again = meeting(), meeting()
+    old = await one.join(node(1))
+    await meeting.end_session(1)
+    new = await again.join(node(1, "second"))
+    async with asyncio.timeout(HANG_S):
+        await old.lost.wait()
+    with pytest.raises(NodeIdTaken):
+        await one.join(node(1))
+    assert (await one.read()).nodes == {1: node(1, "second")}
+    assert not new.lost.is_set()
+
+
 async def test_a_node_that_starts_anew_takes_its_own_place(meeting):
     one, again = meeting(), meeting()
     old = await one.join(node(1))
+    await meeting.end_session(1)
     new = await again.join(node(1, "second"))
     assert (await one.read()).nodes == {1: node(1, "second")}
     async with asyncio.timeout(HANG_S):
@@ -109,12 +138,12 @@ async def test_a_shard_is_written_under_the_newest_epoch_and_over_the_version_it
     one, two = meeting(), meeting()
     first, second = await one.join(node(1)), await two.join(node(2))
     controller_epoch = await one.campaign(first)
-    written = await one.write(controller_epoch, LED_BY_1)
+    [written] = await one.write(controller_epoch, LED_BY_1)
     assert written.version > 0
     assert (await two.read()).shards == {S0: written}
     with pytest.raises(Conflict):
         await one.write(controller_epoch, replace(LED_BY_1, leader=2))
-    again = await one.write(controller_epoch, replace(written, leader=2, leader_epoch=2))
+    [again] = await one.write(controller_epoch, replace(written, leader=2, leader_epoch=2))
     assert again.version > written.version
     await one.resign(first)
     newer = await two.campaign(second)
@@ -123,6 +152,22 @@ async def test_a_shard_is_written_under_the_newest_epoch_and_over_the_version_it
     view = await two.read()
     assert (view.shards[S0].leader, view.shards[S0].leader_epoch) == (2, 2)
     await two.write(newer, replace(view.shards[S0], leader=1, leader_epoch=3))
+
+
+async def test_many_shards_are_written_with_one_call(meeting):
+    one, two = meeting(), meeting()
+    controller_epoch = await one.campaign(await one.join(node(1)))
+    shards = [ShardId(number) for number in range(250)]
+    states = [replace(LED_BY_1, shard=shard) for shard in shards]
+    written = await one.write(controller_epoch, *states)
+    assert [state.shard for state in written] == shards
+    assert (await two.read()).shards == {state.shard: state for state in written}
+    again = await one.write(controller_epoch, *(replace(s, leader=2) for s in written))
+    assert (await two.read()).shards == {state.shard: state for state in again}
+    with pytest.raises(Conflict):
+        await one.write(controller_epoch, again[0], written[1])
+    assert (await two.read()).shards == {state.shard: state for state in again}
+    assert await one.write(controller_epoch) == []
 
 
 async def test_a_deposed_controller_cannot_write_even_what_was_never_written(meeting):
@@ -149,7 +194,7 @@ async def test_every_change_is_told(meeting):
             )
         )
         await asyncio.sleep(0)
-        state = await one.write(controller_epoch, replace(state, leader_epoch=epoch))
+        [state] = await one.write(controller_epoch, replace(state, leader_epoch=epoch))
         view = await watching
         assert view.shards[S0] == state
 
@@ -159,6 +204,7 @@ async def test_a_node_that_starts_anew_is_not_the_controller_it_was(meeting):
     one, again, other = meeting(), meeting(), meeting()
     first, session = await one.join(node(1)), await other.join(node(2))
     assert await one.campaign(first) == 1
+    await meeting.end_session(1)
     await again.join(node(1, "second"))
     assert (await other.read()).controller == NOBODY
     assert await other.campaign(session) == 2
@@ -171,12 +217,14 @@ async def test_a_node_that_starts_anew_is_not_the_controller_it_was(meeting):
 async def test_a_node_that_starts_anew_may_be_the_controller_again(meeting):
     one, again = meeting(), meeting()
     assert await one.campaign(await one.join(node(1))) == 1
+    await meeting.end_session(1)
     new = await again.join(node(1, "second"))
     assert await again.campaign(new) == 2
     assert (await again.read()).controller == 1
     with pytest.raises(Deposed):
         await one.write(1, LED_BY_1)
-    assert (await again.write(2, LED_BY_1)).leader == 1
+    [written] = await again.write(2, LED_BY_1)
+    assert written.leader == 1
 
 
 async def test_a_node_that_joins_again_has_lost_its_epoch(meeting):
@@ -236,6 +284,7 @@ async def test_who_holds_the_epoch_is_told_its_number_again(meeting):
 async def test_a_session_whose_place_was_taken_neither_campaigns_nor_announces(meeting):
     one, again = meeting(), meeting()
     old = await one.join(node(1))
+    await meeting.end_session(1)
     new = await again.join(node(1, "second"))
     assert await one.campaign(old) is None
     await one.announce(old, replace(node(1), stopping=True))

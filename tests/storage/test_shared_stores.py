@@ -348,7 +348,7 @@ async def write_or_find(one, controller_epoch, wanted: ShardState) -> ShardState
     async with asyncio.timeout(HANG_S):
         while True:
             try:
-                return await one.write(controller_epoch, wanted)
+                return (await one.write(controller_epoch, wanted))[0]
             except (Ambiguous, Unavailable, Conflict):
                 await asyncio.sleep(0.1)
                 with contextlib.suppress(Unavailable, Ambiguous):

@@ -128,6 +128,15 @@ def test_a_share_is_not_served_as_something_else(tmp_path, share, marker):
     start(folder, "1/2")
 
 
+@pytest.mark.parametrize("share", ["1/2", "2/2", "1/3"])
+def test_a_share_is_not_begun_in_the_folder_above_the_shares(tmp_path, share):
+    divide(tmp_path, 2)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CannotOpen, match=r"--nodes 2, or .* --data-dir .*share-[12]-of-2"):
+        start(tmp_path, share)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_share_that_is_moved_goes_on_working(tmp_path):
     divide(tmp_path / "a", 2)
     (tmp_path / "a").rename(tmp_path / "b")
