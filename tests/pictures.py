@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from html import escape
 
 from coordinator.client.calls import Join, Sync
-from coordinator.observe.timeline import as_svg
+from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
 from flights.history import load
 from flights.picture import draw

@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextvars import Context, copy_context
 from typing import Any
 
 from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.watchers import Watchers
+
+TOLD_EVERY_S = 1.0
+
+
+class RefusalLog:
+    """Log lines about malformed requests, at most one a second for each method.
+
+    The first is told at once. Those that come within the second after a line are counted and told
+    together at its end, with the newest of them: anybody who can connect could fill a disk.
+
+    Args:
+        logger: structlog's. Any: it has no precise type.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._untold: dict[str, tuple[int, str, str, Context]] = {}
+        """Methods of which a line was written less than a second ago: refusals since, the newest's
+        peer, reason and context, which has its request id."""
+
+    def refused(self, method: str, peer: str, what: str) -> None:
+        """Log or count a refusal."""
+        if method in self._untold:
+            self._untold[method] = self._untold[method][0] + 1, peer, what, copy_context()
+            return
+        self._logger.warning("request_refused", method=method, peer=peer, what=what)
+        self._rest(method)
+
+    def _rest(self, method: str) -> None:
+        self._untold[method] = 0, "", "", copy_context()
+        asyncio.get_running_loop().call_later(TOLD_EVERY_S, self._tell, method)
+
+    def _tell(self, method: str) -> None:
+        count, peer, what, context = self._untold.pop(method)
+        if count:
+            about = {"method": method, "peer": peer, "what": what, "refused": count}
+            context.run(self._logger.warning, "request_refused", **about)
+            self._rest(method)
 
 
 class EventSinks:
@@ -23,6 +63,7 @@ class EventSinks:
     def __init__(self, logger: Any) -> None:
         self._logger = logger
         self._event_log = EventLog(logger)
+        self.malformed = RefusalLog(logger).refused
 
     def watchers(self) -> Watchers:
         """The callbacks of the node itself."""
@@ -44,10 +85,6 @@ class EventSinks:
     def few_descriptors(self, what: str) -> None:
         """Log that the system allows fewer connections of Kafka clients than the settings."""
         self._logger.warning("few_descriptors", what=what)
-
-    def malformed(self, method: str, peer: str, what: str) -> None:
-        """Log a request that was refused as malformed."""
-        self._logger.warning("request_refused", method=method, peer=peer, what=what)
 
     def deleted(self, group: str, principal: str, peer: str, is_known: bool) -> None:
         """Log a deleted group; without `is_known`, the answer to the deletion was lost."""

@@ -196,6 +196,9 @@ class SessionMemberRow(MemberRow):
     why: str | None = column(
         "Why it has nothing; null: it has something, or waits.", None, default=None
     )
+    differing_wishes: dict[str, int | str | bool] = column(
+        "Settings of the policy that it asked for and that have other values.", None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

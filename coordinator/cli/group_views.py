@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import partitions_in
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import (
+    ConsumerProtocolError,
+    decode_subscription,
+    partitions_in,
+)
 from coordinator.cli import group_rows as rows
 from coordinator.cli import session_views
 from coordinator.cli.log_offsets import LogOffsets
@@ -20,18 +25,22 @@ from coordinator.client.admin import (
     MemberDescription,
     Phase,
 )
+from coordinator.client.declarations import differences, read_declarations
 from coordinator.observe.spelling import quoted, spell
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 SESSION = "Session"
 NAMED_MAX = 5
-"""Members that a sentence names; of more it gives the number."""
+"""Members that a sentence names; of more it gives the number. Topics that have a sentence."""
+SENTENCE_MAX = 1_000
+"""Longest sentence on what members declare, in characters: their names may be long."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group, and the phase that it is in if it rebalances; or what a session group has.
+    """A group, and the phase that it is in if it rebalances, or if members are late with their
+    heartbeats; or what a session group has.
 
     awaited: members that the phase waits for, by their ids. pending: member ids that were handed
     out, and have not joined yet.
@@ -45,10 +54,11 @@ class GroupView:
 
     @classmethod
     def of(cls, admin: GroupAdmin, group: GroupDescription) -> GroupView:
-        """Ask for the phase of a group that rebalances, and for what sessions have of their own."""
+        """Ask for the phase of a group with members, and for what sessions have of their own."""
         if group.group_type == SESSION:
             return cls(group, None, {}, (), SessionView.of(admin, group.group_id))
-        phase = _phase(admin, group.group_id) if group.group_state in REBALANCING else None
+        is_used = group.members or group.group_state in REBALANCING
+        phase = _phase(admin, group.group_id) if is_used else None
         awaited = {m.member_id: m for m in phase.awaited} if phase is not None else {}
         known = {member.member_id for member in group.members}
         pending = (MemberDescription(member_id=id) for id in awaited if id not in known)
@@ -56,8 +66,10 @@ class GroupView:
 
     @property
     def since_ms(self) -> int | None:
-        """Start of the phase, epoch milliseconds."""
-        return None if self.phase is None else self.phase.since_ms
+        """Start of the phase of a rebalance, epoch milliseconds."""
+        if self.phase is None or self.phase.group_state not in REBALANCING:
+            return None
+        return self.phase.since_ms
 
 
 def _phase(admin: GroupAdmin, group_id: str) -> Phase | None:
@@ -222,10 +234,12 @@ def _heard(awaited: Phase.Member | None) -> int | None:
 
 
 def sentences(seen: GroupView) -> Iterator[str]:
-    """Since when the group rebalances and whom it waits for; none if it does not."""
+    """Differences between members, and since when the group rebalances and whom it waits for."""
     group, phase = seen.group, seen.phase
     if seen.session is not None:
         yield from session_views.sentences(seen.session)
+    else:
+        yield from _declared_differently(group)
     if phase is None:
         return
     now_ms = round(time.time() * 1_000)
@@ -242,11 +256,37 @@ def sentences(seen: GroupView) -> Iterator[str]:
         f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%H:%M:%S} UTC"
         for at_ms in (phase.since_ms, phase.deadline_ms)
     )
+    if phase.group_state not in REBALANCING:
+        yield (
+            f"Consumer group {quoted(group.group_id)} is {phase.group_state}, but the heartbeats "
+            f"are late of {whom}. Who stays silent is removed at {ends}."
+        )
+        return
     yield (
         f"Consumer group {quoted(group.group_id)} is {phase.group_state} since {since} "
         f"({spell(max(0, now_ms - phase.since_ms))}) and waits until {ends} at the latest for "
         f"{whom}."
     )
+
+
+def _declared_differently(group: GroupDescription) -> Iterator[str]:
+    """Warnings of the leader; metadata that are no subscriptions declare nothing."""
+    subscribed: dict[str, Subscription] = {}
+    for member in group.members:
+        with suppress(ConsumerProtocolError):
+            subscribed[member.member_id] = decode_subscription(member.member_metadata)
+    declared = read_declarations(subscribed)
+    name = {member.member_id: _instance(member) or member.member_id for member in group.members}
+    undeclared = {name[m]: one.topics for m, one in subscribed.items() if m not in declared}
+    found = differences(
+        {name[m]: one for m, one in declared.items()},
+        undeclared if group.leader in declared else None,
+    )
+    head = f"consumer group {quoted(group.group_id)}"
+    for words in found[:NAMED_MAX]:
+        yield f"In {head} {printable(words, SENTENCE_MAX)}."
+    if len(found) > NAMED_MAX:
+        yield f"In {head} so it is with {len(found) - NAMED_MAX} more topics."
 
 
 def _named(member: Phase.Member, now_ms: int) -> str:

@@ -91,24 +91,15 @@ def _set(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 
 
 def _settings(group: str, policy: GroupPolicy, notes: list[str]) -> Output:
+    from coordinator.cli.session_views import settings_of
     from coordinator.core.session_values.policy import Policy
 
+    chosen = settings_of(policy)
     found = [
-        SettingRow(group=group, setting=name, value=_value(policy, name), default=_plain(default))
+        SettingRow(group=group, setting=name, value=chosen.get(name), default=_plain(default))
         for name, default in Policy.defaults().items()
     ]
     return Output(SettingRow, found, notes=notes)
-
-
-def _value(policy: GroupPolicy, name: str) -> int | str | bool | None:
-    if not policy.HasField(name):  # type: ignore[arg-type]
-        return None
-    value: Any = getattr(policy, name)  # Any: the type of the field.
-    if name in ("mode", "on_stall"):
-        field = policy.DESCRIPTOR.fields_by_name[name]
-        assert field.enum_type is not None
-        return str(field.enum_type.values_by_number[value].name).lower()
-    return int(value) if not isinstance(value, bool) else value
 
 
 def _plain(default: object) -> int | str | bool | None:

@@ -20,6 +20,7 @@ _GROUP = "Group id."
 _MEMBER = "Member id."
 _CLIENT = "Client id; null: it has none."
 _HOST = "Address of the client; null: unknown."
+_SOFTWARE = "Name and version of a Kafka client's library; null: unknown."
 _GENERATION = "Generation that the rebalance led to."
 
 
@@ -53,9 +54,7 @@ class Participant:
     joined_at_ms: int = column("Time of its JoinGroup.")
     synced_at_ms: int | None = column("Time of its SyncGroup; null: not before the end.")
     session_timeout_ms: int | None = column("Session timeout; null: it has gone since.")
-    client_software: str | None = column(
-        "Name and version of a Kafka client's library; null: unknown."
-    )
+    client_software: str | None = column(_SOFTWARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +69,7 @@ class Removed:
     removed_at_ms: int | None = column("Time of it; null: told by an early version.")
     last_heard_ms: int | None = column("Time of its last call; null: not since a fail-over.")
     heartbeat_interval_ms: int | None = column("As measured; null: too few heartbeats.")
+    client_software: str | None = column(_SOFTWARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +204,10 @@ class HandoffLineRow:
     ended_at_ms: int = column("End.", None)
     duration_ms: int = column("Time between begin and end.", "TOOK", text=_spelled)
     position: int | None = column("Where the holder stopped; null: it did not say.", None)
+    start_offset: int | None = column(
+        "Committed offset with which the next holder began; null: none, or there is no holder.",
+        None,
+    )
     not_worked_on_ms_min: int | None = column(
         "Shortest time in which nobody worked on it; null: somebody always did.", None
     )

@@ -173,6 +173,7 @@ def _removed(member: RemovedMember) -> Removed:
         removed_at_ms=member.removed_at_ms or None,
         last_heard_ms=_known(member.last_heard_ms) or None,
         heartbeat_interval_ms=_known(member.heartbeat_interval_ms) or None,
+        client_software=member.client_software or None,
     )
 
 

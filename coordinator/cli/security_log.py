@@ -1,4 +1,4 @@
-"""Log lines about security: refusals, reloads, and insecure settings."""
+"""Log lines about security: refusals, reloads, expiry of the certificate, and insecure settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.settings import Settings
 def log_security(
     security: Security, settings: Settings, logger: structlog.stdlib.BoundLogger
 ) -> None:
-    """Log refusals and reloads from now on, and insecure settings at once.
+    """Log refusals, reloads and expiry from now on, and insecure settings at once.
 
     No credential is in any line: principals, groups, rules and file names only.
     """
@@ -30,8 +30,17 @@ def log_security(
             about |= {"operation": refusal.operation, "group": refusal.group or "*"}
         logger.warning("access_refused", reason=refusal.reason, **about)
 
+    def expires(left_s: float) -> None:
+        until = datetime.fromtimestamp(security.not_after_s, UTC).isoformat()
+        if left_s > 0:
+            logger.warning("certificate_expires_soon", expires=until)
+        else:
+            what = "new connections fail, and the node does not start again"
+            logger.error("certificate_expired", expired=until, what=what)
+
     if security.guard is not None:
         security.guard.on_refusal = refused
+    security.on_expiry = expires
     security.on_reload = lambda what: logger.info("security_reloaded", what=what)
     security.on_failure = lambda what: logger.error("security_not_reloaded", what=what)
     for what in exposed(settings.security, settings.serving, settings.kafka):
@@ -39,6 +48,7 @@ def log_security(
     if security.tls is not None:
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
+        security.check_expiry()
         kafka = settings.kafka.kafka_told_address
         own = settings.serving.advertised_host or settings.serving.listen_address[0]
         for host in dict.fromkeys([own, *([] if kafka is None else [kafka[0]])]):

@@ -32,9 +32,10 @@ from coordinator.service.otel import CannotTrace, open_tracer
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
 from coordinator.settings.sections import ObserveConfig
+from coordinator.storage.coordination import NodeIdTaken
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
-CANNOT_START = 1
+CANNOT_START = CANNOT_GO_ON = 1
 CANNOT_STOP = 3
 HAND_OVER_S = 5.0
 """Time beyond `drain_timeout_ms` to hand shards over and write the last records."""
@@ -47,8 +48,8 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
         security: loaded from the same settings.
         supervised: stop also at the end of standard input, a pipe from the supervisor.
     Returns:
-        The exit status: 0 after a graceful stop, 1 if the node could not start. If stopping takes
-        too long, the process exits with 3.
+        The exit status: 0 after a graceful stop, 1 if the node could not start or has found its
+        node id taken by another process. If stopping takes too long, the process exits with 3.
     """
     with NativeStderr() as native, ShortPauses() as pauses:
         logger = configure(settings.observe.log_format, settings.observe.log_level)
@@ -76,6 +77,7 @@ async def _serve(
         return CANNOT_START
     peers = Peers(settings.cluster.node_id, security.credentials())
     planner = PlannerProcess()
+    stopping, id_taken = _told_to_stop(supervised), asyncio.Event()
     node = Node(
         settings,
         watchers=sinks.watchers(),
@@ -83,6 +85,7 @@ async def _serve(
         coordination=stores.coordination,
         fetch=peers.fetch,
         planner=planner,
+        on_end=lambda why: _end(why, logger, stopping, id_taken),
     )
     server = CoordinatorServer(
         node,
@@ -94,7 +97,6 @@ async def _serve(
         peers=peers,
     )
     sinks.metrics = _metrics_of(server, pauses, security)
-    stopping = _told_to_stop(supervised)
     try:
         port = await server.listen()
         kafka = await serve_kafka(
@@ -112,7 +114,7 @@ async def _serve(
             return 0
         asked_at = server.advertised if security.tls else address
         pages = Pages(settings.serving, security, sinks.metrics, asked_at)
-    except (CannotServeKafka, OSError, Damaged, LogError) as error:
+    except (CannotServeKafka, NodeIdTaken, OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
@@ -134,7 +136,14 @@ async def _serve(
     pages.close()
     await asyncio.to_thread(end_traces)
     logger.info("stopped")
-    return 0
+    return CANNOT_GO_ON if id_taken.is_set() else 0
+
+
+def _end(why: str, logger: Any, *events: asyncio.Event) -> None:
+    """Say that another process has this node's id, and have events tell of it."""
+    logger.error("node_id_taken", what=why)
+    for event in events:
+        event.set()
 
 
 async def _until_told(stopping: asyncio.Event, security: Security, supervised: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from coordinator.cli.rebalance_rows import (
     ExplainedPlan,
@@ -15,6 +15,7 @@ from coordinator.cli.rebalance_rows import (
 from coordinator.client.admin import Rebalance
 from coordinator.client.session_admin import SessionHandoff
 from coordinator.observe.session_timeline import Lane, as_text
+from coordinator.observe.spelling import partitions_of
 
 __all__ = ["handoff_row", "plan_row", "timeline"]
 
@@ -85,15 +86,20 @@ def handoff_row(group: str, it: SessionHandoff) -> HandoffLineRow:
         ended_at_ms=it.ended_at_ms,
         duration_ms=max(0, it.ended_at_ms - it.opened_at_ms),
         position=_known(it.position),
+        start_offset=_known(it.start_offset),
         not_worked_on_ms_min=_known(it.unowned_ms_min),
         not_worked_on_ms_max=_known(it.unowned_ms_max),
         explanation=it.explanation,
     )
 
 
-def timeline(group: str, handoffs: Sequence[SessionHandoff]) -> str:
-    """Hand-offs as text, a lane each, the first that was opened on top."""
-    lanes = [
+def timeline(
+    group: str, handoffs: Sequence[SessionHandoff], plans: Sequence[Rebalance]
+) -> str | None:
+    """Hand-offs as text, a lane each, the first that was opened on top, after what rested before
+    plans; None: there is neither."""
+    lanes = [*_rests(plans)]
+    lanes += [
         Lane(
             f"{it.topic}-{it.partition}",
             it.from_member_id,
@@ -107,7 +113,26 @@ def timeline(group: str, handoffs: Sequence[SessionHandoff]) -> str:
         )
         for it in sorted(handoffs, key=lambda it: (it.opened_at_ms, it.topic, it.partition))
     ]
-    return as_text(group, lanes)
+    return as_text(group, lanes) if lanes else None
+
+
+def _rests(plans: Sequence[Rebalance]) -> Iterator[Lane]:
+    """Lanes of partitions on which nobody worked, the longest time that is known of each."""
+    for plan in plans:
+        ended_ms = plan.ended_at_ms
+        for move in plan.session_plan.moves:
+            rested_ms = max(move.unowned_ms_min, move.unowned_ms_max)
+            if rested_ms > 0:
+                count = sum(some.last - some.first + 1 for some in move.partitions)
+                yield Lane(
+                    partitions_of(move.topic, move.partitions, count),
+                    move.from_member_id,
+                    move.to_member_id,
+                    "rest",
+                    ended_ms - rested_ms,
+                    *(-1, -1, -1),
+                    ended_ms,
+                )
 
 
 def _known(value: int) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.admin import GroupAdmin, GroupNotFound, SessionGroup
-from coordinator.client.session_admin import WAITING, free_of, status
+from coordinator.client.session_admin import WAITING, GroupPolicy, free_of, status
 from coordinator.observe.spelling import quoted, spell
 from coordinator.printable import printable
 
@@ -84,7 +84,17 @@ def member_columns(member: SessionGroup.Member) -> dict[str, Any]:
         "lease_ends_ms": None if member.lease_ends_ms < 0 else member.lease_ends_ms,
         "waits_for_id": member.waits_for or None,
         "why": member.why or None,
+        "differing_wishes": settings_of(member.differing_wishes),
     }
+
+
+def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
+    """The settings that a policy has, by name; enums in lower case."""
+    found: dict[str, int | str | bool] = {}
+    for descriptor, value in policy.ListFields():
+        values = descriptor.enum_type and descriptor.enum_type.values_by_number
+        found[descriptor.name] = values[value].name.lower() if values else value
+    return found
 
 
 # --- Sentences ----------------------------------------------------------------------------------
@@ -129,6 +139,18 @@ def _of_members(seen: SessionView, head: str) -> Iterator[str]:
                 f"{quoted(member.member_name)}, which is member {quoted(member.waits_for)}; it "
                 f"inherits in {left} unless that one is heard."
             )
+    yield from _wishes(seen.told, head)
+
+
+def _wishes(told: SessionGroup, head: str) -> Iterator[str]:
+    """Sentences about wishes of members that the policy does not grant, one for each wish."""
+    wishing: dict[tuple[str, int | str | bool], list[str]] = {}
+    for member in told.members:
+        for wish in settings_of(member.differing_wishes).items():
+            wishing.setdefault(wish, []).append(quoted(member.member_name or member.member_id))
+    policy = settings_of(told.policy)
+    for (name, value), members in sorted(wishing.items(), key=str):
+        yield f"{head} has {name} {policy.get(name)}; asked for {value}: {_some(members)}."
 
 
 _WHY = {

@@ -94,7 +94,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _timeline(options: argparse.Namespace) -> int:
     from coordinator.cli.rebalance_views import lane_rows
-    from coordinator.observe.timeline import as_svg, as_text
+    from coordinator.observe.timeline import as_text
+    from coordinator.observe.timeline_svg import as_svg
 
     def draw(admin: GroupAdmin) -> Output:
         journal = admin.journal(options.group)
@@ -120,8 +121,8 @@ def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> O
     since_ms = min(plan.ended_at_ms for plan in chosen)
     found = [each for each in journal.session_handoffs if each.opened_at_ms >= since_ms]
     rows = [handoff_row(options.group, each) for each in found]
-    text = timeline(options.group, found) if found else None
-    empty = "No hand-off has ended since: give --last N for older plans."
+    text = timeline(options.group, found, chosen)
+    empty = "Nothing rested and no hand-off has ended since: give --last N for older plans."
     return Output(HandoffLineRow, rows, text=text, empty=empty)
 
 

@@ -15,7 +15,7 @@ from coordinator import __version__
 from coordinator.client.admin import GroupAdmin
 from coordinator.console import views
 from coordinator.dial import CannotDial, Credentials
-from coordinator.observe.timeline import as_svg
+from coordinator.observe.timeline_svg import NARROW, WIDE, as_svg
 from coordinator.printable import printable
 from coordinator.security.authenticator import bearer_token
 from coordinator.security.doorkeeper import unauthorized
@@ -132,7 +132,8 @@ def _timeline(admin: GroupAdmin, request: Request) -> Answer:
     for rebalance in admin.journal(request.first("group")).rebalances:
         if rebalance.generation_after == wanted and started in (0, rebalance.started_at_ms):
             is_dark = request.first("scheme") == "dark"
-            return "image/svg+xml", as_svg(rebalance, dark=is_dark).encode()
+            layout = NARROW if request.first("width") == "narrow" else WIDE
+            return "image/svg+xml", as_svg(rebalance, dark=is_dark, layout=layout).encode()
     raise LookupError("the journal has no such rebalance")
 
 

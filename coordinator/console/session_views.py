@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.client.admin import Rebalance
 from coordinator.client.session_admin import SessionGroup, free_of, mode_of, status
+from coordinator.observe.explain_sessions import cause_of
+from coordinator.observe.spelling import count_of, spell_between
 
 View = dict[str, Any]  # Any: JSON.
 
@@ -51,3 +54,20 @@ def session_view(told: SessionGroup) -> View:
         "lease_ms": told.policy.lease_ms,
         "mode": mode_of(told.policy),
     }
+
+
+def plan_line(told: Rebalance) -> str:
+    """A plan or a return in a line: the first event behind it, what moved, and what that cost."""
+    plan = told.session_plan
+    why = "somebody was away" if told.cause == "return" else "it was called for"
+    if plan.triggers:
+        first = plan.triggers[0]
+        why = cause_of(first.cause, first.member_id)
+    more = plan.trigger_count - 1
+    others = f" and {count_of(more, 'more event')}" if more > 0 else ""
+    moved = f"{told.partitions_moved} of {count_of(plan.partitions, 'partition')} moved"
+    rest = ""
+    if told.unowned_partitions:
+        longest = spell_between(told.unowned_ms_max_at_least, told.unowned_ms_max)
+        rest = f"; {told.unowned_partitions} not worked on for {longest}"
+    return f"{why}{others}; {moved}{rest}."

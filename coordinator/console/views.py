@@ -14,7 +14,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.client.admin import GroupAdmin, GroupOrder
 from coordinator.client.nodes import Nodes
-from coordinator.console.session_views import session_view
+from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import address_of
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
 
@@ -49,6 +49,7 @@ KNOWN_BY = {
     "left": "it left",
     "removed": "it was removed",
     "rejoined": "it joined again",
+    "gave_up": "it gave up by itself",
     "taken_away": "it gave them back",
 }
 """Words for `known_by`: what the former owner of partitions did when it stopped."""
@@ -76,6 +77,7 @@ def groups(admin: GroupAdmin, *, find: str, state: str, sort: str, page: int) ->
             {
                 "group_id": g.group_id,
                 "state": g.group_state,
+                "type": g.group_type or CLASSIC,
                 "members": g.member_count,
                 "protocol_type": g.protocol_type,
                 "protocol": g.protocol_data,
@@ -213,7 +215,7 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     return {
         "rebalances": [
             {
-                "is_plan": r.HasField("session_plan"),
+                "plan": plan_line(r) if r.HasField("session_plan") else None,
                 "generation": r.generation_after,
                 "cause": r.cause,
                 "client_id": r.client_id,

@@ -69,6 +69,9 @@ def new_advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> li
     Args:
         before: earlier rebalances of the group, newest first.
     """
+    if record.is_return:
+        return []
+    before = [earlier for earlier in before if not earlier.is_return]
     found = list(_advice(record, before))
     known = {
         _about(advice)
@@ -128,6 +131,8 @@ def _about_slowness(record: RebalanceRecord) -> Iterator[Advice]:
 
 
 def _about_sessions(record: RebalanceRecord) -> Iterator[Advice]:
+    if record.taken_over_at_ms:
+        return  # Nobody could hear them.
     has_expired = any(r.cause == "session expired" for r in record.removed)
     short = [m for m in record.members if 0 <= m.session_timeout_ms < SHORT_SESSION_MS]
     if has_expired and short:

@@ -5,6 +5,7 @@ Names and reasons come from clients, so every one is made printable. `advice.py`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -36,14 +37,17 @@ LEFT = "left"
 
 
 def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> list[str]:
-    """Sentences about a rebalance, the advice last.
+    """Sentences about a rebalance, or a return without one; the advice last.
 
     Args:
         before: earlier rebalances of the group, newest first.
     """
+    if record.is_return:
+        return list(_return(record))
     return [
         _headline(record),
         _cause(record),
+        *_outage(record),
         *_join_phase(record),
         *_rest(record),
         *_cost(record),
@@ -102,11 +106,32 @@ def _headline(record: RebalanceRecord) -> str:
     )
 
 
+def _return(record: RebalanceRecord) -> Iterator[str]:
+    """Sentences about a static member that returned without a rebalance."""
+    at = datetime.fromtimestamp(record.ended_at_ms / 1_000, UTC)
+    who = name_of(record.member_id, record.client_id, record.client_host)
+    name = printable(_instance_id(record) or record.client_id)
+    yield (
+        f"Generation {record.generation_after} of group {quoted(record.group_id)}, "
+        f"{at:%Y-%m-%d %H:%M:%S} UTC: the static member {name} returned, without a rebalance, "
+        f"{count_of(record.member_count, 'member')}."
+    )
+    yield f"{who} has taken its place and its partitions."
+    yield from _outage(record)
+    yield from _cost(record)
+    for move in record.moves[:NAMED_MAX]:
+        where = partitions_of(move.topic, move.partitions, move.partition_count)
+        how_long = "" if _have_equal_times(record) else _rested(move)
+        yield f"{where} stayed with it{how_long}."
+    yield from dict.fromkeys(filter(None, map(_evidence, record.moves[:NAMED_MAX])))
+
+
 _CAUSES = {
     RebalanceCause.MEMBER_JOINED: "{who} joined{why}",
     RebalanceCause.MEMBER_LEFT: "{who} left{why}",
     RebalanceCause.ADMIN: "an operator removed {who}{why}",
-    RebalanceCause.SESSION_EXPIRED: "nothing was heard of {who} for its whole session timeout",
+    RebalanceCause.SESSION_EXPIRED: "nothing was heard of {who} for its whole session timeout"
+    "{note}",
     RebalanceCause.METADATA_CHANGED: "{who} re-joined with other metadata{why}",
     RebalanceCause.LEADER_REJOINED: "the leader, {who}, re-joined to have work shared anew{why}",
     RebalanceCause.SYNC_TIMED_OUT: "{who} did not fetch its assignment in time",
@@ -120,10 +145,23 @@ _CAUSES = {
 _CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
 
 
+# The coordinator begins an id with the member's instance id, or else with its client id.
+_MEMBER_ID = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+
+
+def _instance_id(record: RebalanceRecord) -> str:
+    """Instance id of the member that caused it; empty: it has none, or it is its client id."""
+    found = _MEMBER_ID.fullmatch(record.member_id)
+    return found[1] if found is not None and found[1] != record.client_id else ""
+
+
 def _cause(record: RebalanceRecord) -> str:
-    joined = (m.client_software for m in record.members if m.member_id == record.member_id)
-    who = name_of(record.member_id, record.client_id, record.client_host, next(joined, ""))
+    seen: tuple[RebalanceMember | RemovedMember, ...] = (*record.members, *record.removed)
+    software = (m.client_software for m in seen if m.member_id == record.member_id)
+    who = name_of(record.member_id, record.client_id, record.client_host, next(software, ""))
     why = f" and said: {printable(record.reason)}" if record.reason else ""
+    instance_id = _instance_id(record)
+    note = f": the static member {printable(instance_id)} did not return" if instance_id else ""
     if record.cooperative_round > 1 and record.cause in _JOINED_AGAIN:
         return (
             f"It is round {record.cooperative_round} of a cooperative rebalance: {who} joined again"
@@ -131,7 +169,18 @@ def _cause(record: RebalanceRecord) -> str:
         )
     if record.cause not in _CAUSE_SENTENCES:  # A newer version's.
         return f"It began because of: {record.cause}."
-    return _CAUSE_SENTENCES[record.cause].format(who=who, why=why)
+    return _CAUSE_SENTENCES[record.cause].format(who=who, why=why, note=note)
+
+
+def _outage(record: RebalanceRecord) -> Iterator[str]:
+    """A sentence about the time in which the group had no coordinator before."""
+    if record.taken_over_at_ms:
+        away = spell(max(0, record.taken_over_at_ms - record.silent_since_ms))
+        yield (
+            f"The group had no coordinator before, for up to {away}: the log has nothing from "
+            f"{time_of_day(record.silent_since_ms)} until this node took the group over at "
+            f"{time_of_day(record.taken_over_at_ms)}."
+        )
 
 
 _JOINED_AGAIN = (RebalanceCause.METADATA_CHANGED.value, RebalanceCause.LEADER_REJOINED.value)
@@ -160,8 +209,7 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
         if removed.member_id != record.member_id or record.cause not in _GONE:
             gone.setdefault(removed.cause, []).append(removed)
     for cause, members in gone.items():
-        names = [name_of(m.member_id, m.client_id, m.client_host) for m in members]
-        who = listed(names, NAMED_MAX)
+        who = listed(list(map(_member, members)), NAMED_MAX)
         if cause.startswith(LEFT):
             yield f"{who} {printable(cause)}."
         else:
@@ -182,8 +230,7 @@ def _last_heard(record: RebalanceRecord) -> Iterator[str]:
     for removed in record.removed[:NAMED_MAX]:
         known = removed.last_heard_ms > 0 and removal_code(removed) not in (LEFT, "call_cancelled")
         if known and removed.member_id not in told:
-            who = name_of(removed.member_id, removed.client_id, removed.client_host)
-            yield f"{who} was last heard at {time_of_day(removed.last_heard_ms)}."
+            yield f"{_member(removed)} was last heard at {time_of_day(removed.last_heard_ms)}."
 
 
 _GONE = (
@@ -292,6 +339,8 @@ _KNOWN_BY = {
     StopKnownBy.LEFT.value: "{who} left at {latest}",
     StopKnownBy.REMOVED.value: "{who} was alive, and heard of its removal by {latest}",
     StopKnownBy.REJOINED.value: "{who} heard of it by {earliest} and joined at {latest}",
+    StopKnownBy.GAVE_UP.value: "{who} gave up by itself at {latest}; it is known to have worked at "
+    "{earliest}",
     StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
 }
 _STILL_HELD = "{who} had not given back yet what was taken at {earliest}"
@@ -306,5 +355,5 @@ def _protocol(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Ite
         )
 
 
-def _member(member: RebalanceMember) -> str:
+def _member(member: RebalanceMember | RemovedMember) -> str:
     return name_of(member.member_id, member.client_id, member.client_host, member.client_software)

@@ -10,17 +10,26 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from coordinator.core.events import HandoffJournaled
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_OFFSET, NO_TIME
 from coordinator.core.session_values.journal import (
+    RETURNED,
     HandoffLine,
     HandoffOutcome,
     PlannedMove,
     PlanRecord,
-    PlanTrigger,
+    StoppedBy,
     TriggerCause,
 )
 from coordinator.core.session_values.records import PartitionSwitched
-from coordinator.observe.spelling import count_of, quoted, spell, spell_between
+from coordinator.observe.spelling import (
+    count_of,
+    listed,
+    member_of,
+    partitions_of,
+    quoted,
+    spell,
+    spell_between,
+)
 from coordinator.printable import printable
 
 NAMED_MAX = 5
@@ -34,8 +43,10 @@ def explain_plan(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
         _headline(plan),
         _cause(plan),
         *_moves(plan),
+        *_returned(plan),
         *_unowned(plan),
         *_unplaced(plan),
+        *_partly(plan),
         *_handoffs(handoffs),
     ]
 
@@ -46,14 +57,14 @@ def explain_handoff(event: HandoffJournaled) -> str:
     assert line is not None
     place = printable(f"{record.topic}-{record.partition}")
     took = spell(max(0, line.ended_at_ms - line.opened_at_ms))
-    how = _OUTCOMES[line.outcome].format(who=quoted(line.source or "nobody"))
+    how = _OUTCOMES[line.outcome].format(who=_holder(line.source))
     rest = ""
     if line.stop is not None:
         worked = spell_between(*line.stop.rest_ms(line.ended_at_ms))
         rest = f"; nobody worked on it for {worked}"
     return (
         f"{place} of group {quoted(event.group_id)} went {_from_to(event)} in {took}: {how}"
-        f"{_phases(line)}{rest}."
+        f"{_phases(line)}{rest}{_offsets(line)}."
     )
 
 
@@ -67,8 +78,11 @@ def to_of(event: HandoffJournaled) -> str:
 
 def _from_to(event: HandoffJournaled) -> str:
     source = "" if event.record.line is None else event.record.line.source
-    to = to_of(event)
-    return f"from {quoted(source)} to {quoted(to) if to else 'nobody'}"
+    return f"from {member_of(source)} to {_holder(to_of(event))}"
+
+
+def _holder(member_id: str) -> str:
+    return member_of(member_id) if member_id else "nobody"
 
 
 _OUTCOMES = {
@@ -95,6 +109,13 @@ def _phases(line: HandoffLine) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
+def _offsets(line: HandoffLine) -> str:
+    """The offset at which the next holder began, if the one before it stopped elsewhere."""
+    if NO_OFFSET in (line.start_offset, line.position) or line.start_offset == line.position:
+        return ""
+    return f"; it stopped at offset {line.position}, and the next began at {line.start_offset}"
+
+
 def _known(*times: int) -> int:
     return next((at_ms for at_ms in times if at_ms != NO_TIME), NO_TIME)
 
@@ -104,19 +125,26 @@ def _known(*times: int) -> int:
 
 def _headline(plan: PlanRecord) -> str:
     at = datetime.fromtimestamp(plan.made_at_ms / 1_000, UTC)
-    moved = sum(count for _, count in plan.counts)
+    if plan.is_return:
+        went_on = sum(count for _, count in plan.counts)
+        return (
+            f"Return in group {quoted(plan.group_id)}, {at:%Y-%m-%d %H:%M:%S} UTC: "
+            f"{count_of(went_on, 'partition')} of {plan.partition_count} went on where they had "
+            f"been, without a plan; {count_of(plan.member_count, 'member')}."
+        )
     return (
         f"Plan of group {quoted(plan.group_id)}, {at:%Y-%m-%d %H:%M:%S} UTC: "
-        f"{count_of(moved, 'partition')} of {plan.partition_count} to another holder, "
+        f"{count_of(plan.moved, 'partition')} of {plan.partition_count} {_to_whom(plan)}, "
         f"{count_of(plan.member_count, 'member')}."
     )
 
 
 _CAUSES = {
-    TriggerCause.FAIL_OVER: "this node took the group over",
+    TriggerCause.FAIL_OVER: "the group had no coordinator until this node took it over",
     TriggerCause.MEMBER_CAME: "member {who} came",
     TriggerCause.MEMBER_BACK: "member {who} can receive again",
     TriggerCause.MEMBER_CHANGED: "member {who} declared other topics or another capacity",
+    TriggerCause.MEMBER_STALLED: "member {who} did not get on for as long as the policy allows",
     TriggerCause.MEMBER_DRAINS: "member {who} leaves and hands everything over",
     TriggerCause.MEMBER_LEFT: "member {who} left",
     TriggerCause.MEMBER_DIED: "nothing was heard of member {who} for its whole lease",
@@ -129,17 +157,23 @@ _CAUSES = {
 
 def _cause(plan: PlanRecord) -> str:
     waited = spell(max(0, plan.made_at_ms - plan.called_at_ms))
+    if plan.is_return and not plan.triggers:
+        return "Their holders had been away."
     if not plan.triggers:
         return f"It was made {waited} after it was called for."
-    told = "; ".join(_trigger(each) for each in plan.triggers[:NAMED_MAX])
+    told = "; ".join(
+        cause_of(each.cause.value, each.member_id) for each in plan.triggers[:NAMED_MAX]
+    )
     left = plan.trigger_count - min(NAMED_MAX, len(plan.triggers))
     more = f"; and {count_of(left, 'more event')}" if left > 0 else ""
+    if plan.is_return:
+        return f"It began because {told}{more}."
     return f"It was made {waited} after the first event that called for it: {told}{more}."
 
 
-def _trigger(trigger: PlanTrigger) -> str:
-    who = quoted(trigger.member_id) if trigger.member_id else "somebody"
-    return _CAUSES[trigger.cause].format(who=who)
+def cause_of(code: str, member_id: str) -> str:
+    """An event that called for a plan, by its code, in half a sentence."""
+    return _CAUSES[TriggerCause(code)].format(who=member_of(member_id) if member_id else "somebody")
 
 
 _REASONS = {
@@ -155,6 +189,8 @@ _REASONS = {
 
 def _moves(plan: PlanRecord) -> Iterator[str]:
     for reason, count in plan.counts:
+        if reason == RETURNED:
+            continue
         why = _REASONS.get(reason, printable(reason))
         some = [move for move in plan.moves if move.reason == reason]
         named = ", ".join(_move(move) for move in some[:NAMED_MAX])
@@ -163,14 +199,45 @@ def _moves(plan: PlanRecord) -> Iterator[str]:
 
 
 def _move(move: PlannedMove) -> str:
+    source = f" from {member_of(move.source)}" if move.source else ""
+    return f"{_partitions(move)}{source} to {_holder(move.target)}"
+
+
+def _partitions(move: PlannedMove) -> str:
     ranges = ",".join(
         str(first) if first == last else f"{first}-{last}"
         for first, last in move.partitions[:NAMED_MAX]
     )
     more = ",…" if len(move.partitions) > NAMED_MAX else ""
-    source = f" from {quoted(move.source)}" if move.source else ""
-    to = quoted(move.target) if move.target else "nobody"
-    return f"{printable(move.topic)}:{ranges}{more}{source} to {to}"
+    return f"{printable(move.topic)}:{ranges}{more}"
+
+
+_CAME_BACK = {
+    StoppedBy.LOST: "it came back, and its lease had run out by its own clock",
+    StoppedBy.SUSPENDED: "its lease could not be renewed until then",
+    StoppedBy.LEFT: "it had left, and came back",
+    StoppedBy.LAST_HEARD: "the process before it was not heard any more",
+    StoppedBy.NOT_HEARD: "the process before it was not heard any more",
+    StoppedBy.RELEASED: "it had given them back",
+    StoppedBy.FORCED: "it had been told to stop",
+}
+
+
+def _returned(plan: PlanRecord) -> Iterator[str]:
+    """Sentences about partitions that went on without the plan."""
+    count = dict(plan.counts).get(RETURNED, 0)
+    if not count:
+        return
+    if not plan.is_return:
+        yield f"Before it, {count_of(count, 'partition')} went on where they had been."
+    moves = [move for move in plan.moves if move.reason == RETURNED and move.stop is not None]
+    for move in moves[:NAMED_MAX]:
+        assert move.stop is not None
+        rested = spell_between(*move.stop.rest_ms(move.resumed_by(plan.made_at_ms)))
+        why = _CAME_BACK[move.stop.known_by]
+        yield f"{_partitions(move)} of {member_of(move.target)} rested for {rested}: {why}."
+    if len(moves) > NAMED_MAX:
+        yield "So did others."
 
 
 def _unowned(plan: PlanRecord) -> Iterator[str]:
@@ -182,6 +249,12 @@ def _unowned(plan: PlanRecord) -> Iterator[str]:
             f"Nobody had worked on {count_of(unowned.partitions, 'partition')}: on one of them for "
             f"{longest}, on all for {total} in sum."
         )
+
+
+def _to_whom(plan: PlanRecord) -> str:
+    is_known = bool(plan.moves) and not plan.left_out
+    is_given_up = is_known and not any(move.target for move in plan.moves)
+    return "given up, to nobody" if is_given_up else "to another holder"
 
 
 _UNPLACED = {
@@ -196,6 +269,16 @@ def _unplaced(plan: PlanRecord) -> Iterator[str]:
     for why, count in plan.unplaced:
         told = _UNPLACED.get(why, printable(why))
         yield f"{count_of(count, 'partition')} found no holder: {told}."
+
+
+def _partly(plan: PlanRecord) -> Iterator[str]:
+    """A sentence for each range of partitions that only some members may have."""
+    for each in plan.partly_declared:
+        where = partitions_of(each.topic, [each], each.last - each.first + 1)
+        who = listed(map(member_of, each.member_ids), NAMED_MAX)
+        more = each.member_count - len(each.member_ids)
+        others = f" and {count_of(more, 'other')}" if more > 0 else ""
+        yield f"{where} is declared only by {who}{others}."
 
 
 def _handoffs(handoffs: Sequence[HandoffJournaled]) -> Iterator[str]:

@@ -50,7 +50,7 @@ class ListedGroups(Collector):
 
     def observe(self, record: RebalanceRecord) -> None:
         """Count a rebalance that has ended."""
-        if not self._listed(record.group_id):
+        if record.is_return or not self._listed(record.group_id):
             return
         self._rebalances.setdefault(record.group_id, _Rebalances()).add(record)
         if len(self._rebalances) >= self._prune_at:

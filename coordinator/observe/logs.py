@@ -15,6 +15,7 @@ import structlog
 
 from coordinator.core.events import (
     Event,
+    ExpirationHeld,
     HandoffJournaled,
     MemberEvicted,
     MemberJoined,
@@ -46,7 +47,14 @@ ITEMS_MAX = 20
 TRACEBACK_MAX = 16_384
 """Longest traceback; its end, which holds the error, is kept."""
 
-_WARNINGS = (MemberEvicted, RebalanceFailed, PlanFailed, PartitionRefused, SessionMemberFlaps)
+_WARNINGS = (
+    ExpirationHeld,
+    MemberEvicted,
+    PartitionRefused,
+    PlanFailed,
+    RebalanceFailed,
+    SessionMemberFlaps,
+)
 _DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent, SessionMemberSuspect)
 _INVOLUNTARY = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 

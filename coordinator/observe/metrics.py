@@ -155,6 +155,8 @@ class Metrics:
     def _begin_series(self) -> None:
         """Begin series at 0: one that appears with its first event hides that event from rate()."""
         for cause in RebalanceCause:
+            if cause is RebalanceCause.STATIC_MEMBER_RETURNED:
+                continue
             self._rebalances.labels(snake_case(cause.value))
         for eviction in EvictionCause:
             self._evictions.labels(snake_case(eviction.value))

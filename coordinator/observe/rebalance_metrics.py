@@ -49,7 +49,10 @@ class RebalanceMetrics:
             self._blocked.labels(phase)
 
     def observe(self, record: RebalanceRecord) -> None:
-        """Count a rebalance that has ended."""
+        """Count a rebalance that has ended; of a return, the time in which nobody worked."""
+        if record.is_return:
+            self._unowned.inc(record.unowned_ms_total / 1_000)
+            return
         outcome = record.outcome.split(":")[0]  # The reason of a failure is no label: unbounded.
         self._durations.labels(outcome).observe(
             seconds_between(record.started_at_ms, record.ended_at_ms)

@@ -14,6 +14,7 @@ from coordinator.core.events import Event, HandoffJournaled, PlanFailed, PlanJou
 from coordinator.core.ids import NO_TIME
 from coordinator.core.session_values.events import SessionCommitFenced, SessionMemberEnded
 from coordinator.core.session_values.journal import (
+    RETURNED,
     HandoffLine,
     HandoffOutcome,
     PlanRecord,
@@ -110,13 +111,14 @@ class SessionMetrics:
         if record.called_at_ms != NO_TIME:
             self._plans.observe(seconds_between(record.called_at_ms, record.made_at_ms))
         for reason, partitions in record.counts:
-            self._moves.labels(reason).inc(partitions)
+            if reason != RETURNED:
+                self._moves.labels(reason).inc(partitions)
         told, told_ms = 0, 0
         for move in record.moves:
             if move.stop is None:
                 continue
             count = sum(last - first + 1 for first, last in move.partitions)
-            rest_ms = max(move.stop.rest_ms(record.made_at_ms))
+            rest_ms = max(move.stop.rest_ms(move.resumed_by(record.made_at_ms)))
             self._unowned.add(rest_ms / 1_000, count)
             told, told_ms = told + count, told_ms + rest_ms * count
         # The record names the first moves only: of the others it has the sum.
@@ -143,7 +145,8 @@ class Unowned:
         yield HistogramMetricFamily(
             "coordinator_session_partition_unowned_seconds",
             "Time in which nobody worked on a partition that a hand-off, or a plan, gave to "
-            "another member: from when its holder is last known to have worked on it.",
+            "another member, or that its own got again: from when its holder is last known to have "
+            "worked on it.",
             buckets=buckets(WAITS_S, self._counts),
             sum_value=self._total_s,
         )

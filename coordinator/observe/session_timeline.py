@@ -10,24 +10,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from coordinator.observe.spelling import count_of, quoted, spell
+from coordinator.observe.spelling import count_of, member_of, quoted, spell
 from coordinator.printable import printable
 
 WIDTH = 60
 LANES_MAX = 200
 NAME_MAX = 40
-PREPARE, DRAIN, FORCED, COPY = "▓", "═", "×", "░"
+PREPARE, DRAIN, FORCED, COPY, REST = "▓", "═", "×", "░", "·"
 MEANINGS = {
     PREPARE: "the new holder prepares, the old one works",
     DRAIN: "the old holder finishes",
     FORCED: "the old holder was told to stop, and its lease runs out",
     COPY: "the new holder prepares, nobody works",
+    REST: "nobody works: the holder died, left, or was away",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A hand-off that has ended. Times are epoch milliseconds; -1: no such phase."""
+    """A hand-off that has ended, or a rest. Times are epoch milliseconds; -1: no such phase.
+
+    mode: of the hand-off; `rest`: partitions on which nobody worked until a plan or a return.
+    """
 
     name: str
     source: str
@@ -50,7 +54,7 @@ def as_text(group: str, lanes: Sequence[Lane]) -> str:
     rows = [(printable(lane.name), _bars(lane, begin_ms, max(1, end_ms - begin_ms)), lane)
             for lane in shown]  # fmt: skip
     width = max(len(name) for name, _, _ in rows)
-    head = f"Hand-offs of group {quoted(group)}: {count_of(len(lanes), 'partition')} in {took}"
+    head = f"Hand-offs of group {quoted(group)}: {count_of(len(lanes), 'lane')} in {took}"
     lines = [f"{head}, from {at:%Y-%m-%d %H:%M:%S} UTC."]
     lines += [f"{name:<{width}}  {bars:<{WIDTH}}  {_who(lane)}" for name, bars, lane in rows]
     if len(lanes) > len(shown):
@@ -72,6 +76,8 @@ def _bars(lane: Lane, begin_ms: int, length_ms: int) -> str:
 
 def _spans(lane: Lane) -> Iterator[tuple[str, int, int]]:
     ended_ms = lane.ended_at_ms
+    if lane.mode == "rest":
+        yield REST, lane.opened_at_ms, ended_ms
     drain_ms, forced_ms, released_ms = lane.drain_at_ms, lane.forced_at_ms, lane.released_at_ms
     if lane.mode == "warm":
         yield PREPARE, lane.opened_at_ms, drain_ms if drain_ms >= 0 else ended_ms
@@ -84,6 +90,12 @@ def _spans(lane: Lane) -> Iterator[tuple[str, int, int]]:
         yield COPY, released_ms, ended_ms
 
 
+def _short(member_id: str) -> str:
+    if len(member_id) <= NAME_MAX:
+        return printable(member_id) or "nobody"
+    return member_of(member_id)[:NAME_MAX]
+
+
 def _who(lane: Lane) -> str:
-    source, to = (printable(who)[:NAME_MAX] or "nobody" for who in (lane.source, lane.successor))
+    source, to = (_short(who) for who in (lane.source, lane.successor))
     return f"{source} → {to}  {spell(max(0, lane.ended_at_ms - lane.opened_at_ms))}"

@@ -5,6 +5,7 @@ Names come from clients, so every one is made printable.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -53,6 +54,20 @@ def name_of(member_id: str, client_id: str, client_host: str = "", software: str
     name = printable(client_id or member_id or "an unknown member")
     where = ", ".join(printable(it) for it in (software, client_host.removeprefix("/")) if it)
     return f"{name} ({where})" if where else name
+
+
+def member_of(member_id: str) -> str:
+    """Name or client id that a session member's id begins with, and the end of the id: 'w-a' …3f2c.
+
+    A name may be that of two processes after each other. Without a UUID: the id, quoted.
+    """
+    found = _WITH_UUID.fullmatch(member_id)
+    if found is None:
+        return quoted(member_id)
+    return f"{quoted(found['name'])} …{member_id[-4:]}"
+
+
+_WITH_UUID = re.compile(r"(?P<name>.+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
 
 def quoted(text: str) -> str:

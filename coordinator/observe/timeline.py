@@ -1,4 +1,4 @@
-"""Timeline of a rebalance, as text and as SVG: one lane per member, phases as bars.
+"""Timeline of a rebalance: one lane per member, phases as bars; as text. `timeline_svg` draws it.
 
 phases     ├ join 4.1 s ──────────────────────────────┤├ sync ┤├ durable
 etl-1      ▓▓▓▓════════════════════════════════════════──────────
@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Protocol
 
 from coordinator.observe.advice import slowest_to_join
 from coordinator.observe.explain import LATE_MS
 from coordinator.observe.spelling import name_of, partitions_of, spell
-from coordinator.observe.ticks import tick_label, ticks
 from coordinator.printable import printable
 
 LATE, JOINED, ASSIGNING, SYNCED = "late", "joined", "assigning", "synced"
@@ -33,16 +31,6 @@ MEANINGS = {
     PERHAPS: "partitions whose owner may have worked on",
 }
 SIGNS = {LATE: "▓", JOINED: "═", ASSIGNING: "░", SYNCED: "─", IDLE: "×", PERHAPS: "·"}
-COLOURS = {
-    LATE: "#D55E00",
-    JOINED: "#56B4E9",
-    ASSIGNING: "#F0E442",
-    SYNCED: "#009E73",
-    IDLE: "#E69F00",
-    PERHAPS: "#F9E2B0",
-}
-"""The colour-blind safe palette of Okabe and Ito."""
-PHASE_COLOURS = {"join": "#0072B2", "sync": "#CC79A7", "durable": "#999999"}
 REST_LANES_MAX = 8
 BEFORE_MAX_MS = 600_000
 """Longest time before the rebalance that is drawn."""
@@ -197,7 +185,7 @@ def _between(shortest_ms: int, longest_ms: int) -> str:
     return longest if shortest == longest else f"{shortest} to {longest}"
 
 
-def _begin(everyone: Sequence[Lane]) -> int:
+def begin_of(everyone: Sequence[Lane]) -> int:
     """Begin of the axis, in milliseconds from the start of the rebalance."""
     return min([0] + [bar.begin_ms for lane in everyone for bar in lane.bars])
 
@@ -205,7 +193,7 @@ def _begin(everyone: Sequence[Lane]) -> int:
 def as_text(rebalance: Rebalance, width: int = 60) -> str:
     """The timeline for a terminal; bars are `width` characters, plus names and notes."""
     everyone = lanes(rebalance) + rests(rebalance)
-    end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), _begin(everyone)
+    end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), begin_of(everyone)
     margin = max([len(lane.name) for lane in everyone] + [len("phases")]) + 2
 
     def column(ms: int) -> int:
@@ -213,7 +201,7 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
 
     head = "".join(_phase_text(bar, column(bar.end_ms) - column(bar.begin_ms))
                    for bar in phases(rebalance))  # fmt: skip
-    lines = [_title(rebalance), f"{'phases':{margin}}{' ' * column(0)}{head}"]
+    lines = [title_of(rebalance), f"{'phases':{margin}}{' ' * column(0)}{head}"]
     for lane in everyone:
         drawn = "".join(
             SIGNS[bar.kind] * (column(bar.end_ms) - column(bar.begin_ms)) for bar in lane.bars
@@ -229,78 +217,7 @@ def as_text(rebalance: Rebalance, width: int = 60) -> str:
     return "\n".join(lines)
 
 
-FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica, sans-serif"
-"""Font families, named ones first: resvg does not resolve `sans-serif` alone."""
-LEFT, WIDTH, RIGHT, LANE, GAP, TOP = 170, 720, 250, 20, 6, 78
-LETTER = 6.6
-"""Width of a letter, on average and rather more."""
-
-
-def as_svg(rebalance: Rebalance, *, dark: bool = False) -> str:
-    """The timeline as a standalone SVG; each bar has its meaning and duration as a title.
-
-    Args:
-        dark: draw it light on dark; the bars have the same colours.
-    """
-    paper, quiet = ("#0f141a", "#a3afbd") if dark else ("white", "#555")
-    ink = ' fill="#e2e8ef"' if dark else ""
-    everyone = lanes(rebalance) + rests(rebalance)
-    end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), _begin(everyone)
-    bottom = TOP + len(everyone) * (LANE + GAP)
-    words = f"{_title(rebalance)}. " + " ".join(
-        f"{lane.name}: {lane.note}." for lane in everyone if lane.note
-    )
-
-    def x(ms: float) -> float:
-        return LEFT + WIDTH * (ms - begin) / (end - begin)
-
-    def bar(each: Bar, y: int, colour: str, what: str) -> str:
-        width = max(x(each.end_ms) - x(each.begin_ms), 1)
-        return (
-            f'<rect x="{x(each.begin_ms):.1f}" y="{y}" width="{width:.1f}" height="{LANE}" '
-            f'fill="{colour}"><title>{escape(what)}, {spell(each.end_ms - each.begin_ms)}</title>'
-            "</rect>"
-        )
-
-    right = max([RIGHT] + [16 + round(LETTER * len(lane.note)) for lane in everyone])
-    size = f"{LEFT + WIDTH + right} {bottom + 108}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
-        f'font-size="12"{ink} role="img" aria-label="{escape(words)}">',
-        f'<rect width="100%" height="100%" fill="{paper}"/>',
-        f'<text x="{LEFT}" y="22" font-size="15">{escape(_title(rebalance))}</text>',
-        f'<text x="{LEFT - 10}" y="58" text-anchor="end">phases</text>',
-    ]
-    for each in phases(rebalance):
-        parts.append(bar(each, 44, PHASE_COLOURS[each.kind], each.kind))
-        if x(each.end_ms) - x(each.begin_ms) > 70:
-            label = f"{each.kind} {spell(each.end_ms - each.begin_ms)}"
-            parts.append(f'<text x="{x(each.begin_ms) + 6:.1f}" y="58" fill="white">{label}</text>')
-    for number, lane in enumerate(everyone):
-        y = TOP + number * (LANE + GAP)
-        parts.append(
-            f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(lane.name)}</text>'
-        )
-        parts += [bar(each, y, COLOURS[each.kind], MEANINGS[each.kind]) for each in lane.bars]
-        if lane.note:
-            note = escape(lane.note)
-            parts.append(f'<text x="{LEFT + WIDTH + 8}" y="{y + 14}">{note}</text>')
-    marks = ticks(begin, end)
-    for at_ms in marks:
-        parts.append(
-            f'<text x="{x(at_ms):.1f}" y="{bottom + 16}" text-anchor="middle" fill="{quiet}">'
-            f"{tick_label(at_ms, marks.step)}</text>"
-        )
-    for number, (kind, meaning) in enumerate(MEANINGS.items()):
-        left, y = LEFT + number % 2 * 360, bottom + 34 + number // 2 * 22
-        parts.append(
-            f'<rect x="{left}" y="{y}" width="12" height="12" fill="{COLOURS[kind]}"/>'
-            f'<text x="{left + 18}" y="{y + 11}">{meaning}</text>'
-        )
-    return "\n".join([*parts, "</svg>"])
-
-
-def _title(rebalance: Rebalance) -> str:
+def title_of(rebalance: Rebalance) -> str:
     return (
         f"{printable(rebalance.group_id)}: generation {rebalance.generation_before} to "
         f"{rebalance.generation_after}, {printable(rebalance.cause)}, "

@@ -2,12 +2,13 @@
 
 A file counts as changed once two looks in succession have found the same state, so a file that is
 being written is not read. If a new file is not usable, the old content stays in force and
-`on_failure` is called.
+`on_failure` is called. The expiry of the certificate in force is announced in steps, each once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,9 @@ from coordinator.settings.sections import KafkaConfig, SecurityConfig, ServingCo
 
 LOOK_S = 1.0
 NEVER = float("inf")
+DAY_S = 86_400.0
+NOTICES_S = (7 * DAY_S, DAY_S, 0.0)
+"""Time left to a certificate when its expiry is announced."""
 PAGES = ("metrics_listen", "console_listen")
 NEEDS_EXTRA = "JSON web tokens need the extra: consumer-group-coordinator[jwt]"
 
@@ -33,8 +37,9 @@ T = TypeVar("T")
 class Security:
     """TLS and guard of a node; each is None if the settings do not ask for it."""
 
-    def __init__(self, config: SecurityConfig) -> None:
+    def __init__(self, config: SecurityConfig, *, wall_s: Callable[[], float] = time.time) -> None:
         self._config = config
+        self._wall_s = wall_s
         self._seen = states(self._files())
         self.tls = _tls(config)
         self.guard = Guard(_authenticator(config), _rules(config)) if config.is_guarded else None
@@ -43,6 +48,9 @@ class Security:
         """Called with the name of each part that was reloaded."""
         self.on_failure: Callable[[str], None] = lambda _: None
         """Called with the reason for which a part could not be reloaded."""
+        self.on_expiry: Callable[[float], None] = lambda _: None
+        """Called with the seconds left when the certificate is about to expire; <= 0: it has."""
+        self._noticed = (NEVER, 0)
 
     @property
     def not_after_s(self) -> float:
@@ -77,8 +85,19 @@ class Security:
             )
             self._try("rules", lambda: guard.replace(rules=_rules(config)))
 
+    def check_expiry(self) -> None:
+        """Call `on_expiry` if a time of `NOTICES_S` has come; once for each and certificate."""
+        left_s = self.not_after_s - self._wall_s()
+        noticed_of, count = self._noticed
+        if noticed_of != self.not_after_s:
+            count = 0
+        due = sum(left_s <= notice_s for notice_s in NOTICES_S)
+        self._noticed = (self.not_after_s, max(due, count))
+        if due > count:
+            self.on_expiry(left_s)
+
     async def watch(self, look_s: float = LOOK_S) -> None:
-        """Reload when a file has changed, until cancelled."""
+        """Reload when a file has changed, and look at the expiry, until cancelled."""
         before = self._seen
         while True:
             await asyncio.sleep(look_s)
@@ -87,6 +106,7 @@ class Security:
                 self._seen = now
                 self.reload()
             before = now
+            self.check_expiry()
 
     def _try(self, what: str, make: Callable[[], None]) -> None:
         try:

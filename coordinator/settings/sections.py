@@ -268,4 +268,5 @@ class ObserveConfig(Section):
         "client decides.")
     record_dir: str = setting("", None,
         "Folder for recordings of all inputs of each shard, for `coordinator replay`; empty: "
-        "disabled. Every input, including heartbeats, is a line: for debugging only.")
+        "disabled. Every input, including heartbeats, is a line: for debugging only. A full disk "
+        "ends them, and nothing else, with one line in the log.")

@@ -98,7 +98,7 @@ def test_of_many_groups_the_first_are_shown_and_the_others_are_found(page, serve
     expect(page.locator("#groups-count")).to_have_text("10 groups")
     expect(page.locator("#groups-rows tr")).to_have_count(10)
     last = page.inner_text("#groups-rows tr:last-child").split("\t")
-    assert last[:3] == ["fleet-249", "Empty", "0"]
+    assert last[:4] == ["fleet-249", "Empty", "Classic", "0"]
 
 
 def test_a_group_shows_its_members_owners_offsets_and_lag(page, workers):

@@ -82,6 +82,8 @@ def test_a_session_group_shows_handoffs_and_members_without_a_stream(sessions, p
     expect(page.locator("#notable tr")).to_contain_text(["w-c"])
     expect(page.locator("#notable")).to_contain_text("suspect")
     expect(page.locator("#journal-title")).to_have_text("Plans")
+    lines = page.locator("#rebalances summary").all_inner_texts()
+    assert any("member 'w-b" in line and "of 12 partitions moved" in line for line in lines)
     page.locator("#members-summary").click()
     expect(page.locator("#members tr")).to_have_count(3)
 
@@ -89,3 +91,4 @@ def test_a_session_group_shows_handoffs_and_members_without_a_stream(sessions, p
 def test_the_list_counts_session_groups_that_hand_over_as_rebalancing(sessions, page):
     page.goto(f"{sessions.console}#/?state=rebalancing")
     expect(page.locator("#groups-list")).to_contain_text("orders")
+    expect(page.locator("#groups-rows td[data-label=Kind]")).to_have_text("Session")

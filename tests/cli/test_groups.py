@@ -7,9 +7,14 @@ import json
 import grpc
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import (
+    Assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from coordinator.cli.groups import STATES, TYPES
+from coordinator.client.declarations import encode_declaration
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
@@ -315,6 +320,71 @@ def test_of_many_awaited_members_a_sentence_names_five():
     told = desk.groups("describe g")[2]
     assert "for 9 of 9 members: 'c0'" in told
     assert told.rstrip().endswith("and 4 more.")
+
+
+def counting(counts: dict[str, int]) -> bytes:
+    """Metadata of a member of this library that declares counts."""
+    said = encode_declaration([counts[topic] for topic in sorted(counts)], ())
+    return encode_subscription(Subscription(tuple(counts), user_data=said))
+
+
+def members_with(desk: Desk, *metadata: bytes) -> str:
+    """A stable group of static members w0, w1 and so on, the first of which leads; their notes."""
+    for number, each in enumerate(metadata):
+        desk.join(instance=f"w{number}", metadata=each, client_id="etl")
+    desk.advance(200)
+    leader = desk.members()[0]
+    for number, member in enumerate(desk.members()):
+        desk.sync(member, 1, {} if member == leader else None, instance=f"w{number}")
+    assert desk.state == "Stable"
+    assert desk.groups("members g")[2] == desk.groups("describe g")[2]
+    return desk.groups("describe g")[2]
+
+
+def test_members_that_count_a_topic_differently_are_named(desk):
+    told = members_with(desk, *(counting({"t": count, "u": 1}) for count in (6, 4, 6)))
+    assert told == (
+        "In consumer group 'g' members declare different numbers of partitions of t: 4 by w1, "
+        "6 by w0, w2; 6 are assigned.\n"
+    )
+
+
+def test_members_that_count_alike_or_other_topics_have_no_sentence(desk):
+    assert members_with(desk, counting({"t": 4}), counting({"t": 4}), counting({"u": 1})) == ""
+
+
+def test_a_topic_that_no_member_declares_is_named_if_the_leader_declares(desk):
+    assert members_with(desk, counting({"t": 4}), consumer(["t", "x"])) == (
+        "In consumer group 'g' no member declares the number of partitions of x, so none is "
+        "assigned; subscribed: w1.\n"
+    )
+
+
+def test_nothing_is_said_of_what_a_leader_of_another_library_assigns(desk):
+    told = members_with(desk, consumer(["x"]), counting({"t": 4}), counting({"t": 2}))
+    assert told.endswith(
+        "members declare different numbers of partitions of t: 2 by w2, 4 by w1.\n"
+    )
+
+
+def test_of_many_differences_five_topics_are_named_with_few_members():
+    desk = Desk(group_max_size=100)
+    told = members_with(desk, *(counting(dict.fromkeys("abcdefg", n)) for n in range(1, 10)))
+    assert told.count("declare different") == 5
+    assert "of a: 1 by w0, 2 by w1, 3 by w2 and 6 more; 9 are assigned." in told
+    assert told.endswith("In consumer group 'g' so it is with 2 more topics.\n")
+
+
+@pytest.mark.parametrize("harm", [b"", b"\0\3", b"\xff" * 40, counting({"t": 4})[:-1]])
+def test_metadata_that_nobody_can_read_declare_nothing(desk, harm):
+    assert members_with(desk, counting({"t": 6}), harm) == ""
+
+
+def test_topics_that_mean_harm_are_escaped_and_cut(desk):
+    told = members_with(desk, *(counting({HARM * 1_000: count}) for count in (1, 2)))
+    assert "\x1b" not in told
+    assert told.count("\n") == 1
+    assert 500 < len(told) < 1_100
 
 
 def test_a_large_group_is_described_and_removed():

@@ -98,6 +98,21 @@ async def test_a_hold_beyond_the_lease_is_told_to_members_and_described(desk):
     assert again.degraded_hold_ms == 60_000
 
 
+async def test_wishes_that_differ_from_the_policy_are_named_with_who_asked(desk):
+    operator, member = desk
+    wishes = pb.GroupPolicy(lease_ms=3_000, mode="WARM", max_return_ms=300_000)
+    await Stream(member.channel).attach("w-b", b"2" * 16, wishes=wishes)
+    rows = {row["group_instance_id"]: row for row in await operator.rows("groups", "members", "g")}
+    assert rows["w-a"]["differing_wishes"] == {}
+    assert rows["w-b"]["differing_wishes"] == {"lease_ms": 3_000, "mode": "warm"}
+    _, _, notes = await operator.run("groups", "describe", "g")
+    assert "has lease_ms 300000; asked for 3000: 'w-b'." in notes
+    assert "has mode simple; asked for warm: 'w-b'." in notes
+    await operator.run("policy", "set", "g", "lease_ms=3000")
+    _, _, notes = await operator.run("groups", "describe", "g")
+    assert "has lease_ms 3000; asked for 300000: 'w-a'." in notes
+
+
 async def test_open_handoffs_and_lost_streams_are_told_in_sentences(desk):
     operator, member = desk
     second = Stream(member.channel)

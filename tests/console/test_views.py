@@ -9,9 +9,9 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.client.admin import GroupAdmin, SessionGroup
+from coordinator.client.admin import GroupAdmin, Rebalance, SessionGroup
 from coordinator.console import server, views
-from coordinator.console.session_views import session_view
+from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import Credentials
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import cluster_pb2
@@ -268,6 +268,26 @@ def test_every_file_of_the_page_is_served_with_its_type():
         assert answer.status is HTTPStatus.OK
         assert answer.content_type.startswith(("text/javascript", "text/css"))
     assert console(Request(method="GET", path="/../server.py")).status is HTTPStatus.NOT_FOUND
+
+
+def test_plans_differ_by_why_how_many_and_what_they_cost():
+    plan = Rebalance(
+        partitions_moved=3,
+        unowned_partitions=2,
+        unowned_ms_max_at_least=900,
+        unowned_ms_max=1_200,
+        session_plan={
+            "triggers": [{"cause": "member_died", "member_id": "w-a"}, {"cause": "member_came"}],
+            "trigger_count": 4,
+            "partitions": 12,
+        },
+    )
+    assert plan_line(plan) == (
+        "nothing was heard of member 'w-a' for its whole lease and 3 more events; "
+        "3 of 12 partitions moved; 2 not worked on for between 900 ms and 1.2 s."
+    )
+    calm = Rebalance(session_plan={"triggers": [{"cause": "policy_changed"}], "trigger_count": 1})
+    assert plan_line(calm) == "the policy was changed; 0 of 0 partitions moved."
 
 
 def test_a_session_group_is_shown_with_handoffs_and_members_that_are_not_at_work():

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.cli.session_journal import timeline
 from coordinator.core.events import HandoffJournaled
 from coordinator.core.session_values.journal import (
     HandoffLine,
     HandoffOutcome,
+    PlannedMove,
+    PlanRecord,
+    PlanTrigger,
     Stop,
     StoppedBy,
     TriggerCause,
+    Unowned,
 )
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe import explain_sessions
@@ -45,13 +50,45 @@ t-4 of group 'g' went from 'm-\\x1b[2J' to 'm-b' in 40.0 s: \
 (drained for 30.0 s, forced for 10.0 s); nobody worked on it for between 1.0 s and 40.0 s.
 Nobody worked on t-4 for 40.0 s, the longest of them."""
 
+OUTAGE = """\
+Return in group 'g', 1970-01-01 00:00:21 UTC: \
+2 partitions of 4 went on where they had been, without a plan; 2 members.
+It began because the group had no coordinator until this node took it over.
+t:0-1 of 'm-a' rested for between 9.0 s and 19.0 s: its lease could not be renewed until then.
+Nobody had worked on 2 partitions: on one of them for between 9.0 s and 19.0 s, \
+on all for between 18.0 s and 38.0 s in sum."""
+
 
 def test_a_plan_says_why_it_was_made_what_moves_and_who_was_slow():
     told = explain_plan(PLAN, [HandoffJournaled("g", FORCED), HandoffJournaled("g", SWITCH)])
     assert "\n".join(told) == TOLD
 
 
+def test_an_outage_says_how_long_members_rested_and_that_nobody_lost_anything():
+    stop = Stop(StoppedBy.SUSPENDED, earliest_ms=1_000, latest_ms=11_000)
+    move = PlannedMove("t", ((0, 1),), "m-a", "m-a", "returned", stop, resumed_at_ms=20_000)
+    outage = PlanRecord(
+        "g", (PlanTrigger(TriggerCause.FAIL_OVER),), 1, called_at_ms=19_000, made_at_ms=21_000,
+        member_count=2, partition_count=4, counts=(("returned", 2),), moves=(move,),
+        unowned=Unowned(2, 19_000, 38_000, 9_000, 18_000),
+    )  # fmt: skip
+    assert "\n".join(explain_plan(outage)) == OUTAGE
+    [told] = journal("g", (outage,), (), 0)
+    assert (told.cause_code, told.partitions_moved) == ("session_return", 0)
+    assert (told.session_plan.moves[0].unowned_ms_min, told.unowned_ms_max) == (9_000, 19_000)
+
+
+def test_members_are_named_and_what_goes_to_nobody_is_given_up():
+    uuid = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+    move = PlannedMove("t", ((0, 1),), f"w-a-{uuid}", "", "no_longer_declared")
+    plan = replace(PLAN, moves=(move,), counts=(("no_longer_declared", 2),), left_out=0)
+    told = explain_plan(plan)
+    assert "2 partitions of 300 given up, to nobody, 2 members." in told[0]
+    assert "t:0-1 from 'w-a' …4bed to nobody" in told[2]
+
+
 def test_every_cause_and_outcome_has_a_sentence():
+    assert set(explain_sessions._CAME_BACK) == set(StoppedBy)
     assert set(explain_sessions._CAUSES) == set(TriggerCause)
     assert set(explain_sessions._OUTCOMES) == set(HandoffOutcome)
     stays = PhaseEntered("g", "t", 3, Phase.HELD, line=SWITCH.line)
@@ -74,6 +111,16 @@ def test_the_journal_has_each_plan_with_its_own_handoffs():
     assert (move.unowned_ms_min, move.known_by) == (0, "released")
 
 
+def test_a_timeline_shows_what_rested_before_a_plan():
+    plan = next(journal("g", (replace(PLAN, made_at_ms=2_000),), (), 0))
+    assert isinstance(plan, pb.Rebalance)
+    head, lane, meaning = (timeline("g", [], [plan]) or "").split("\n")
+    assert "1 lane in" in head
+    assert lane.startswith("t:0-99  " + "·" * 60)
+    assert meaning == "· nobody works: the holder died, left, or was away"
+    assert timeline("g", [], []) is None
+
+
 def test_a_timeline_has_a_lane_for_each_handoff():
     lanes = [
         Lane("t-3", "m-a", "m-b", "warm", 1_000, 2_000, -1, 2_500, 2_500),
@@ -81,7 +128,7 @@ def test_a_timeline_has_a_lane_for_each_handoff():
         Lane("t-5", "m-a", "m-c", "copy", 1_000, 1_000, -1, 2_000, 4_000),
     ]
     head, warm, forced, copy, *legend = as_text("g", lanes).split("\n")
-    assert head == "Hand-offs of group 'g': 3 partitions in 3.0 s, from 1970-01-01 00:00:01 UTC."
+    assert head == "Hand-offs of group 'g': 3 lanes in 3.0 s, from 1970-01-01 00:00:01 UTC."
     assert warm.split("  ")[1:2] == ["▓" * 20 + "═" * 10]
     assert forced.startswith("t-4  " + "═" * 20 + "×" * 40)
     assert forced.endswith("m-a → nobody  3.0 s")

@@ -16,7 +16,8 @@ from coordinator.core.records import (
     RemovedMember,
 )
 from coordinator.observe.explain import explain, explain_refusal
-from coordinator.observe.timeline import as_svg, as_text
+from coordinator.observe.timeline import as_text
+from coordinator.observe.timeline_svg import as_svg
 
 HARM = "\x1b]0;owned\x07\n\0\x9b31m\x7f\u202e\u200b<i>&\"'\ufffe\ud800"
 MEMBERS = tuple(

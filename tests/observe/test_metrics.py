@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 
 from coordinator.core.events import EvictionCause, RebalanceCause, RebalanceJournaled
 from coordinator.core.group import GroupState
-from coordinator.core.records import RebalanceMember, RebalanceRecord
+from coordinator.core.records import RETURNED, RebalanceMember, RebalanceRecord
 from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
 from coordinator.observe.metrics import Metrics
@@ -188,6 +188,18 @@ def test_a_page_has_the_process_and_no_series_of_creation():
     assert "_created" not in openmetrics
 
 
+def test_a_static_member_that_returned_counts_as_time_without_work_and_as_no_rebalance():
+    metrics = of_groups(GROUPS)
+    record = replace(
+        RECORD, group_id="orders-1", cause=RETURNED, unowned_partitions=2, unowned_ms_total=3_500
+    )
+    metrics([RebalanceJournaled(record)], 3_300)
+    found = lines_of(metrics)
+    assert "coordinator_partitions_unowned_seconds_total 3.5" in found
+    assert 'coordinator_rebalance_seconds_count{outcome="completed"} 0.0' in found
+    assert not [line for line in found if "static_member_returned" in line]
+
+
 def test_label_values_that_are_ours_are_in_snake_case():
     ours = [*RebalanceCause, *EvictionCause, *GroupState]
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", snake_case(each.value)) for each in ours)
@@ -203,5 +215,6 @@ def test_label_values_that_are_ours_are_in_snake_case():
         *(
             f'coordinator_rebalances_total{{cause="{snake_case(cause.value)}"}} 0.0'
             for cause in RebalanceCause
+            if cause is not RebalanceCause.STATIC_MEMBER_RETURNED
         ),
     }

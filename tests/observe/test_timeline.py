@@ -6,7 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coordinator.observe.timeline import IDLE, LATE, PERHAPS, as_svg, as_text, lanes, rests
+from coordinator.observe.timeline import IDLE, LATE, PERHAPS, as_text, lanes, rests
+from coordinator.observe.timeline_svg import NARROW, as_svg
 from coordinator.v1 import admin_pb2 as pb
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -114,6 +115,17 @@ def drawn(shown: pb.Rebalance) -> tuple[float, list[ET.Element]]:
     """Width of a picture, and its texts."""
     root = ET.fromstring(as_svg(shown))
     return float(root.get("viewBox").split()[2]), list(root.iter(f"{SVG}text"))
+
+
+def test_a_narrow_picture_has_names_above_bars_and_all_notes_inside():
+    shown = rebalance(moves=[move()])
+    root = ET.fromstring(as_svg(shown, layout=NARROW))
+    width = float(root.get("viewBox").split()[2])
+    assert width < 420
+    bars = [it for it in root.iter(f"{SVG}rect") if it.get("x") and it.get("height") == "20"]
+    assert all(float(it.get("x")) + float(it.get("width")) <= width for it in bars)
+    texts = {text.text for text in root.iter(f"{SVG}text")}
+    assert {lane.name for lane in lanes(shown)} <= texts
 
 
 @pytest.mark.parametrize(

@@ -268,8 +268,9 @@ function foldOf(group, r) {
     href: generationHref(group, r.generation),
     textContent: `All about generation ${r.generation}`,
   });
-  const title = r.is_plan ? "Plan" : `Generation ${r.generation}`;
-  const what = r.is_plan ? `, made after ${took}.` : `: ${r.cause}${who}, ${r.outcome}, ${took}.`;
+  const isReturn = r.cause === "return" || r.cause === "static member returned";
+  const title = isReturn ? "Return" : r.plan ? "Plan" : `Generation ${r.generation}`;
+  const what = r.plan ?? `${r.cause}${who}, ${r.outcome}, ${took}.`;
   const fold = element(
     "details",
     {},
@@ -277,13 +278,13 @@ function foldOf(group, r) {
       "summary",
       {},
       element("strong", { textContent: title }),
-      element("span", { textContent: what }),
+      element("span", { textContent: `: ${what}` }),
       element("span", { className: "ago quiet" }),
     ),
     sentences,
-    ...(r.is_plan ? [] : [picture, element("p", {}, link)]),
+    ...(r.plan ? [] : [picture, element("p", {}, link)]),
   );
-  if (r.is_plan) return fold;
+  if (r.plan) return fold;
   fold.addEventListener("toggle", () => {
     if (fold.open && !picture.firstChild) picture.append(timeline(group, r));
   });

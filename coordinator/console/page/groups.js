@@ -36,6 +36,7 @@ export class GroupsView {
           ascends: true,
           show: (g) => ({ text: g.state, badge: g.state }),
         },
+        { label: "Kind", show: (g) => g.type },
         { label: "Members", sort: "members", className: "number", show: (g) => g.members },
         { label: "Lag", sort: "lag", className: "number", show: (g) => g.lag },
         { label: "Assignor", show: (g) => g.protocol || g.protocol_type || NONE },

@@ -1,6 +1,10 @@
-// The picture of a rebalance, drawn by the node. A narrow screen scrolls it sideways.
+// The picture of a rebalance, drawn by the node for wide and for narrow screens.
 
 import { element } from "./dom.js";
+
+/** As in console.css. */
+const NARROW = "(max-width: 47.99rem)";
+const DARK = "(prefers-color-scheme: dark)";
 
 export function timeline(group, r) {
   const query = new URLSearchParams({
@@ -9,7 +13,11 @@ export function timeline(group, r) {
     started: r.started_at_ms,
   });
   const address = `api/timeline.svg?${query}`;
-  const dark = { media: "(prefers-color-scheme: dark)", srcset: `${address}&scheme=dark` };
+  const sources = [
+    [`${NARROW} and ${DARK}`, "&width=narrow&scheme=dark"],
+    [NARROW, "&width=narrow"],
+    [DARK, "&scheme=dark"],
+  ].map(([media, how]) => element("source", { media, srcset: address + how }));
   const alt = `Timeline of generation ${r.generation}: a lane for each member. ${r.explanation.join(" ")}`;
   return element(
     "div",
@@ -19,6 +27,6 @@ export function timeline(group, r) {
       label: `Timeline of generation ${r.generation}`,
       tabIndex: 0,
     },
-    element("picture", {}, element("source", dark), element("img", { src: address, alt })),
+    element("picture", {}, ...sources, element("img", { src: address, alt })),
   );
 }

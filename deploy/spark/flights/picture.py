@@ -10,7 +10,7 @@ from html import escape
 
 from coordinator.observe.spelling import spell
 from coordinator.observe.ticks import tick_label, tick_step, ticks
-from coordinator.observe.timeline import FONTS
+from coordinator.observe.timeline_svg import FONTS
 from flights.history import SIGKILL, History, Kill, Rest
 
 PALETTE = (
