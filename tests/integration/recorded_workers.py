@@ -121,7 +121,9 @@ def record(pause_s: float) -> tuple[History, dict[str, str]]:
         admin = stack.enter_context(GroupAdmin(ADDRESS))
         watcher = Watcher(admin, GROUP, TOPIC, folder / "coordinator.log")
         run = _Run(watcher, folder / "notes", stack)
-        first, second = run.start(), run.start()
+        first = run.start()
+        run.until_shared_by(first)  # A worker's number is its place in the order of beginnings.
+        second = run.start()
         run.until_shared_by(first, second)
         run.go_on(pause_s)
         run.kill(second)

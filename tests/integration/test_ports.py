@@ -15,9 +15,9 @@ OFF = {"metrics_listen": "", "console_listen": ""}
 
 
 @contextlib.contextmanager
-def taken(family=socket.AF_INET, host: str = "127.0.0.1"):
+def taken(family=socket.AF_INET, host: str = "127.0.0.1", port: int = 0):
     """A port at which another process listens."""
-    with socket.create_server((host, 0), family=family) as listener:
+    with socket.create_server((host, port), family=family) as listener:
         yield listener.getsockname()[1]
 
 
@@ -128,8 +128,8 @@ def test_a_node_says_nothing_else_first_and_opens_nothing(flag, tmp_path):
 
 @pytest.mark.parametrize("is_taken", [True, False])
 def test_no_node_of_a_machine_starts_unless_all_can(is_taken):
-    with taken() as port:
-        first = port - NODES_APART[1] if is_taken else 65_530
+    first = free_port(NODES_APART) if is_taken else 65_530
+    with taken(port=first + NODES_APART[1] if is_taken else 0) as port:
         node = Process("--nodes", "2", "--listen", f"127.0.0.1:{first}", "--metrics-listen", "",
                        wait=False)  # fmt: skip
         assert node.wait() == 1
