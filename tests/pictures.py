@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 
-from coordinator.client.calls import Join, Sync
+from coordinator.client.member.calls import Join, Sync
 from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
 from flights.history import load

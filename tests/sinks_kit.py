@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnce, committed_files
 from coordinator.spark.ranges import BatchRanges, Range

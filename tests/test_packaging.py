@@ -38,7 +38,7 @@ from grpc_status import rpc_status
 assert not [name for name in sys.modules if name.startswith(("coordinator.core", "rich", "apsw"))]
 """
 # Modules of the member's wheel that need more: the package that provides it.
-NEED_MORE = {"coordinator.client.health": "grpc_health"}
+NEED_MORE = {"coordinator.operator.health": "grpc_health"}
 SERVER = ["core", "shard", "runtime", "storage", "service", "cluster", "observe", "cli"]
 NO_NETWORK = [
     "NewConnectionError",
@@ -178,7 +178,7 @@ def metadata(wheel: Path) -> tuple[dict[str, list[str]], str]:
 def test_no_file_is_in_both_wheels_and_none_is_lost(wheel, member_wheel, server_wheel):
     assert files(member_wheel) & files(server_wheel) == set()
     assert files(member_wheel) | files(server_wheel) == files(wheel)
-    assert "coordinator/client/sync.py" in files(member_wheel)
+    assert "coordinator/client/member/blocking_member.py" in files(member_wheel)
     assert "coordinator/cli/main.py" in files(server_wheel)
 
 

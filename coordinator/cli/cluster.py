@@ -14,7 +14,7 @@ from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import column
 
 if TYPE_CHECKING:
-    from coordinator.client.cluster import ClusterAdmin
+    from coordinator.operator.cluster import ClusterAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
 
 def run(options: argparse.Namespace) -> int:
     """Run an action and print its rows; the exit status."""
-    from coordinator.client.cluster import ClusterAdmin
+    from coordinator.operator.cluster import ClusterAdmin
 
     with ClusterAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: options.action(admin, options))

@@ -20,9 +20,9 @@ from coordinator.cli.refusals import (
     nearest,
     no_such_group,
 )
-from coordinator.client.admin import GroupAdmin, GroupNotFound
 from coordinator.core.errors import ErrorCode
 from coordinator.observe.spelling import quoted
+from coordinator.operator.admin import GroupAdmin, GroupNotFound
 
 DONE = ErrorCode.NONE.name
 GONE = ErrorCode.UNKNOWN_MEMBER_ID.name

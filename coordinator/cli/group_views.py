@@ -18,15 +18,15 @@ from coordinator.cli import group_rows as rows
 from coordinator.cli import session_views
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.cli.session_views import SessionView
-from coordinator.client.admin import (
+from coordinator.client.member.classic.declarations import differences, read_declarations
+from coordinator.observe.spelling import quoted, spell
+from coordinator.operator.admin import (
     GroupAdmin,
     GroupDescription,
     GroupNotFound,
     MemberDescription,
     Phase,
 )
-from coordinator.client.declarations import differences, read_declarations
-from coordinator.observe.spelling import quoted, spell
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")

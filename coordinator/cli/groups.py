@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     def act() -> Output:
         from coordinator.cli.group_changes import CHANGES
         from coordinator.cli.group_reads import READS
-        from coordinator.client.admin import GroupAdmin
+        from coordinator.operator.admin import GroupAdmin
 
         credentials = credentials_of(options)
         with GroupAdmin(options.bootstrap, remember=True, credentials=credentials) as admin:

@@ -46,7 +46,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each node; the exit status."""
-    from coordinator.client.health import SERVING, Health
+    from coordinator.operator.health import SERVING, Health
 
     def health() -> Output:
         with Health(options.bootstrap, credentials=credentials_of(options)) as nodes:

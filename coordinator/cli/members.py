@@ -12,7 +12,7 @@ from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import column
 
 if TYPE_CHECKING:
-    from coordinator.client.admin import GroupAdmin
+    from coordinator.operator.admin import GroupAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Evict a member, and print what it held; the exit status."""
 
     def act() -> Output:
-        from coordinator.client.admin import GroupAdmin
+        from coordinator.operator.admin import GroupAdmin
 
         with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
             return _evict(admin, options)
@@ -94,8 +94,8 @@ def _member_id(group: Any, named: str) -> str:  # Any: the wire's type.
         LookupError: there is neither a member nor a kept name.
     """
     from coordinator.cli.refusals import nearest
-    from coordinator.client.session_admin import WAITING
     from coordinator.observe.spelling import quoted
+    from coordinator.operator.session_admin import WAITING
 
     members = [each for each in group.members if each.standing != WAITING]
     for member in members:

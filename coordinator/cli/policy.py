@@ -14,8 +14,8 @@ from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import column
 
 if TYPE_CHECKING:
-    from coordinator.client.admin import GroupAdmin
-    from coordinator.client.session_admin import GroupPolicy
+    from coordinator.operator.admin import GroupAdmin
+    from coordinator.operator.session_admin import GroupPolicy
 
 DEFAULT = "default"
 """Value that gives a setting its default."""
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Run an action and print the settings; the exit status."""
 
     def act() -> Output:
-        from coordinator.client.admin import GroupAdmin
+        from coordinator.operator.admin import GroupAdmin
 
         with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
             action: Callable[[GroupAdmin, argparse.Namespace], Output] = options.action
@@ -78,7 +78,7 @@ def _show(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 
 
 def _set(admin: GroupAdmin, options: argparse.Namespace) -> Output:
-    from coordinator.client.session_admin import GroupPolicy
+    from coordinator.operator.session_admin import GroupPolicy
 
     given = dict(options.settings)
     changes = {key: value for key, value in given.items() if value != DEFAULT}

@@ -16,7 +16,9 @@ from coordinator.cli.rebalance_rows import (
     Range,
     Removed,
 )
-from coordinator.client.admin import (
+from coordinator.client.transport.wire import code_name
+from coordinator.observe.timeline import Bar, lanes, phases, rests
+from coordinator.operator.admin import (
     Advice,
     PartitionMove,
     Phase,
@@ -25,8 +27,6 @@ from coordinator.client.admin import (
     RefusedJoin,
     RemovedMember,
 )
-from coordinator.client.wire import code_name
-from coordinator.observe.timeline import Bar, lanes, phases, rests
 
 
 def explained(rebalance: Rebalance) -> Explained:

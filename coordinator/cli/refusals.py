@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import grpc
 
-from coordinator.client.admin import GroupAdmin, GroupNotFound
-from coordinator.client.nodes import TIMEOUT_S
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.handshake import tls_trouble
+from coordinator.operator.admin import GroupAdmin, GroupNotFound
+from coordinator.operator.nodes import TIMEOUT_S
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 LOOKED_AT = 10_000

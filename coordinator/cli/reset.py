@@ -17,9 +17,9 @@ from coordinator.assignors import TopicPartition
 from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number, spelled
 from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
 from coordinator.cli.refusals import advice_of
-from coordinator.client.admin import GroupAdmin
 from coordinator.client.commit_metadata import of_reset
 from coordinator.core.errors import ErrorCode
+from coordinator.operator.admin import GroupAdmin
 
 NAMED_MAX = 5
 """Partitions that a sentence names; of more it gives the number."""

@@ -12,10 +12,10 @@ from coordinator.cli.rebalance_rows import (
     PlanTriggerRow,
     Range,
 )
-from coordinator.client.admin import Rebalance
-from coordinator.client.session_admin import SessionHandoff
 from coordinator.observe.session_timeline import Lane, as_text
 from coordinator.observe.spelling import partitions_of
+from coordinator.operator.admin import Rebalance
+from coordinator.operator.session_admin import SessionHandoff
 
 __all__ = ["handoff_row", "plan_row", "timeline"]
 

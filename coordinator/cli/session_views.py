@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin, GroupNotFound, SessionGroup
-from coordinator.client.session_admin import WAITING, GroupPolicy, free_of, status
 from coordinator.observe.spelling import quoted, spell
+from coordinator.operator.admin import GroupAdmin, GroupNotFound, SessionGroup
+from coordinator.operator.session_admin import WAITING, GroupPolicy, free_of, status
 from coordinator.printable import printable
 
 SHOWN_MAX = 5

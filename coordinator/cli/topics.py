@@ -12,7 +12,7 @@ from coordinator.cli.parser import add_actions
 from coordinator.cli.rows import Change, column
 
 if TYPE_CHECKING:
-    from coordinator.client.topics import TopicAdmin, TopicRefused
+    from coordinator.operator.topics import TopicAdmin, TopicRefused
 
 _TOLD = (
     "Largest number that a group tells, by what its members are assigned, report or have "
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     """Run an action and print its rows; the exit status."""
 
     def act() -> Output:
-        from coordinator.client.topics import TopicAdmin
+        from coordinator.operator.topics import TopicAdmin
 
         with TopicAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
             output: Output = options.action(admin, options)
@@ -115,7 +115,7 @@ def _list(admin: TopicAdmin, options: argparse.Namespace) -> Output:
 
 
 def _set(admin: TopicAdmin, options: argparse.Namespace) -> Output:
-    from coordinator.client.topics import TopicRefused
+    from coordinator.operator.topics import TopicRefused
 
     before, error, code = 0, None, None
     try:
@@ -133,7 +133,7 @@ def _set(admin: TopicAdmin, options: argparse.Namespace) -> Output:
 
 
 def _delete(admin: TopicAdmin, options: argparse.Namespace) -> Output:
-    from coordinator.client.topics import TopicRefused
+    from coordinator.operator.topics import TopicRefused
 
     found: list[DeletedTopicRow] = []
     for topic in dict.fromkeys(options.topic):

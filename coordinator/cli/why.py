@@ -21,7 +21,7 @@ from coordinator.cli.rebalance_rows import (
 from coordinator.printable import printable
 
 if TYPE_CHECKING:
-    from coordinator.client.admin import GroupAdmin
+    from coordinator.operator.admin import GroupAdmin
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
@@ -129,7 +129,7 @@ def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> O
 def _watch(options: argparse.Namespace) -> int:
     from coordinator.cli.connection import credentials_of
     from coordinator.cli.refusals import refusal
-    from coordinator.client.admin import GroupAdmin
+    from coordinator.operator.admin import GroupAdmin
 
     with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         try:
@@ -186,7 +186,7 @@ def _who_blocks(options: argparse.Namespace) -> int:
 def _ask(options: argparse.Namespace, action: Callable[[GroupAdmin], Output]) -> int:
     """Show the output of an action that asks nodes."""
     from coordinator.cli.connection import credentials_of
-    from coordinator.client.admin import GroupAdmin
+    from coordinator.operator.admin import GroupAdmin
 
     with GroupAdmin(options.bootstrap, credentials=credentials_of(options)) as admin:
         return show(options, lambda: action(admin))

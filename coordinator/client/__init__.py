@@ -32,16 +32,16 @@ if TYPE_CHECKING:
         StaleMember,
         Unavailable,
     )
-    from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-    from coordinator.client.holdings import Holding
+    from coordinator.client.member.blocking_member import BlockingMember
+    from coordinator.client.member.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+    from coordinator.client.member.group_member import GroupMember
+    from coordinator.client.member.ledger import Holding
+    from coordinator.client.member.session.member import SessionMember
+    from coordinator.client.member.session.settings import PolicyWishes, SessionSettings
+    from coordinator.client.member.session.sync import BlockingSessionMember
+    from coordinator.client.member.state import MemberState
     from coordinator.client.offsets import OffsetAndMetadata
-    from coordinator.client.session import GroupMember
-    from coordinator.client.sessions.member import SessionMember
-    from coordinator.client.sessions.settings import PolicyWishes, SessionSettings
-    from coordinator.client.sessions.sync import BlockingSessionMember
     from coordinator.client.settings import MemberSettings
-    from coordinator.client.state import MemberState
-    from coordinator.client.sync import BlockingMember
     from coordinator.client.worker import (
         BlockingPartition,
         Partition,
@@ -85,34 +85,34 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Assigned": "coordinator.client.events",
-    "BlockingMember": "coordinator.client.sync",
+    "Assigned": "coordinator.client.member.events",
+    "BlockingMember": "coordinator.client.member.blocking_member",
     "BlockingPartition": "coordinator.client.worker",
-    "BlockingSessionMember": "coordinator.client.sessions.sync",
+    "BlockingSessionMember": "coordinator.client.member.session.sync",
     "CannotDial": "coordinator.dial",
     "CommitFailed": "coordinator.client.errors",
     "CoordinatorError": "coordinator.client.errors",
     "Credentials": "coordinator.dial",
     "FatalError": "coordinator.client.errors",
     "FencedToken": "coordinator.client.errors",
-    "GroupMember": "coordinator.client.session",
-    "Holding": "coordinator.client.holdings",
-    "Lost": "coordinator.client.events",
+    "GroupMember": "coordinator.client.member.group_member",
+    "Holding": "coordinator.client.member.ledger",
+    "Lost": "coordinator.client.member.events",
     "MemberConfig": "coordinator.client.config",
     "MemberSettings": "coordinator.client.settings",
-    "MemberState": "coordinator.client.state",
+    "MemberState": "coordinator.client.member.state",
     "OffsetAndMetadata": "coordinator.client.offsets",
     "OffsetMismatch": "coordinator.client.errors",
     "Partition": "coordinator.client.worker",
     "PartitionRevoked": "coordinator.client.worker",
-    "RebalanceEvent": "coordinator.client.events",
+    "RebalanceEvent": "coordinator.client.member.events",
     "RebalanceInProgress": "coordinator.client.errors",
-    "Revoking": "coordinator.client.events",
-    "PolicyWishes": "coordinator.client.sessions.settings",
-    "SessionMember": "coordinator.client.sessions.member",
-    "SessionSettings": "coordinator.client.sessions.settings",
+    "Revoking": "coordinator.client.member.events",
+    "PolicyWishes": "coordinator.client.member.session.settings",
+    "SessionMember": "coordinator.client.member.session.member",
+    "SessionSettings": "coordinator.client.member.session.settings",
     "StaleMember": "coordinator.client.errors",
-    "Stopping": "coordinator.client.events",
+    "Stopping": "coordinator.client.member.events",
     "TopicPartition": "coordinator.assignors",
     "Unavailable": "coordinator.client.errors",
     "Worker": "coordinator.client.worker",

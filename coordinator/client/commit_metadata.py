@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
-from coordinator.client.holdings import Holding
+from coordinator.client.member.ledger import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from coordinator.client.sessions.polled import PolledSessionMember
-    from coordinator.client.sync import BlockingMember
+    from coordinator.client.member.blocking_member import BlockingMember
+    from coordinator.client.member.session.polled import PolledSessionMember
 
 LOGGER = logging.getLogger(__name__)
 TOO_LARGE = "OFFSET_METADATA_TOO_LARGE"

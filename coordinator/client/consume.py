@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, StaleMember
-from coordinator.client.session import GroupMember
-from coordinator.client.sessions.member import SessionMember
-from coordinator.client.sessions.sync import BlockingSessionMember
-from coordinator.client.sync import BlockingMember
+from coordinator.client.member.blocking_member import BlockingMember
+from coordinator.client.member.group_member import GroupMember
+from coordinator.client.member.session.member import SessionMember
+from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.worker import Partition, Worker
 from coordinator.client.worker.body import Plan
 from coordinator.client.worker.environment import Environment, environment_here

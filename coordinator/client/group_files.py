@@ -17,11 +17,11 @@ from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import FILES_TOPIC, GroupAdmin
-from coordinator.client.asking import RETRIABLE_REFUSALS, asked
 from coordinator.client.commit_metadata import TOO_LARGE
-from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.dial import Credentials
+from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
+from coordinator.operator.asking import RETRIABLE_REFUSALS, asked
 from coordinator.sources.base import Source
 from coordinator.sources.files import FileLog
 from coordinator.sources.recorded import (

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.machine import MemberMachine
+from coordinator.client.member.machine import MemberMachine
 
 if TYPE_CHECKING:
     from coordinator.sources.base import Source

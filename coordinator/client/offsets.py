@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
-from coordinator.client.events import spelled
+from coordinator.client.member.events import spelled
 
 
 @dataclass(frozen=True, slots=True)

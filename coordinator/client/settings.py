@@ -10,10 +10,10 @@ from dataclasses import fields
 from typing import Any, TypedDict, cast
 
 from coordinator.assignors import BUILT_IN
-from coordinator.client.calls import Level
 from coordinator.client.config import MemberConfig
 from coordinator.client.forms import milliseconds_of, name_of, names_of, topics_of
 from coordinator.client.log_ends import LogEnds
+from coordinator.client.member.calls import Level
 from coordinator.dial import Credentials
 
 DEFAULT_ASSIGNORS = ("range",)

@@ -12,10 +12,10 @@ from pathlib import PurePath
 import grpc
 
 from coordinator import __version__
-from coordinator.client.admin import GroupAdmin
 from coordinator.console import views
 from coordinator.dial import CannotDial, Credentials
 from coordinator.observe.timeline_svg import NARROW, WIDE, as_svg
+from coordinator.operator.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.security.authenticator import bearer_token
 from coordinator.security.doorkeeper import unauthorized

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.admin import Rebalance
-from coordinator.client.session_admin import SessionGroup, free_of, mode_of, status
 from coordinator.observe.explain_sessions import cause_of
 from coordinator.observe.spelling import count_of, spell_between
+from coordinator.operator.admin import Rebalance
+from coordinator.operator.session_admin import SessionGroup, free_of, mode_of, status
 
 View = dict[str, Any]  # Any: JSON.
 

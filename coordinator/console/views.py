@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
-from coordinator.client.admin import GroupAdmin, GroupOrder
-from coordinator.client.nodes import Nodes
 from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import address_of
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
+from coordinator.operator.admin import GroupAdmin, GroupOrder
+from coordinator.operator.nodes import Nodes
 
 View = dict[str, Any]  # Any: JSON.
 Row = TypeVar("Row")

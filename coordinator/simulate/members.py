@@ -18,8 +18,8 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
-from coordinator.client.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-from coordinator.client.session import GroupMember
+from coordinator.client.member.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
+from coordinator.client.member.group_member import GroupMember
 from coordinator.dial import address_of
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import Addresses, SimulatedCredentials

@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
-from coordinator.client.sessions.changes import (
+from coordinator.client.member.session.changes import (
     Change,
     Draining,
     Granted,
@@ -20,7 +20,7 @@ from coordinator.client.sessions.changes import (
     Stopping,
     Warming,
 )
-from coordinator.client.sessions.member import SessionMember
+from coordinator.client.member.session.member import SessionMember
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import SimulatedCredentials
 from coordinator.simulate.clock import MachineClock

@@ -26,8 +26,8 @@ from contextlib import closing
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
 from coordinator.dial import Credentials
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.announced import announced_batch, java_process
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges

@@ -21,16 +21,16 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.admin import GroupAdmin
 from coordinator.client.consume import Summary, Work
 from coordinator.client.consume import consume as consume_here
 from coordinator.client.errors import FatalError
 from coordinator.client.group_files import in_group
 from coordinator.client.log_ends import ends_of
-from coordinator.client.sessions.sync import BlockingSessionMember
-from coordinator.client.sync import BlockingMember
+from coordinator.client.member.blocking_member import BlockingMember
+from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR, Protocols
 from coordinator.dial import Credentials
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.base import Source, partitions_of
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.refusals import told_plainly

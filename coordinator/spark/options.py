@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
-from coordinator.client.asking import RETRIABLE_REFUSALS, asked
 from coordinator.client.commit_metadata import of_reader, parsed
 from coordinator.client.errors import CommitFailed
 from coordinator.client.group_files import MISMATCH, in_group
 from coordinator.client.log_ends import ends_of
+from coordinator.client.member.session.settings import SessionSettings
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.sessions.settings import SessionSettings
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.dial import Credentials
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.asking import RETRIABLE_REFUSALS, asked
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
 from coordinator.sources.files import FileLog

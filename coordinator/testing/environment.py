@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from coordinator.client.surroundings import SURROUNDINGS, copy_outcome
+from coordinator.client.transport.surroundings import SURROUNDINGS, copy_outcome
 from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials, Options
 from coordinator.runtime.clock import AnchoredClock

@@ -17,7 +17,7 @@ from typing import Any, Final
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client import Worker
-from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.runtime.payloads import assignment_of
 from coordinator.settings import Settings
 from coordinator.simulate.channels import Addresses

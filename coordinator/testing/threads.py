@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from coordinator.client.surroundings import copy_outcome
+from coordinator.client.transport.surroundings import copy_outcome
 from coordinator.simulate.handles import SimulatedHandle
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, pairwise
 
-from coordinator.client.cluster import ClusterAdmin
 from coordinator.core.ids import ShardId
+from coordinator.operator.cluster import ClusterAdmin
 from coordinator.runtime.stores import open_stores
 from coordinator.settings import InvalidSetting, Settings
 from coordinator.settings.sections import StorageConfig

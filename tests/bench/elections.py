@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 
-from coordinator.client.cluster import ClusterAdmin
+from coordinator.operator.cluster import ClusterAdmin
 from coordinator.v1 import cluster_pb2 as pb
 from tests.bench.figures import CannotMeasure, Figures, Goal
 from tests.faults.deployment import SHARDS, Deployment

@@ -6,11 +6,11 @@ import itertools
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.client.admin import GroupAdmin
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.replies import JoinReply, Reply, SyncReply
 from coordinator.core.requests import JoinGroup, SyncGroup
+from coordinator.operator.admin import GroupAdmin
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import Patience

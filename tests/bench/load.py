@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.retry import BackOff
-from coordinator.client.wire import DROPPED
+from coordinator.client.member.retry import BackOff
+from coordinator.client.transport.wire import DROPPED
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.bench.figures import CannotMeasure, Figures, Goal
 from tests.bench.rolling_worker import Program
 from tests.bench.servers import scratch, with_server

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.report import Panel, Picture, Report, Spans
 from tests.bench.rolling import Commit, Fleet, successions

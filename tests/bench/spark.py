@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.options import StreamOptions

@@ -11,7 +11,7 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.patience import HANG_S

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember, Revoking
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.documents import ROOT
 from tests.patience import HANG_S

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.browser.conftest import FLAGS, PHONE, WIDE, opened
 from tests.browser.test_accessibility import AXE, RUN_AXE, SCHEMES
 from tests.patience import HANG_S

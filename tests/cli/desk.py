@@ -8,7 +8,7 @@ import json
 import shlex
 
 from coordinator.cli.main import main
-from coordinator.client.surroundings import SURROUNDINGS
+from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.v1 import cluster_pb2
 from tests.conformance.kit import Scenario
 

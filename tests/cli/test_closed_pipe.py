@@ -46,7 +46,7 @@ def test_another_broken_pipe_is_not_hidden(monkeypatch, capfd):
     def broken(*arguments, **options):
         raise BrokenPipeError
 
-    monkeypatch.setattr("coordinator.client.health.Health", broken)
+    monkeypatch.setattr("coordinator.operator.health.Health", broken)
     assert main(["health"]) == 1
     assert "BrokenPipeError" in Path(capfd.readouterr().err.split()[-1]).read_text()
 

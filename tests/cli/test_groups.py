@@ -14,7 +14,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_subscription,
 )
 from coordinator.cli.groups import STATES, TYPES
-from coordinator.client.declarations import encode_declaration
+from coordinator.client.member.classic.declarations import encode_declaration
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from coordinator.client.interrupts import SIGNALS
+from coordinator.client.transport.interrupts import SIGNALS
 
 
 @pytest.fixture

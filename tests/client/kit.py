@@ -14,7 +14,8 @@ import itertools
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calls import (
+from coordinator.client.config import MemberConfig
+from coordinator.client.member.calls import (
     Answer,
     Call,
     Cancel,
@@ -28,12 +29,11 @@ from coordinator.client.calls import (
     Log,
     Unreachable,
 )
-from coordinator.client.config import MemberConfig
-from coordinator.client.holdings import Holding
-from coordinator.client.machine import MemberMachine
+from coordinator.client.member.ledger import Holding
+from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.operations import GIVE_UP_MS, CommitOperation
 from coordinator.client.offsets import Commit
-from coordinator.client.operations import GIVE_UP_MS, CommitOperation
-from coordinator.client.wire import decode, encode
+from coordinator.client.transport.wire import decode, encode
 from coordinator.testing import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode

@@ -11,8 +11,8 @@ import random
 import pytest
 
 from coordinator.client import CoordinatorError, Lost, Revoking
-from coordinator.client.calls import CommitOffsets
-from coordinator.client.holdings import MEMBERSHIP
+from coordinator.client.member.calls import CommitOffsets
+from coordinator.client.member.ledger import MEMBERSHIP
 from tests.client.kit import Letter, Player, World
 
 STEPS = 300

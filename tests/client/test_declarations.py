@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.client.declarations import (
+from coordinator.client.member.classic.declarations import (
     PARTITIONS_MAX,
     Declaration,
     encode_declaration,

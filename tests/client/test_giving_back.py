@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.calls import Join, Sync
-from coordinator.client.events import Assigned, Lost, Revoking
-from coordinator.client.membership import Phase
+from coordinator.client.member.calls import Join, Sync
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.events import Assigned, Lost, Revoking
 from tests.client.kit import World, t
 
 

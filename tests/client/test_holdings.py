@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import Assigned, CommitFailed, Lost, Revoking, StaleMember
-from coordinator.client.calls import CommitOffsets, Join, Sync
-from coordinator.client.holdings import MEMBERSHIP
-from coordinator.client.membership import Phase
+from coordinator.client.member.calls import CommitOffsets, Join, Sync
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World, t
 

@@ -10,7 +10,12 @@ import threading
 
 import pytest
 
-from coordinator.client.interrupts import Interrupted, SignalGuard, Terminated, closing_reason
+from coordinator.client.transport.interrupts import (
+    Interrupted,
+    SignalGuard,
+    Terminated,
+    closing_reason,
+)
 
 
 @pytest.mark.parametrize(

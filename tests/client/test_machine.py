@@ -12,7 +12,8 @@ from coordinator.client import (
     StaleMember,
     Unavailable,
 )
-from coordinator.client.calls import (
+from coordinator.client.config import MemberConfig
+from coordinator.client.member.calls import (
     Answer,
     Beat,
     Broken,
@@ -33,9 +34,8 @@ from coordinator.client.calls import (
     Unimplemented,
     Unreachable,
 )
-from coordinator.client.config import MemberConfig
-from coordinator.client.machine import MemberMachine
-from coordinator.client.membership import Phase
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.machine import MemberMachine
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.client.kit import Player, World
 

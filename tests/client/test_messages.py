@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import Lost, RebalanceInProgress, StaleMember
-from coordinator.client.calls import Beat, CommitOffsets, Join, Sync
-from coordinator.client.membership import Phase
-from coordinator.client.wire import encode
+from coordinator.client.member.calls import Beat, CommitOffsets, Join, Sync
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.transport.wire import encode
 from coordinator.core.group import GroupState
 from tests.client.kit import Player, World
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.client import FatalError, Lost, StaleMember
-from coordinator.client.assignor_choice import REFUSALS_MAX
-from coordinator.client.calls import Join
-from coordinator.client.membership import Phase
+from coordinator.client.member.calls import Join
+from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
+from coordinator.client.member.classic.membership import Phase
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World, t
 

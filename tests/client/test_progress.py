@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client import Assigned, Lost, StaleMember
 from coordinator.client.config import MemberConfig
-from coordinator.client.membership import Phase
+from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import World, t
 
 FIVE_MINUTES_MS = 300_000

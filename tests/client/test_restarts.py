@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.membership import Phase
+from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import World
 
 

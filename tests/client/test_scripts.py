@@ -15,13 +15,13 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.client import calls
 from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError
-from coordinator.client.events import Assigned, Lost, Revoking, Stopping
-from coordinator.client.machine import MemberMachine
+from coordinator.client.member import calls
+from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.operations import CommitOperation
 from coordinator.client.offsets import Commit
-from coordinator.client.operations import CommitOperation
 
 SCRIPTS = Path(__file__).parent / "scripts"
 KINDS: dict[type, str] = {

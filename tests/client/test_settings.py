@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client import BlockingMember, GroupMember, OffsetAndMetadata, SessionMember, Worker
 from coordinator.client.forms import offsets_of
-from coordinator.client.sessions.settings import session_config
+from coordinator.client.member.session.settings import session_config
 from coordinator.client.settings import member_config, remarks
 
 BOTH = pytest.mark.parametrize("kind", [GroupMember, BlockingMember])

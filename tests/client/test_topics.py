@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.assignors import Subscription
 from coordinator.assignors.consumer_protocol import PreviousAssignment, encode_subscription
-from coordinator.client.assigning import read_assignment, share_out, subscriptions
-from coordinator.client.calls import JoinedMember, Sync
-from coordinator.client.membership import Phase
+from coordinator.client.member.calls import JoinedMember, Sync
+from coordinator.client.member.classic.assigning import read_assignment, share_out, subscriptions
+from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import World, t
 
 OURS = Subscription(("t",))

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from coordinator.client import RebalanceInProgress, StaleMember, Unavailable
-from coordinator.client.calls import (
+from coordinator.client.member.calls import (
     Beat,
     CommitOffsets,
     FindCoordinator,

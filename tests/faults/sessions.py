@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.bench.figures import percentile
 from tests.faults.deployment import Deployment
 from tests.faults.injections import KINDS

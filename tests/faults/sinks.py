@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.patience import HANG_S
 from tests.s3_server import FAIL, LOSE, PASS, S3Server, s3_server
 from tests.serving import Process

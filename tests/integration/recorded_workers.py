@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from flights.history import History
 from flights.notes import TAKES, WORKS, Notebook
 from flights.processes import kill, start_coordinator, stop

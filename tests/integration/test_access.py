@@ -18,8 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from jwt.algorithms import ECAlgorithm
 
 from coordinator.client import CommitFailed, Credentials, FatalError, GroupMember
-from coordinator.client.admin import GroupAdmin
-from coordinator.client.cluster import ClusterAdmin
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
 from coordinator.service import pipeline as pipeline_module
 from coordinator.service.grpc.calls import METHODS

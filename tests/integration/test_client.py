@@ -20,8 +20,8 @@ from coordinator.client import (
     StaleMember,
     TopicPartition,
 )
-from coordinator.client.membership import Phase
-from coordinator.client.wire import encode
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.transport.wire import encode
 from coordinator.core.events import MemberLeft
 from tests.patience import HANG_S
 from tests.serving import Process, running

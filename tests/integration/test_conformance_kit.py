@@ -81,7 +81,7 @@ def test_holdings_outlive_a_restart(capsys, tmp_path):
 OWN_CLIENT = [sys.executable, "-m", "coordinator.testing.conformance.subject"]
 BROKEN_CLIENT = """
 import runpy
-from coordinator.client.sessions.leases import Lease
+from coordinator.client.member.session.leases import Lease
 Lease.suspended_ms = property(lambda lease: 3 * lease.length_ms)
 runpy.run_module("coordinator.testing.conformance.subject", run_name="__main__")
 """

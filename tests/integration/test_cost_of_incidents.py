@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import admin_pb2 as pb
 from tests.integration.waiting import wait_until
 from tests.serving import Process

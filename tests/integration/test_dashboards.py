@@ -24,7 +24,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import Credentials, GroupMember, SessionMember
-from coordinator.client.sessions.changes import Draining
+from coordinator.client.member.session.changes import Draining
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
 from tests.certificates import Authority

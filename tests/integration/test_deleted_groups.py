@@ -6,8 +6,8 @@ import asyncio
 
 import grpc
 
-from coordinator.client.admin import GroupAdmin
 from coordinator.dial import Credentials
+from coordinator.operator.admin import GroupAdmin
 from coordinator.security.tokens import line_for, new_token
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2, group_pb2_grpc
 from tests.integration.waiting import until

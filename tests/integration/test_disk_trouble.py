@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.exactly_once import clean, committed_files, compact
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from coordinator.spark.sinks import deciding, parquet

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import FILES_TOPIC, GroupAdmin
 from coordinator.client.group_files import GroupFiles
+from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
 from coordinator.sources.recorded import MAX_BYTES, Entry, FileRecord, RecordUnreadable, key_of
 from tests.serving import running
 

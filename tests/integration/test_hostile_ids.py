@@ -26,7 +26,7 @@ import yaml
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main, parser_for
 from coordinator.client import BlockingMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc

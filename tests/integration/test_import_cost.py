@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 # Needed by a member that is made, by sources, by tokens or by failed TLS connections: not before.
 LATER = [
     "coordinator.assignors.built_in",
-    "coordinator.client.connection",
-    "coordinator.client.machine",
-    "coordinator.client.wire",
+    "coordinator.client.transport.connection",
+    "coordinator.client.member.machine",
+    "coordinator.client.transport.wire",
     "coordinator.handshake",
     "coordinator.sources",
     "coordinator.v1",
@@ -86,5 +86,5 @@ def test_importing_the_client_does_not_load(import_, module):
 def test_a_member_loads_protobuf_and_assignors_and_no_sources(import_):
     _, _, of_a_member = import_
     assert {"google.protobuf", "coordinator.v1.group_pb2"} <= of_a_member
-    assert {"coordinator.assignors.built_in", "coordinator.client.machine"} <= of_a_member
+    assert {"coordinator.assignors.built_in", "coordinator.client.member.machine"} <= of_a_member
     assert not [name for name in of_a_member if name.startswith("coordinator.sources")]

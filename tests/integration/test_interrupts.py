@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from coordinator.client import BlockingMember, BlockingSessionMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process

@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.assignors import TopicPartition as OurPartition
-from coordinator.client.admin import GroupAdmin
-from coordinator.client.nodes import Nodes
-from coordinator.client.topics import TopicAdmin
 from coordinator.dial import Credentials
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.nodes import Nodes
+from coordinator.operator.topics import TopicAdmin
 from coordinator.security.tokens import line_for
 from coordinator.v1 import topics_pb2, topics_pb2_grpc
 from tests.faults.stores import EtcdCluster, ZooKeeperCluster, missing_etcd, missing_zookeeper

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import FatalError, GroupMember
-from coordinator.client.wire import room_after_s
+from coordinator.client.transport.wire import room_after_s
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb

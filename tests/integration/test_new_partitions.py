@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="streams need the extra `spark`")
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import NothingFound
 from coordinator.spark.refusals import DataLost
 from tests.integration.test_changed_logs import A, B, Query, log, server, stored, write

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from coordinator.client.cluster import ClusterAdmin
-from coordinator.client.nodes import Nodes
+from coordinator.operator.cluster import ClusterAdmin
+from coordinator.operator.nodes import Nodes
 from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until

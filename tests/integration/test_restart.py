@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.testing import CannotStart
 from tests.patience import HANG_S
 from tests.serving import Process, free_port

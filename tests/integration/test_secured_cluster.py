@@ -14,7 +14,7 @@ import pyarrow as pa
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
 from coordinator.client import Credentials
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.stream import GroupStreamReader

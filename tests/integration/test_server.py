@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
-from coordinator.client.admin import GroupAdmin
 from coordinator.dial import address_of
+from coordinator.operator.admin import GroupAdmin
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb

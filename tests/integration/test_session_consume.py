@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process

@@ -9,7 +9,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import SessionMember
 from coordinator.client.errors import StaleMember
-from coordinator.client.sessions.changes import Draining, Granted, Stopping
+from coordinator.client.member.session.changes import Draining, Granted, Stopping
 from tests.integration.waiting import until
 from tests.serving import running
 

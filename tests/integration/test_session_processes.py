@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from coordinator.client import SessionMember
-from coordinator.client.sessions.changes import Granted
+from coordinator.client.member.session.changes import Granted
 from tests.integration.test_worker_processes import STUCK_THREAD, WORKING, WORKING_THREAD, script
 from tests.integration.waiting import until
 from tests.patience import HANG_S
@@ -89,7 +89,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 FORKED_MEMBER = f"""
 import os, sys
 from coordinator.client import BlockingSessionMember
-from coordinator.client.sessions.changes import Granted
+from coordinator.client.member.session.changes import Granted
 
 with BlockingSessionMember(sys.argv[1], sys.argv[2], {{"t": 2}}, wishes={WISHES}) as member:
     changes = []

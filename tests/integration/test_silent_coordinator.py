@@ -15,9 +15,9 @@ import grpc
 import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import asking
-from coordinator.client.admin import GroupAdmin
 from coordinator.client.errors import FatalError, Unavailable
+from coordinator.operator import asking
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark import stream
 from coordinator.spark.options import StreamOptions

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.settings import SETTINGS
 from tests.documents import blocks
 from tests.serving import Process

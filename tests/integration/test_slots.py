@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator.client import Partition, Worker
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import executor
 from tests.integration.waiting import wait_until

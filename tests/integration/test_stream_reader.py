@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import GroupMember
-from coordinator.client.admin import GroupAdmin
-from coordinator.client.membership import Phase
+from coordinator.client.member.classic.membership import Phase
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark import stream
 from coordinator.spark.announced import announced_batch

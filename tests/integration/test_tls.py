@@ -16,8 +16,8 @@ from cryptography import x509
 
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials, GroupMember
-from coordinator.client.admin import GroupAdmin
 from coordinator.handshake import tls_trouble
+from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.certificates import Authority, content, replace

@@ -9,8 +9,8 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
-from coordinator.client.admin import GroupAdmin
-from coordinator.client.topics import TopicAdmin
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.topics import TopicAdmin
 from coordinator.security.tokens import line_for
 from tests.serving import Process, free_port
 

@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.patience import HANG_S
 from tests.serving import Process
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.cli.main import main
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.kafka.clients import Partition
 from tests.serving import Process, free_port
 

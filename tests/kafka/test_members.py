@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.assignors.consumer_protocol import decode_subscription
 from coordinator.client import GroupMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.kafka.clients import (
     AIOKAFKA,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog
 from coordinator.spark import consume
 from coordinator.spark.exactly_once import ExactlyOnce

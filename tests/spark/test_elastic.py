@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client import Partition, Worker
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import consume
 from coordinator.spark.exactly_once import ExactlyOnce

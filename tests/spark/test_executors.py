@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import consume, run_members
 from coordinator.spark.executor import executor_id

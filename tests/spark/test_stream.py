@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.cli import reset
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from tests.faults.spark.processes import python_workers, send, source_processes
 from tests.integration.waiting import wait_until

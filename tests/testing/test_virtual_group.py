@@ -8,7 +8,7 @@ import time
 import pytest
 
 from coordinator.client import Assigned, BlockingMember, GroupMember
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.settings import InvalidSetting
 from coordinator.testing.loop import NotOnVirtualTime
 from coordinator.testing.running import VirtualTest

@@ -14,7 +14,7 @@ from coordinator.client import (
     SessionSettings,
 )
 from coordinator.client.consume import Summary, consume
-from coordinator.client.sessions.changes import Draining, Granted, Lost, Warming
+from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
 from coordinator.sources import open_source
 
 

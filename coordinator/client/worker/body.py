@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
-from coordinator.client.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.forms import offsets_told
-from coordinator.client.holdings import Holding
 from coordinator.client.log_ends import LogEnds
-from coordinator.client.membership import member_name
+from coordinator.client.member.classic.membership import member_name
+from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.member.ledger import Holding
+from coordinator.client.member.session.changes import Resumed, Suspended, Warming
 from coordinator.client.offsets import Commit, OffsetAndMetadata
-from coordinator.client.sessions.changes import Resumed, Suspended, Warming
-from coordinator.client.surroundings import copy_outcome
+from coordinator.client.transport.surroundings import copy_outcome
 from coordinator.client.worker.actions import (
     Action,
     CancelRun,

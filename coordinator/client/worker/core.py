@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.events import spelled
-from coordinator.client.holdings import Holding
+from coordinator.client.member.events import spelled
+from coordinator.client.member.ledger import Holding
 from coordinator.client.worker.actions import (
     ERROR,
     INFO,

@@ -30,11 +30,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from coordinator.client.connection import Connection
-from coordinator.client.driver import Link
-from coordinator.client.loop_thread import LoopThread
-from coordinator.client.session import epoch_ms
-from coordinator.client.surroundings import SURROUNDINGS, ProtocolLoop
+from coordinator.client.member.group_member import epoch_ms
+from coordinator.client.transport.connection import Connection
+from coordinator.client.transport.driver import Link
+from coordinator.client.transport.loop_thread import LoopThread
+from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop
 from coordinator.dial import Credentials
 
 T = TypeVar("T")

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.calling import CallingMachine
 from coordinator.client.config import MemberConfig
-from coordinator.client.driver import Driver
 from coordinator.client.errors import CoordinatorError
-from coordinator.client.events import Assigned, RebalanceEvent
-from coordinator.client.holdings import Holding
-from coordinator.client.machine import MemberMachine
-from coordinator.client.membership import Phase
+from coordinator.client.member.calling import CallingMachine
+from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.events import Assigned, RebalanceEvent
+from coordinator.client.member.group_member import GroupMember
+from coordinator.client.member.ledger import Holding
+from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.session.changes import Resumed, Suspended, Warming
+from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata
-from coordinator.client.session import GroupMember
-from coordinator.client.sessions.changes import Resumed, Suspended, Warming
-from coordinator.client.state import MemberState
+from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.scope import FOREVER_MS
 from coordinator.dial import Credentials

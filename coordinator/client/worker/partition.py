@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import number_of, offset_of
-from coordinator.client.loop_thread import check_process, is_forked_from
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.transport.loop_thread import check_process, is_forked_from
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.scope import Run, Scope, Stage, named

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from coordinator.assignors import TopicPartition
 
 if TYPE_CHECKING:
-    from coordinator.client.holdings import Holding
+    from coordinator.client.member.ledger import Holding
     from coordinator.client.worker.handlers import Handler
 
 FOREVER_MS = 1 << 62

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.holdings import Holding
+from coordinator.client.member.ledger import Holding
 from coordinator.client.worker.actions import ERROR, Ready
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.handlers import Handlers

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.driver import Driver
-from coordinator.client.events import Assigned, Lost, Revoking, Stopping
-from coordinator.client.holdings import Holding
+from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.member.ledger import Holding
+from coordinator.client.member.session import changes
+from coordinator.client.member.session.member import LONG_S, SessionMember
+from coordinator.client.member.session.member_machine import SessionMemberMachine
+from coordinator.client.member.session.partitions import Holding as State
+from coordinator.client.member.session.settings import SessionConfig
 from coordinator.client.offsets import Commit
-from coordinator.client.sessions import changes
-from coordinator.client.sessions.member import LONG_S, SessionMember
-from coordinator.client.sessions.member_machine import SessionMemberMachine
-from coordinator.client.sessions.partitions import Holding as State
-from coordinator.client.sessions.settings import SessionConfig
+from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.member import Borrowed, DrivenMember, Dropped, MemberEvent, widened
 from coordinator.client.worker.scope import FOREVER_MS

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from coordinator.client.forms import milliseconds_of
-from coordinator.client.sessions.settings import SessionSettings, session_config
+from coordinator.client.member.session.settings import SessionSettings, session_config
 from coordinator.client.settings import MemberSettings, member_config, unknown_setting
 from coordinator.client.worker.body import NewMember
 from coordinator.client.worker.environment import Environment

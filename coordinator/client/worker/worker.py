@@ -9,12 +9,12 @@ from copy import copy
 from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
 
-from coordinator.client.events import spelled
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.log_ends import ends_of
-from coordinator.client.loop_thread import check_process
-from coordinator.client.session import LOG_ENDS_INTERVAL_S
+from coordinator.client.member.events import spelled
+from coordinator.client.member.group_member import LOG_ENDS_INTERVAL_S
+from coordinator.client.transport.loop_thread import check_process
 from coordinator.client.worker.body import Body, Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import (

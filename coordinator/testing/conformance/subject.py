@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import CoordinatorError, SessionMember
-from coordinator.client.sessions.changes import (
+from coordinator.client.member.session.changes import (
     Draining,
     Granted,
     Lost,

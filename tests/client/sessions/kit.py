@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.sessions.machine import SessionMachine
+from coordinator.client.member.session.machine import SessionMachine
 from coordinator.v1 import session_pb2 as pb
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.sessions.changes import Granted, Lost, Warming
-from coordinator.client.sessions.member import SessionMember
-from coordinator.client.sessions.member_machine import SessionMemberMachine
-from coordinator.client.sessions.partitions import Held, Holding, Preparation
-from coordinator.client.sessions.settings import session_config
+from coordinator.client.member.session.changes import Granted, Lost, Warming
+from coordinator.client.member.session.member import SessionMember
+from coordinator.client.member.session.member_machine import SessionMemberMachine
+from coordinator.client.member.session.partitions import Held, Holding, Preparation
+from coordinator.client.member.session.settings import session_config
 from coordinator.client.worker.session_member import LentLeasedMember
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
-from coordinator.client.sessions.changes import Granted, Lost
-from coordinator.client.sessions.member import SessionMember
+from coordinator.client.member.session.changes import Granted, Lost
+from coordinator.client.member.session.member import SessionMember
 
 P = TopicPartition("t", 0)
 pytestmark = pytest.mark.virtual_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.sessions.changes import (
+from coordinator.client.member.session.changes import (
     Draining,
     Granted,
     Lost,

@@ -6,12 +6,12 @@ from collections import deque
 
 import pytest
 
-from coordinator.client import calls
 from coordinator.client.errors import FatalError, FencedToken, StaleMember
+from coordinator.client.member import calls
+from coordinator.client.member.session.changes import Granted, Lost
+from coordinator.client.member.session.member_machine import SessionMemberMachine
+from coordinator.client.member.session.settings import session_config
 from coordinator.client.offsets import Commit
-from coordinator.client.sessions.changes import Granted, Lost
-from coordinator.client.sessions.member_machine import SessionMemberMachine
-from coordinator.client.sessions.settings import session_config
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, P, wanted

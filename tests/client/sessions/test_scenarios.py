@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.sessions.changes import (
+from coordinator.client.member.session.changes import (
     Draining,
     Granted,
     Lost,

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from coordinator.client import Worker
-from coordinator.client.calls import FindCoordinator, Found, Join, Unreachable
-from coordinator.client.wire import decode, encode
+from coordinator.client.member.calls import FindCoordinator, Found, Join, Unreachable
+from coordinator.client.transport.wire import decode, encode
 from coordinator.client.worker.environment import Environment
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb

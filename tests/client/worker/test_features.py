@@ -12,9 +12,9 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingPartition, OffsetMismatch, Partition, StaleMember
-from coordinator.client.driver import Driver
-from coordinator.client.sessions.member_machine import SessionMemberMachine
-from coordinator.client.sessions.settings import session_config
+from coordinator.client.member.session.member_machine import SessionMemberMachine
+from coordinator.client.member.session.settings import session_config
+from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.member import ClassicMember
 from coordinator.client.worker.session_member import MachineMember
 from tests.client.worker.kit import Town

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import Partition, Worker
-from coordinator.client.holdings import Holding
+from coordinator.client.member.ledger import Holding
 from coordinator.client.worker.actions import (
     CancelRun,
     Drain,

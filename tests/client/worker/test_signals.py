@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from coordinator.client.interrupts import SIGNALS
+from coordinator.client.transport.interrupts import SIGNALS
 from coordinator.client.worker.running import EndNow, signals_handled
 
 

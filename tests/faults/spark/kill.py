@@ -24,7 +24,7 @@ from pathlib import Path
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
-from coordinator.client.admin import GroupAdmin
+from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.exactly_once import committed_files
 from tests.faults.spark.driver import Settings
 from tests.faults.spark.feed import Feed

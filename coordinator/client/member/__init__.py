@@ -1,0 +1,1 @@
+"""One member of a group: its machine, its ledger, and its faces."""

@@ -1,0 +1,1 @@
+"""The classic protocol of a member: what it says next, and what an answer means."""

@@ -1,0 +1,564 @@
+"""A member's state in its group: its phase, its requests, and what answers change.
+
+    JOINING ──► SYNCING ──► STABLE ──► REVOKING ──► JOINING      a rebalance
+       ▲           │           │           │
+       └───────────┴───────────┴───────────┘                     lost, fenced off, expired
+                               └──► IDLE                         no progress: left the group
+    any ──► STOPPED                                              closed, or refused for good
+
+With an eager assignor a member gives everything back before it joins again. With a cooperative one
+it joins with what it has, and then gives back what the new assignment takes away, each partition as
+soon as its owner has finished with it; until then the member takes part in rebalances as the holder
+(`revocations.py`). The leader marks such an assignment, so that a process which takes the member's
+place meanwhile joins again as well.
+
+The owner learns of changes later, from `hand_out`. Its commits count for the holdings it knows
+(`holdings.py`), and are refused here once those have ended. Partitions that it was never told of
+are given back without asking it. Those it did not give back in time it is told of as `Lost`.
+
+Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from coordinator.assignors import Subscription, TopicPartition
+from coordinator.assignors.consumer_protocol import PreviousAssignment, decode_subscription
+from coordinator.client.config import MemberConfig
+from coordinator.client.errors import FatalError, StaleMember, words_of
+from coordinator.client.member import calls
+from coordinator.client.member.calls import Code, Level
+from coordinator.client.member.classic.assigning import (
+    ReadAssignment,
+    read_assignment,
+    share_out,
+    subscriptions,
+)
+from coordinator.client.member.classic.assignor_choice import AssignorChoice
+from coordinator.client.member.classic.revocations import Revocations
+from coordinator.client.member.events import (
+    Assigned,
+    Lost,
+    RebalanceEvent,
+    Revoking,
+    Stopping,
+    spelled,
+)
+from coordinator.client.member.ledger import MEMBERSHIP, Holdings
+
+_NOTHING: frozenset[TopicPartition] = frozenset()
+TOPICS_CHANGED = "the topics have changed"
+_FATAL = frozenset(
+    {
+        Code.FENCED_INSTANCE_ID,
+        Code.GROUP_MAX_SIZE_REACHED,
+        Code.INVALID_GROUP_ID,
+        Code.INVALID_SESSION_TIMEOUT,
+        Code.INVALID_REQUEST,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Phase(Enum):
+    """Phase of a member in its group; the transitions are drawn above."""
+
+    JOINING = "joining"
+    SYNCING = "syncing"
+    STABLE = "stable"
+    REVOKING = "revoking"
+    IDLE = "idle"
+    STOPPED = "stopped"
+
+
+class Next(Enum):
+    """The caller's next step after an answer."""
+
+    GO_ON = "go on"
+    PAUSE = "pause, then try again"
+    REDISCOVER = "pause, look the coordinator up, then try again"
+
+
+@dataclass(slots=True)
+class Membership:
+    """One member. `events` collects what `hand_out` gives its owner."""
+
+    config: MemberConfig
+    phase: Phase = Phase.JOINING
+    member_id: str = ""
+    generation: int = -1
+    is_leader: bool = False
+    assignment: frozenset[TopicPartition] = _NOTHING
+    events: list[RebalanceEvent] = field(default_factory=list)
+    failure: Exception | None = None
+    assignors: AssignorChoice = field(init=False)
+    logs: list[calls.Log] = field(default_factory=list)
+    """Messages for the log of the member's process; the machine passes them on."""
+    holdings: Holdings = field(default_factory=Holdings)
+    revocations: Revocations = field(default_factory=Revocations)
+    unwanted: Callable[[], Collection[TopicPartition]] = tuple
+    """Partitions that the owner had rather not be assigned; asked before each join."""
+    is_draining: bool = False
+    """True if the member takes no more partitions: it subscribes to nothing."""
+    keeps_place: bool = False
+    """True if a static member's process is about to end: what its owner has finished with stays
+    assigned, for the next process of its name."""
+    must_join_again: bool = False
+    """True if partitions were given back that the join under way says are held."""
+    _claimed: frozenset[TopicPartition] = _NOTHING
+    _subscribed: frozenset[str] = frozenset()
+    """Topics of the last join."""
+    _last_heard_ms: int = 0
+    _joined: calls.Joined = field(default_factory=calls.Joined)
+    _assigned: ReadAssignment = field(default_factory=ReadAssignment)
+    _warned_of: frozenset[str] = frozenset()
+    _reason: str = ""
+    _stale_told: str = ""
+    """The `trouble` in which a stale commit was last told."""
+    _previous: frozenset[TopicPartition] = _NOTHING
+    _previous_generation: int = -1
+
+    def __post_init__(self) -> None:
+        self.assignors = AssignorChoice(self.config.assignors, self.config.fallback_assignor)
+
+    # --- The log ---
+
+    @property
+    def name(self) -> str:
+        """The member and its group, for messages."""
+        config = self.config
+        return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
+
+    def log(self, level: Level, text: str) -> None:
+        """Have the driver write a line, which names member and group."""
+        line = " ".join(f"{self.name}: {text}".split())
+        self.logs.append(calls.Log(level, line, self.config.group_id, self.member_id))
+
+    def log_stale(self, error: StaleMember) -> None:
+        """Have a commit logged that came too late: after everything was lost, a warning of the
+        first one says it for all."""
+        is_known = bool(self.trouble) and self.trouble == self._stale_told
+        self._stale_told = self.trouble
+        self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
+
+    def log_if(self, level: Level, text: str) -> None:
+        """Do the same, unless the text is empty."""
+        if text:
+            self.log(level, text)
+
+    @property
+    def trouble(self) -> str:
+        """Reason that the member has lost everything, until it is back; else empty."""
+        return "" if self.phase is Phase.STOPPED else self._reason
+
+    # --- Requests ---
+
+    def identity(self) -> calls.Identity:
+        """Current group, generation, member id and instance id."""
+        config = self.config
+        return calls.Identity(config.group_id, self.generation, self.member_id, config.instance_id)
+
+    def join(self) -> calls.Join:
+        """A JoinGroup with the partitions that the member holds."""
+        config = self.config
+        self.must_join_again = False
+        self._subscribed = frozenset(config.topics)
+        self._claimed = self.assignment | self.revocations.partitions
+        held = Subscription(
+            topics=() if self.is_draining else tuple(sorted(config.topics)),
+            owned_partitions=tuple(sorted(self._claimed)),
+            generation=self.generation,
+            rack=config.rack,
+            unwanted=tuple(self.unwanted()),
+        )
+        previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
+        return calls.Join(
+            member=self.identity(),
+            protocols=subscriptions(self.assignors.names, held, previous, config.topics),
+            protocol_type=config.protocol_type,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            client_id=config.client_id,
+            reason=self._reason,
+        )
+
+    def sync(self) -> calls.Sync:
+        """A SyncGroup; the leader's has the assignments of all members."""
+        config = self.config
+        assignments: tuple[tuple[str, bytes], ...] = ()
+        joined = self._joined
+        if self.is_leader and not joined.skip_assignment:
+            division = share_out(
+                joined.protocol_name, self.member_id, config.topics, joined.members
+            )
+            assignments = division.assignments
+            self._warn_of(division.warnings)
+        return calls.Sync(self.identity(), config.protocol_type, joined.protocol_name, assignments)
+
+    def beat(self) -> calls.Beat:
+        """A Heartbeat of the current generation."""
+        return calls.Beat(self.identity())
+
+    def leave(self, reason: str) -> calls.Leave | None:
+        """A LeaveGroup; None if the group does not know the member."""
+        return calls.Leave(self.identity(), reason) if self.member_id else None
+
+    # --- Answers ---
+
+    def joined(self, reply: calls.Joined) -> Next:
+        """Take in the answer to a JoinGroup."""
+        if self.phase is not Phase.JOINING:
+            return Next.GO_ON
+        if reply.code == Code.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            return Next.GO_ON
+        if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            self._assignors_refused(reply.message)
+            return Next.GO_ON
+        if reply.code != Code.NONE:
+            return self._refused(reply.code, reply.message)
+        self.assignors.accepted()
+        self.member_id = reply.member_id
+        self.generation = reply.generation
+        self.is_leader = reply.leader == reply.member_id
+        self._joined = reply
+        self._reason = ""
+        self.phase = Phase.SYNCING
+        leads = f", as leader of {len(reply.members)}" if self.is_leader else ""
+        self.log(Level.INFO, f"joined generation {reply.generation}{leads}: {reply.protocol_name}")
+        return Next.GO_ON
+
+    def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
+        """Take in the answer to a SyncGroup sent at `sent_at_ms`."""
+        if self.phase is not Phase.SYNCING:
+            return Next.GO_ON
+        if reply.code != Code.NONE:
+            return self._refused(reply.code, reply.message)
+        self._last_heard_ms = sent_at_ms
+        read = read_assignment(reply.assignment)
+        given, gives_back = read.partitions, read.gives_back
+        self._previous, self._previous_generation = given, self.generation
+        revoked = self._still_revoked(given)
+        taken = self.assignment - given
+        new = given - self.assignment - revoked
+        freed = self._claimed - given - self.assignment - revoked
+        self.phase = Phase.REVOKING if revoked else Phase.STABLE
+        self.assignment = given - revoked
+        news = new if self.assignors.is_cooperative else given
+        if not self.assignors.is_cooperative:
+            self._unsay(Assigned)
+        if news:
+            self.events.append(Assigned(news, self.generation))
+        self.log(Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new")
+        begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
+        self.holdings.begin(begun, self.generation)
+        if taken:
+            # Only a cooperative assignor gets here with something in hand.
+            self._revoke(taken, now_ms)
+        if freed or (gives_back and self.assignors.is_cooperative and not (taken or revoked)):
+            # Given back since the join, or the process that held them is gone (a static member has
+            # restarted, say): they are free, and only this member can have them assigned.
+            self.phase = Phase.JOINING
+        topics = self.config.topics
+        self._assigned = read
+        if self._subscribed != topics.keys() or self._counts_otherwise():
+            # They changed since they were sent, or while the member's place was empty: one that is
+            # static and restarts is given the assignment of its predecessor.
+            self._join_with_topics(now_ms)
+        return Next.GO_ON
+
+    def beaten(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
+        """Take in the answer to a Heartbeat sent at `sent_at_ms`."""
+        if not self.is_in_session:
+            return Next.GO_ON
+        if reply.code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+            return self._refused(reply.code, reply.message)
+        self._last_heard_ms = max(self._last_heard_ms, sent_at_ms)
+        if reply.code == Code.REBALANCE_IN_PROGRESS:
+            self.rebalance(now_ms)
+        return Next.GO_ON
+
+    def rebalance(self, now_ms: int) -> None:
+        """Begin a rebalance: revoke with an eager assignor, else join again."""
+        if self.is_draining:
+            self._let_go_of_finished()
+        if self.is_in_session and self.assignors.is_cooperative:
+            self.phase = Phase.JOINING
+        elif self.phase is Phase.STABLE:
+            self._revoke(self.assignment, now_ms)
+
+    # --- The owner, and time ---
+
+    def polled(self, now_ms: int) -> None:
+        """The owner polls: it has finished with partitions that it was told are being revoked."""
+        self.pass_deadlines(now_ms)
+        if told := self.revocations.told:
+            self.log(Level.INFO, f"gives back {spelled(told)}")
+            self._let_go(told, "it was given back")
+        if self.phase is Phase.IDLE:
+            self.phase = Phase.JOINING
+
+    def give_back(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+        """Give back single partitions that the owner has finished with, asked to or not.
+
+        With an eager assignor the others follow before the member joins again; but a member that
+        drains keeps them until it leaves. One that keeps its place gives back only those that the
+        group has taken away, and one that drains while nobody else takes partitions none.
+        """
+        self.pass_deadlines(now_ms)
+        partitions &= self.assignment | self.revocations.partitions
+        drains_last = self.is_draining and self._takes_alone
+        if self.keeps_place or drains_last:
+            self.holdings.end(partitions, "it was given back")
+            partitions = _NOTHING if drains_last else partitions & self.revocations.partitions
+        if not partitions:
+            return
+        stops = "it stops: " if self.is_draining else ""
+        self._reason = self._reason or f"{stops}partitions are given back"
+        self._let_go(partitions, "it was given back")
+        if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
+            self._revoke(self.assignment, now_ms)
+
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """Change the topics or their numbers of partitions.
+
+        Joins again with other topics, and with numbers that the leader neither knows nor has
+        divided: of the members that find new partitions only the first one does.
+        Source: Kafka `ConsumerCoordinator.rejoinNeededOrPending`.
+        """
+        before, self.config = self.config.topics, replace(self.config, topics=dict(topics))
+        if before.keys() != topics.keys() or self._counts_otherwise():
+            self._join_with_topics(now_ms)
+
+    def _counts_otherwise(self) -> bool:
+        return not (self.is_draining or self._assigned.knows(self.config.topics))
+
+    def _join_with_topics(self, now_ms: int) -> None:
+        if self.is_in_session:
+            self._reason = self._reason or TOPICS_CHANGED
+        self.rebalance(now_ms)
+
+    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
+        """Events since the last call. From now on the owner holds what they assign."""
+        self.pass_deadlines(now_ms)
+        events, self.events = self.events, []
+        self.holdings.hand_out()
+        self.revocations.hand_out()
+        return events
+
+    def pass_deadlines(self, now_ms: int) -> None:
+        """Expire the session, or a revocation that the owner did not answer.
+
+        The session ends here before it can end at the coordinator, since it is counted from the
+        time at which the last answered heartbeat was *sent*.
+        """
+        if self.is_in_session and now_ms >= self.session_ends_ms:
+            self._lose("the coordinator has not answered for a whole session timeout")
+            self.member_id = ""
+        elif overdue := self.revocations.overdue(now_ms):
+            reason = "it was not given back before the deadline of its revocation"
+            lost = self.holdings.known(overdue)
+            if lost:
+                self.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
+                self.events.append(Lost(lost, reason))
+            self._let_go(overdue, reason)  # Some may be assigned again: the owner hears of it next.
+
+    def next_deadline(self) -> int | None:
+        """Time of the next expiry in `pass_deadlines`; None: there is none."""
+        session_ends_ms = self.session_ends_ms if self.is_in_session else None
+        ends = (session_ends_ms, self.revocations.next_deadline())
+        return min((end for end in ends if end is not None), default=None)
+
+    def give_up(self, reason: str) -> None:
+        """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
+        lost = spelled(self.holdings.known(self.assignment | self.revocations.partitions))
+        self.log(
+            Level.WARNING,
+            f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "
+            f"poll: {reason}",
+        )
+        self._lose(reason, is_told=False)
+        self.phase = Phase.IDLE
+
+    def unreachable(self, now_ms: int) -> None:
+        """Lose everything if no coordinator has answered for a whole session while joining."""
+        if self.is_between_assignments and self.assignment:
+            if now_ms >= self.session_ends_ms:
+                self._lose("no coordinator has answered for a whole session timeout")
+
+    @property
+    def is_between_assignments(self) -> bool:
+        """True while a generation is being joined."""
+        return self.phase in (Phase.JOINING, Phase.SYNCING)
+
+    @property
+    def session_ends_ms(self) -> int:
+        """Time at which the member must consider its session expired."""
+        return self._last_heard_ms + self.config.session_timeout_ms
+
+    @property
+    def is_in_session(self) -> bool:
+        """True while the member sends heartbeats."""
+        return self.phase in (Phase.STABLE, Phase.REVOKING)
+
+    def left(self) -> None:
+        """Forget member id and generation after the group has been left."""
+        self.member_id = ""
+        self.generation = -1
+
+    def fail(self, error: Exception, reason: str = "") -> None:
+        """Stop because of an error, which the owner is given."""
+        if self.failure is None:
+            self.failure = error
+            self.log(Level.WARNING, f"stopped: {words_of(error)}")
+        self.stop(reason or f"failed: {words_of(error)}")
+
+    def stop(self, reason: str) -> None:
+        """Stop; partitions still held are lost."""
+        if self.phase is not Phase.STOPPED:
+            self._lose(reason, is_told=self.failure is not None)
+            self.phase = Phase.STOPPED
+            self.events.append(Stopping(reason))
+
+    # --- Inside ---
+
+    def _warn_of(self, warnings: tuple[str, ...]) -> None:
+        """Log what a leader has noticed, once as long as it stays true."""
+        for text in warnings:
+            if text not in self._warned_of:
+                self.log(Level.WARNING, text)
+        self._warned_of = frozenset(warnings)
+
+    def _still_revoked(self, given: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Partitions that are being revoked although an assignment may give them back.
+
+        The owner goes on with those that it was never told of.
+        """
+        revocations = self.revocations
+        untold = (given & revocations.partitions) - revocations.told
+        revocations.end(untold)
+        self._withdraw(untold)
+        self.assignment |= untold
+        revocations.returned = given & revocations.partitions
+        return revocations.partitions
+
+    def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+        """Revoke partitions; those that the owner was never told of are given back at once."""
+        known = self.holdings.known(partitions)
+        if known:
+            until_ms = now_ms + self.config.rebalance_timeout_ms // 2
+            self.revocations.begin(known, until_ms)
+            self.events.append(Revoking(known, until_ms))
+            self.phase = Phase.REVOKING
+            left_ms = until_ms - now_ms
+            self.log(Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms")
+        if partitions - known or not known:
+            self._let_go(partitions - known, "it was taken away before a poll handed it out")
+
+    def _let_go(self, partitions: frozenset[TopicPartition], reason: str) -> None:
+        """End the holdings of partitions, and join again if that is all it takes."""
+        self._withdraw(partitions)
+        self.holdings.end(partitions, reason)
+        self.assignment -= partitions
+        returned = self.revocations.end(partitions)
+        if returned:
+            self.assignment |= returned
+            self.holdings.begin(returned, self.generation)
+            self.events.append(Assigned(returned, self.generation))
+        if returned == partitions != _NOTHING:
+            if self.is_in_session:
+                self.phase = Phase.REVOKING if self.revocations.partitions else Phase.STABLE
+        elif self._may_join_now():
+            self.must_join_again = self.phase is Phase.JOINING
+            self.phase = Phase.JOINING
+
+    def _let_go_of_finished(self) -> None:
+        """Hold no partition any more that was kept since nobody else took any."""
+        held = self.assignment | self.revocations.partitions
+        finished = held - self.holdings.known(held)
+        self.assignment -= finished
+        self.revocations.end(finished)
+
+    @property
+    def _takes_alone(self) -> bool:
+        """True if no other member of the generation takes partitions; known to its leader."""
+        if not self.is_leader or self.is_between_assignments:
+            return False
+        others = (m for m in self._joined.members if m.member_id != self.member_id)
+        return not any(decode_subscription(m.metadata).topics for m in others)
+
+    def _may_join_now(self) -> bool:
+        if self.phase is Phase.SYNCING:
+            return False  # The answer shows that the group has to be told.
+        return self.assignors.is_cooperative or not (self.assignment or self.revocations.partitions)
+
+    def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
+        """Remove these partitions from events that the owner has not been given."""
+        events, self.events = self.events, []
+        for event in events:
+            if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
+                left = event.partitions - partitions
+                if left:
+                    self.events.append(replace(event, partitions=left))
+            else:
+                self.events.append(event)
+
+    def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
+        """Drop events of these kinds that the owner has not been given."""
+        self.events = [event for event in self.events if not isinstance(event, kinds)]
+
+    def _assignors_refused(self, message: str) -> None:
+        """The group follows none of the member's assignors: try the other ones, or stop.
+
+        Whatever it held is lost first.
+        """
+        code, refused = Code.INCONSISTENT_GROUP_PROTOCOL, ", ".join(self.assignors.names)
+        if not self.assignors.refused():
+            self.fail(FatalError(f"{message}. {self.assignors.way_in()}", code), code)
+            return
+        self._lose(code)
+        self.generation = -1
+        self.log(
+            Level.WARNING,
+            f"the group refuses {refused} ({message}): joins with "
+            f"{', '.join(self.assignors.names)} instead. {self.assignors.way_over()}",
+        )
+
+    def _refused(self, code: str, message: str) -> Next:
+        if code in _FATAL:
+            self.fail(FatalError(message, code), code)
+        elif code == Code.REBALANCE_IN_PROGRESS:
+            self.phase = Phase.JOINING
+        elif code == Code.UNKNOWN_MEMBER_ID:
+            self._lose(code)
+            self.left()
+        elif code == Code.ILLEGAL_GENERATION:
+            self._lose(code)
+            self.generation = -1
+        else:
+            return Next.REDISCOVER if code in calls.ELSEWHERE else Next.PAUSE
+        return Next.GO_ON
+
+    def _lose(self, reason: str, *, is_told: bool = True) -> None:
+        lost = self.holdings.known(self.assignment | self.revocations.partitions)
+        self.holdings.end_all(reason)
+        self._unsay(Assigned, Revoking)
+        self.assignment = self._claimed = _NOTHING
+        self.revocations.end_all()
+        if lost:
+            self.events.append(Lost(lost, reason))
+            if is_told:
+                self.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
+        self._reason = reason
+        if self.phase is not Phase.STOPPED:
+            self.phase = Phase.JOINING
+
+
+def member_name(group_id: str, *ids: str | None) -> str:
+    """A member and its group as log lines begin with them, by the first id that there is."""
+    who = next(filter(None, ids), "without an id yet")
+    return f"member {who} of group {group_id}"

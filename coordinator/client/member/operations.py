@@ -1,0 +1,322 @@
+"""Operations: commits, fetches and reports of the owner, retried until an answer is final.
+
+An operation makes one attempt at a time. `attempt` gives the request of the next one, `handle`
+takes its result; when `is_done`, there may be an `error`. In between it pauses until `due_ms`, or,
+if it is a commit, waits until the member has its assignment (`is_waiting`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import (
+    CommitFailed,
+    CoordinatorError,
+    FencedToken,
+    OffsetMismatch,
+    RebalanceInProgress,
+    StaleMember,
+    Unavailable,
+)
+from coordinator.client.member import calls
+from coordinator.client.member.calls import Code
+from coordinator.client.member.classic.membership import Membership, Next
+from coordinator.client.member.ledger import Holding
+from coordinator.client.member.retry import MOST_S, BackOff
+from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
+
+GIVE_UP_MS = 30_000
+"""Default of the time after which an operation ends without a final answer."""
+
+_RETRIABLE = calls.ELSEWHERE | {Code.COORDINATOR_LOAD_IN_PROGRESS}
+_STALE = frozenset(
+    {
+        Code.UNKNOWN_MEMBER_ID,
+        Code.ILLEGAL_GENERATION,
+        Code.FENCED_INSTANCE_ID,
+        Code.GROUP_ID_NOT_FOUND,
+    }
+)
+
+
+class Operation(ABC):
+    """Base of operations. Compared by identity.
+
+    Args:
+        timeout_ms: time after which it ends, with an error that says what it has waited for.
+        most_s: limit of every pause between two attempts.
+    """
+
+    def __init__(
+        self,
+        random: Callable[[], float],
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+        *,
+        most_s: float = MOST_S,
+    ) -> None:
+        self._random = random
+        self._most_s = most_s
+        self._timeout_ms = timeout_ms
+        self._until_ms = now_ms + timeout_ms
+        self._trouble = ""
+        self.error: Exception | None = None
+        self.is_done = self.is_out = False
+        self.due_ms: int | None = None
+        """Time of the next attempt; None: one is under way, or it waits."""
+        self.repeated = False
+        """True if an attempt without an answer may have been carried out."""
+        self.ask_anew(now_ms)
+
+    def ask_anew(self, now_ms: int) -> None:
+        """Make an attempt now, and restart the back-off."""
+        self.due_ms = now_ms
+        self._back_off = BackOff(self._random, most_s=self._most_s)
+
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """The request of an attempt; None: the operation has ended instead."""
+        self.look(now_ms)
+        if self.is_done:
+            return None
+        self.is_out = True
+        return self._request()
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """Take in the result of an attempt; returns REDISCOVER if the coordinator has to be found.
+
+        Args:
+            request: None if it was not sent, since no coordinator was found.
+        """
+        self.is_out = False
+        match result:
+            case calls.Broken(error):
+                self.end(error)
+            case calls.Refused(detail, code):
+                self.end(CommitFailed(detail, code))
+            case calls.NoRoom(detail, after_ms):
+                self._try_again(detail, now_ms, after_ms)
+            case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
+                self.repeated = True
+                self._try_again(detail, now_ms)
+                return Next.PAUSE if isinstance(result, calls.Dropped) else Next.REDISCOVER
+            case calls.Committed() | calls.Acknowledged():
+                return self._heard(result, now_ms)
+        return Next.GO_ON
+
+    def look(self, now_ms: int) -> None:
+        """Take in the time, and changes of the member since the last call."""
+        if now_ms >= self._until_ms and not self.is_done:
+            self.end(self._timed_out())
+
+    def next_deadline(self) -> int:
+        """Time of the next attempt, or of giving up."""
+        return self._until_ms if self.due_ms is None else min(self.due_ms, self._until_ms)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the operation."""
+        self.error, self.is_done, self.due_ms = error, True, None
+
+    # --- Inside ---
+
+    def _heard(self, reply: calls.Committed | calls.Acknowledged, now_ms: int) -> Next:
+        codes = set(reply.codes if isinstance(reply, calls.Committed) else (reply.code,))
+        if not codes & _RETRIABLE:
+            try:
+                self._answered(reply, now_ms)
+            except Exception as error:  # noqa: BLE001  # The caller is to hear of it.
+                self.end(error)
+            return Next.GO_ON
+        # A write whose outcome the coordinator did not wait for may still become durable.
+        self.repeated = True
+        self._try_again(reply.message, now_ms)
+        return Next.REDISCOVER if codes & calls.ELSEWHERE else Next.PAUSE
+
+    def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> None:
+        """Schedule another attempt."""
+        self._trouble = trouble
+        self.due_ms = now_ms + after_ms + self._back_off.next_ms()
+
+    def _timed_out(self) -> CoordinatorError:
+        """Error of an operation that takes too long: what it has waited for."""
+        why = self._trouble or "the call has had no answer"
+        return Unavailable(f"no coordinator answered within {self._timeout_ms / 1000:g} s: {why}")
+
+    @abstractmethod
+    def _request(self) -> calls.Request:
+        """Request of the next attempt."""
+
+    @abstractmethod
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        """Take in the final answer. Raises CoordinatorError if it is a refusal."""
+
+
+class CommitOperation(Operation):
+    """A commit, for the holdings that its owner knows.
+
+    A cooperative rebalance does not affect a holding that lasts, so a commit that was refused
+    because of one is repeated when the member has its assignment.
+
+    Args:
+        claimed: holdings that it counts for; of a commit without offsets, the membership.
+    """
+
+    def __init__(
+        self,
+        commit: Commit,
+        claimed: frozenset[Holding],
+        membership: Membership,
+        random: Callable[[], float],
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+    ) -> None:
+        super().__init__(random, now_ms, timeout_ms)
+        self._commit = commit
+        self._claimed = claimed
+        self._membership = membership
+        self._generation = -1
+        self.is_waiting = False
+        """True while the member is between assignments, and the commit was refused for that."""
+
+    def look(self, now_ms: int) -> None:
+        """Resume when the member has its assignment; end if a holding has ended, or on timeout.
+
+        An attempt that is under way when a holding ends is left to the coordinator to judge.
+        """
+        if not self.is_out and not self.is_done:
+            self._look_at_member(now_ms)
+        super().look(now_ms)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the operation; a commit that came too late is logged."""
+        super().end(error)
+        if isinstance(error, StaleMember):
+            self._membership.log_stale(error)
+
+    def _look_at_member(self, now_ms: int) -> None:
+        try:
+            self._membership.holdings.check(self._claimed)
+        except StaleMember as error:
+            self.end(error)
+        else:
+            if self.is_waiting and not self._membership.is_between_assignments:
+                self.is_waiting = False
+                self.ask_anew(now_ms)
+
+    def _timed_out(self) -> CoordinatorError:
+        if not self.is_waiting:
+            return super()._timed_out()
+        membership = self._membership
+        return RebalanceInProgress(
+            f"waited {self._timeout_ms / 1000:g} s for the assignment of the next generation; the "
+            f"member is {membership.phase.value}, generation {membership.generation}"
+        )
+
+    def _request(self) -> calls.CommitOffsets:
+        self._generation = self._membership.generation
+        return calls.CommitOffsets(self._membership.identity(), self._commit)
+
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        assert isinstance(reply, calls.Committed)
+        membership = self._membership
+        try:
+            judge(reply, self._commit, repeated=self.repeated)
+        except (RebalanceInProgress, StaleMember) as refusal:
+            is_current = self._generation == membership.generation
+            if isinstance(refusal, RebalanceInProgress) and is_current:
+                membership.rebalance(now_ms)
+            moved = membership.is_between_assignments or not is_current
+            if not moved or not all(map(membership.holdings.lasts, self._claimed)):
+                raise
+            self.is_waiting = True
+            self.look(now_ms)
+        else:
+            self.end()
+
+
+class FetchOperation(Operation):
+    """A fetch of committed offsets; `value` is the result."""
+
+    def __init__(
+        self,
+        group_id: str,
+        partitions: tuple[TopicPartition, ...] | None,
+        random: Callable[[], float],
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+    ) -> None:
+        super().__init__(random, now_ms, timeout_ms)
+        self._fetch = calls.FetchOffsets(group_id, partitions)
+        self.value: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def _request(self) -> calls.FetchOffsets:
+        return self._fetch
+
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        assert isinstance(reply, calls.Fetched)
+        if reply.code != Code.NONE:
+            raise CoordinatorError(reply.message, reply.code)
+        self.value = dict(reply.offsets)
+        self.end()
+
+
+class ReportOperation(Operation):
+    """A report of log end offsets, never retried. `is_known`: the coordinator knows the method."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        ends: Mapping[TopicPartition, int],
+        random: Callable[[], float],
+        now_ms: int,
+    ) -> None:
+        super().__init__(random, now_ms)
+        self._membership = membership
+        self._ends = ends
+        self.is_known = True
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        self.is_known = not isinstance(result, calls.Unimplemented)
+        self.end(result.error if isinstance(result, calls.Broken) else None)
+        return Next.GO_ON
+
+    def _request(self) -> calls.ReportLogEnds:
+        return calls.ReportLogEnds(self._membership.identity(), self._ends)
+
+    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+        """Not called: `handle` ends the operation after its only attempt."""
+
+
+def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
+    """Check the reply to a commit; returns if everything is stored.
+
+    Args:
+        repeated: an earlier attempt may have been carried out; its offsets are no mismatch.
+    Raises:
+        RebalanceInProgress, StaleMember, FencedToken, OffsetMismatch, CommitFailed: the commit was
+            refused.
+    """
+    refused = [code for code in reply.codes if code not in (Code.NONE, Code.OFFSET_MISMATCH)]
+    if refused:
+        code = refused[0]
+        if code == Code.REBALANCE_IN_PROGRESS:
+            raise RebalanceInProgress(reply.message, code)
+        if code == Code.FENCED_TOKEN:
+            raise FencedToken(_fenced(reply), code, reply.holders)
+        raise (StaleMember if code in _STALE else CommitFailed)(reply.message, code)
+    if reply.stored:
+        if repeated and all(
+            offset_number(commit.offsets[p]) == offset for p, offset in reply.stored.items()
+        ):
+            return  # An earlier attempt was carried out.
+        raise OffsetMismatch(reply.message, "OFFSET_MISMATCH", reply.stored)
+
+
+def _fenced(reply: calls.Committed) -> str:
+    """The holders of partitions that were committed under old tokens, for a message."""
+    told = [
+        f"{p.topic}[{p.partition}] is held by {name or member_id or 'nobody'}"
+        for p, (member_id, name) in sorted(reply.holders.items())
+    ]
+    return "; ".join([*told, *([reply.message] if reply.message else [])])

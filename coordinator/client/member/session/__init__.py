@@ -1,0 +1,1 @@
+"""The protocol of session groups: what a member says next, and what an answer means."""

@@ -1,0 +1,71 @@
+"""Partitions in session messages: ranges to single partitions, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.member.session.changes import NO_OFFSET
+from coordinator.v1 import session_pb2 as pb
+
+
+class Ordered(NamedTuple):
+    """An order about one partition. `token` 0: none. Offsets -1: unknown."""
+
+    partition: TopicPartition
+    order: pb.Wanted.Order.ValueType
+    token: int
+    handoff_id: int
+    remaining_ms: int
+    offset: int
+    position: int
+    paused: bool
+
+
+def orders_of(pages: Iterable[pb.Wanted]) -> Iterator[Ordered]:
+    """Orders of a wanted state, one a partition."""
+    for page in pages:
+        for topic in page.topics:
+            for each in topic.ranges:
+                yield from _orders_of(topic.name, each)
+
+
+def _orders_of(topic: str, each: pb.Wanted.Range) -> Iterator[Ordered]:
+    first, offsets = each.partitions.first, each.committed_offsets
+    token = each.partitions.first_token
+    position = each.position if each.HasField("position") else NO_OFFSET
+    for number in range(each.partitions.last - first + 1):
+        yield Ordered(
+            TopicPartition(topic, first + number),
+            each.order,
+            token + number if token else 0,
+            each.handoff_id,
+            each.remaining_ms,
+            offsets[number] if number < len(offsets) else NO_OFFSET,
+            position,
+            each.paused,
+        )
+
+
+def places_of(topics: Iterable[pb.HeldTopic]) -> Iterator[TopicPartition]:
+    """Partitions that a message names, without their tokens."""
+    for topic in topics:
+        for each in topic.partitions:
+            for partition in range(each.first, each.last + 1):
+                yield TopicPartition(topic.name, partition)
+
+
+def held_topics(tokens: Mapping[TopicPartition, int]) -> list[pb.HeldTopic]:
+    """A held set; consecutive partitions under consecutive tokens share a range."""
+    by_topic: dict[str, pb.HeldTopic] = {}
+    for partition in sorted(tokens):
+        topic, number, token = partition.topic, partition.partition, tokens[partition]
+        ranges = by_topic.setdefault(topic, pb.HeldTopic(name=topic)).partitions
+        if ranges and number == ranges[-1].last + 1:
+            last = ranges[-1]
+            if token == last.first_token + number - last.first:
+                last.last = number
+                continue
+        ranges.add(first=number, last=number, first_token=token)
+    return list(by_topic.values())

@@ -1,1 +1,0 @@
-"""Members of session groups."""

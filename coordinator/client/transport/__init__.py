@@ -1,0 +1,1 @@
+"""The way to the coordinator: connections, drivers, loops and signals."""

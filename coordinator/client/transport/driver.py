@@ -1,0 +1,288 @@
+"""The driver: carries out the actions of a member's machine on asyncio.
+
+It makes the machine's calls, each in a task of its own, hands the answers in, and
+asks again at the machine's next deadline. It decides nothing and knows no protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from coordinator.client.member.calls import (
+    Acknowledged,
+    Action,
+    Answer,
+    Call,
+    Cancel,
+    CloseStream,
+    Committed,
+    Dropped,
+    Failure,
+    FindCoordinator,
+    Found,
+    HangUp,
+    Heard,
+    Log,
+    NoRoom,
+    OpenStream,
+    Refused,
+    Request,
+    Result,
+    Send,
+    StreamEnded,
+    Unreachable,
+)
+from coordinator.client.member.operations import Operation
+from coordinator.client.transport.surroundings import library_context
+
+T = TypeVar("T")
+LOGGER = logging.getLogger("coordinator.client")
+
+
+class Link(Protocol):
+    """Connection to a coordinator; over gRPC it is a `Connection`."""
+
+    async def carry_out(self, call: Call) -> Result:
+        """Make one attempt at a call."""
+
+    def stream(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Open the stream of a session member.
+
+        Args:
+            messages: to send; the stream ends with them.
+        Returns:
+            What is heard; the last one is a `Failure`, or there is none.
+        """
+
+    async def close(self) -> None:
+        """Close the channel; calls under way fail."""
+
+
+class Machine(Protocol):
+    """The machine of a member, as its driver sees it."""
+
+    is_closed: bool
+
+    @property
+    def name(self) -> str:
+        """The member and its group, for messages."""
+
+    def next_action(self, now_ms: int) -> Action | None:
+        """The next action to carry out; None: none before the next input or `next_deadline`."""
+
+    def next_deadline(self) -> int | None:
+        """Time at which `next_action` has something to do without another input; None: never."""
+
+    def handle(self, answer: Answer, now_ms: int) -> None:
+        """Take in the answer to a call."""
+
+    def heard(self, heard: Heard | StreamEnded, now_ms: int) -> None:
+        """Take in a message of a stream, or its end."""
+
+    def abandon(self, operation: Operation) -> None:
+        """End an operation that its caller does not wait for any more."""
+
+    def fail(self, error: Exception) -> None:
+        """Stop because of a bug; the owner is told."""
+
+
+class Driver:
+    """Drives one machine on the running event loop.
+
+    Args:
+        clock: epoch milliseconds.
+        on_change: called after each turn, when the machine may have news.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        connection: Link,
+        clock: Callable[[], int],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._machine = machine
+        self._connection = connection
+        self._clock = clock
+        self.on_change = on_change
+        self._calls: dict[Call, asyncio.Task[None]] = {}
+        self._streams: dict[OpenStream, _Stream] = {}
+        self._hanging_up: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Operation, asyncio.Future[None]] = {}
+        # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
+        # others use this context, so they do not inherit the trace of an unrelated caller.
+        self._contexts: dict[object, contextvars.Context] = {}
+        self._context = library_context()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at_ms: int | None = None
+        self._closed = asyncio.Event()
+
+    def turn(self, now_ms: int | None = None) -> None:
+        """Carry out all pending actions. To be called after each input of the machine."""
+        now_ms = self._clock() if now_ms is None else now_ms
+        try:
+            while (action := self._machine.next_action(now_ms)) is not None:
+                self._carry_out(action)
+        except Exception as error:  # noqa: BLE001  # A bug or an assignor: the owner is told.
+            self._machine.fail(error)
+        self._set_timer()
+        for operation in [one for one in self._waiting if one.is_done]:
+            future = self._waiting.pop(operation)
+            if not future.done():
+                future.set_result(None)
+        if self._machine.is_closed:
+            self._closed.set()
+        self.on_change()
+
+    async def result_of(self, operation: Operation) -> None:
+        """Wait for the end of an operation; cancelling the wait abandons it.
+
+        Raises:
+            Exception: the operation's error.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[operation] = future
+        self._contexts[operation] = library_context()
+        self.turn()
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._waiting.pop(operation, None)
+            self._machine.abandon(operation)
+            self.turn()
+            raise
+        finally:
+            del self._contexts[operation]
+        if operation.error is not None:
+            raise operation.error
+
+    async def until_closed(self) -> None:
+        """Wait until the machine, which is closing, has nothing more to do."""
+        self.turn()
+        await self._closed.wait()
+        ending = [task for task in self._calls.values() if task.cancelling()]
+        ending += [stream.task for stream in self._streams.values() if stream.task is not None]
+        await asyncio.gather(*ending, *self._hanging_up, return_exceptions=True)
+
+    # --- Inside ---
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Call():
+                context = self._contexts.get(action.asker, self._context)
+                task = self._calls[action] = self._create_task(self._call(action), context)
+                task.add_done_callback(lambda _: self._calls.pop(action))
+            case Cancel(call):
+                if call in self._calls:
+                    self._calls[call].cancel()
+            case Log(level, text, group_id, member_id):
+                fields = {"group": group_id, "member": member_id}
+                LOGGER.log(level, "%s", text, extra=fields)
+            case OpenStream():
+                self._open(action)
+            case Send(stream, message):
+                if stream in self._streams:
+                    self._streams[stream].outgoing.put_nowait(message)
+            case CloseStream(stream):
+                if stream in self._streams:
+                    self._streams[stream].close()
+            case HangUp():
+                task = self._create_task(self._connection.close(), self._context)
+                self._hanging_up.add(task)
+                task.add_done_callback(self._hanging_up.discard)
+
+    def _create_task(
+        self, work: Coroutine[Any, Any, None], context: contextvars.Context
+    ) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work, context=context.copy())
+
+    async def _call(self, call: Call) -> None:
+        began_ms = self._clock()
+        result = await self._connection.carry_out(call)
+        if LOGGER.isEnabledFor(logging.DEBUG):
+            told, took_ms = _told(call.request), self._clock() - began_ms
+            LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, told, took_ms, _told(result))
+        self._hand_in(self._machine.handle, Answer(call, result))
+
+    def _hand_in(self, handle: Callable[[T, int], None], what: T) -> None:
+        try:
+            handle(what, self._clock())
+        except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
+            self._machine.fail(error)
+        self.turn()
+
+    def _open(self, action: OpenStream) -> None:
+        stream = _Stream()
+        self._streams[action] = stream
+        stream.task = self._create_task(self._listen(action, stream), self._context)
+        stream.task.add_done_callback(lambda _: self._streams.pop(action, None))
+
+    async def _listen(self, action: OpenStream, stream: _Stream) -> None:
+        """Hand in what a stream says, to its end."""
+        failure: Failure = Unreachable("the coordinator has ended the stream")
+        async for message in self._connection.stream(stream.messages()):
+            if isinstance(message, Failure):
+                failure = message
+            elif not stream.is_closed:
+                self._hand_in(self._machine.heard, Heard(action, message))
+        if not stream.is_closed:
+            self._hand_in(self._machine.heard, StreamEnded(action, failure))
+
+    def _set_timer(self) -> None:
+        deadline_ms = self._machine.next_deadline()
+        if deadline_ms == self._wakes_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._wakes_at_ms = None, deadline_ms
+        if deadline_ms is not None:
+            loop = asyncio.get_running_loop()
+            seconds = max(0, deadline_ms - self._clock()) / 1000
+            self._timer = loop.call_at(loop.time() + seconds, self._wake, context=self._context)
+
+    def _wake(self) -> None:
+        deadline_ms = self._wakes_at_ms
+        assert deadline_ms is not None
+        self._timer = self._wakes_at_ms = None
+        # Clocks round: never report a time before the deadline.
+        self.turn(max(self._clock(), deadline_ms))
+
+
+class _Stream:
+    """A stream that is open: what is to be sent on it, and the task that hears it."""
+
+    def __init__(self) -> None:
+        # Bounded by the machine: a heartbeat an interval, an answer an order; and it gives a stream
+        # up whose heartbeats have no answer.
+        self.outgoing: asyncio.Queue[object] = asyncio.Queue()
+        self.task: asyncio.Task[None] | None = None
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Send what is left, and hear nothing more."""
+        self.is_closed = True
+        self.outgoing.put_nowait(None)
+
+    async def messages(self) -> AsyncIterator[object]:
+        """Messages to send, until the stream is closed."""
+        while (message := await self.outgoing.get()) is not None:
+            yield message
+
+
+def _told(message: Request | Result) -> str:
+    """A request, or the result of one, for the log: what it is, and how it went."""
+    kind = type(message).__name__
+    match message:
+        case FindCoordinator(address=address) | Found(address):
+            return f"{kind} {address}"
+        case Acknowledged(code=code):
+            return f"{kind} {code}"
+        case Committed(codes=codes):
+            return f"{kind} {' '.join(codes)}"
+        case Unreachable(detail) | Dropped(detail) | NoRoom(detail) | Refused(detail):
+            return f"{kind} {detail}"
+    return kind

@@ -1,0 +1,342 @@
+"""Blocking client of the GroupAdmin service, for the command line and for scripts."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import merge
+from operator import attrgetter
+from typing import Literal
+
+import grpc
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
+from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.transport.wire import (
+    by_partition,
+    code_name,
+    commit_topics,
+    fetch_request,
+    fetched_offsets,
+    request_topics,
+)
+from coordinator.operator import session_admin
+from coordinator.operator.nodes import TIMEOUT_S
+from coordinator.operator.session_admin import SessionGroupAdmin, check
+from coordinator.v1 import admin_pb2 as pb
+from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
+
+FILES_TOPIC = "__files."
+"""Prefix of the pseudo-topics that hold records of files (`group_files.py`): no log's offsets."""
+
+GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
+"""Orders of a list of groups, as `ListGroupsRequest` describes them."""
+
+GroupDescription = pb.DescribeGroupsResponse.Group
+MemberDescription = pb.DescribeGroupsResponse.Member
+Phase = pb.DescribePhaseResponse
+Rebalance = pb.Rebalance
+RebalanceParticipant = pb.RebalanceParticipant
+RemovedMember = pb.RemovedMember
+PartitionMove = pb.PartitionMove
+Advice = pb.Advice
+RefusedJoin = pb.RefusedJoin
+SessionGroup = session_admin.SessionGroup
+GroupNotFound = session_admin.GroupNotFound
+
+
+class GroupAdmin(SessionGroupAdmin):
+    """Queries and changes of groups, blocking. Use it as a context manager.
+
+    Every method raises grpc.RpcError when the coordinator cannot be reached, and LookupError
+    when nobody coordinates the group.
+    """
+
+    def list_groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[pb.ListGroupsResponse.Group]:
+        """Groups of every node, sorted by id; filtered by state and type, if given.
+
+        Raises:
+            LookupError: a node cannot list all of its groups, because it loads some; try again.
+        """
+        request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        groups, _, refusal = self._list(request, self.addresses().values())
+        if refusal:
+            raise LookupError(f"The groups cannot be listed at present: {refusal}.")
+        return groups
+
+    def find_groups(
+        self,
+        contains: str = "",
+        *,
+        limit: int,
+        skip: int = 0,
+        order: GroupOrder = "GROUP_ID",
+        states: Collection[str] = (),
+    ) -> tuple[list[pb.ListGroupsResponse.Group], int]:
+        """A page of the groups whose id contains a text, with their lag, and the number of all.
+
+        Groups that are being loaded are missing.
+
+        Args:
+            limit: the most groups to return, after `skip` of them in `order`.
+            states: only groups in these states; empty: in any.
+        """
+        request = pb.ListGroupsRequest(
+            group_id_contains=contains,
+            limit=limit,
+            skip=skip,
+            order=pb.ListGroupsRequest.Order.Value(f"ORDER_{order}"),
+            states_filter=states,
+            with_lag=True,
+        )
+        addresses = list(self.addresses().values())
+        if len(addresses) == 1:
+            return self._list(request, addresses)[:2]
+        # Each node knows its own groups only, so each is asked for the whole beginning.
+        request.MergeFrom(pb.ListGroupsRequest(limit=skip + limit))
+        request.ClearField("skip")
+        groups, matching, _ = self._list(request, addresses)
+        return groups[skip : skip + limit], matching
+
+    def _list(
+        self, request: pb.ListGroupsRequest, addresses: Iterable[str]
+    ) -> tuple[list[pb.ListGroupsResponse.Group], int, str]:
+        """Groups, the number of those that match, and why some may be missing."""
+        lists = []
+        matching, refusal = 0, ""
+        for address in addresses:
+            stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
+            response = stub.ListGroups(request, timeout=TIMEOUT_S)
+            lists.append(response.groups)
+            matching += response.matching
+            if self._remembered is not None:
+                self._remembered |= {group.group_id: address for group in response.groups}
+            if response.error_code != ErrorCode.NONE:
+                refusal = response.error_message
+        return list(merge(*lists, key=attrgetter("order_value", "group_id"))), matching, refusal
+
+    def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
+        """Describe one group with its members; its state is Dead if it does not exist."""
+        request = pb.DescribeGroupsRequest(groups=[group_id])
+        return self._admin(group_id).DescribeGroups(request, timeout=TIMEOUT_S).groups[0]
+
+    def existing_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
+        """Describe one group, which has to exist.
+
+        Raises:
+            GroupNotFound: there is no such group.
+            LookupError: the group is being loaded, or moves; try again.
+        """
+        group = self.describe_group(group_id)
+        check(group_id, group)
+        if group.group_state == "Dead":
+            raise GroupNotFound(group_id)
+        return group
+
+    def delete_group(self, group_id: str) -> str:
+        """Delete a group without members; returns the name of an error code, NONE on success."""
+        request = pb.DeleteGroupsRequest(groups_names=[group_id])
+        result = self._admin(group_id).DeleteGroups(request, timeout=TIMEOUT_S).results[0]
+        return code_name(result.error_code)
+
+    def remove_members(
+        self, group_id: str, members: Iterable[tuple[str, str | None]], reason: str = ""
+    ) -> list[str]:
+        """Remove members on behalf of an operator; one that still runs may join again.
+
+        Args:
+            members: (member id, None), or ("", instance id) of a static member.
+            reason: for the journal of rebalances; cut at 255 characters.
+        Returns:
+            The name of an error code for each member, in their order; NONE: it was removed.
+        Raises:
+            GroupNotFound: there is no such group.
+        """
+        request = pb.RemoveMembersRequest(
+            group_id=group_id,
+            members=[
+                pb.RemoveMembersRequest.Member(member_id=member_id, group_instance_id=instance_id)
+                for member_id, instance_id in members
+            ],
+            reason=reason,
+        )
+        response = self._admin(group_id).RemoveMembers(request, timeout=TIMEOUT_S)
+        check(group_id, response)
+        return [code_name(member.error_code) for member in response.members]
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        expected: Mapping[TopicPartition, int] | None = None,
+        manifest: bytes = b"",
+        metadata: Mapping[TopicPartition, str] | None = None,
+        requires_empty: bool = False,
+        needs_metadata: bool = False,
+    ) -> dict[TopicPartition, str]:
+        """Commit from outside the group, all partitions or none.
+
+        Not for members: a commit that a member was refused must not be repeated this way.
+
+        Args:
+            expected: offsets that must be the ones stored now; -1: none. Without them the group
+                must have no members.
+            manifest: stored with the group; at most 64 KiB.
+            metadata: stored with the offsets, if the coordinator takes it; by default a new id,
+                so that setting the same offset again can be told from the commit before.
+            requires_empty: refuse while the group has members, also with `expected`.
+            needs_metadata: commit nothing without it.
+        Returns:
+            Names of error codes by refused partition; empty on success.
+        """
+        told = {
+            key: OffsetAndMetadata(offset, metadata.get(key, "") if metadata else of_outsider())
+            for key, offset in offsets.items()
+        }
+        request = group_pb2.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id=-1,
+            atomic=True,
+            manifest=manifest,
+            topics=commit_topics(told, expected or {}),
+            requires_empty_group=requires_empty,
+        )
+        refusals = self._commit(request)
+        # The coordinator's limit may be below our metadata.
+        if TOO_LARGE in refusals.values() and not needs_metadata:
+            del request.topics[:]
+            request.topics.extend(commit_topics(offsets, expected or {}))
+            refusals = self._commit(request)
+        return refusals
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """Delete committed offsets; returns the name of an error code for each partition.
+
+        Raises:
+            GroupNotFound: there is no such group.
+            LookupError: the group has members, of a type whose topics are not known.
+        """
+        request = pb.OffsetDeleteRequest(
+            group_id=group_id,
+            topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
+        )
+        response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
+        check(group_id, response)
+        return {key: code_name(p.error_code) for key, p in by_partition(response).items()}
+
+    def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """All committed offsets of a group."""
+        return self.stored(group_id)[0]
+
+    def stored(self, group_id: str) -> tuple[dict[TopicPartition, int], bytes]:
+        """All committed offsets of a group and its manifest, read in one call.
+
+        Raises:
+            LookupError: the group is being loaded, or moves; try again.
+        """
+        response = self._fetched(group_id)
+        stored = by_partition(response)
+        offsets = {key: p.committed_offset for key, p in stored.items() if not _is_record(key)}
+        return offsets, response.manifest
+
+    def offsets_with_metadata(
+        self, group_id: str, partitions: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets with their metadata: all of a group, or those of some partitions.
+
+        The offset of a partition that is named and has none is -1. Records of files are left out
+        unless they are named.
+        """
+        found = fetched_offsets(self._fetched(group_id, partitions))
+        return found if partitions else {k: c for k, c in found.items() if not _is_record(k)}
+
+    def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
+        """Log end offsets of a group's partitions, as its members reported them; may be empty."""
+        request = pb.ListLogEndsRequest(group_id=group_id)
+        response = self._admin(group_id).ListLogEnds(request, timeout=TIMEOUT_S)
+        return {key: p.log_end_offset for key, p in by_partition(response).items()}
+
+    def journal(self, group_id: str, limit: int = 0) -> pb.ListRebalancesResponse:
+        """Rebalances and recently refused members of a group, newest first, with explanations.
+
+        Args:
+            limit: the most rebalances to return; 0: all.
+        Raises:
+            GroupNotFound: there is no such group.
+        """
+        request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
+        response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
+        check(group_id, response)
+        return response
+
+    def phase(self, group_id: str) -> pb.DescribePhaseResponse:
+        """Members that the group's current join or sync phase waits for.
+
+        Raises:
+            GroupNotFound: there is no such group.
+        """
+        request = pb.DescribePhaseRequest(group_id=group_id)
+        response = self._admin(group_id).DescribePhase(request, timeout=TIMEOUT_S)
+        check(group_id, response)
+        return response
+
+    def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
+        """Stream the rebalances of these groups, or of all, from every current node as they end.
+
+        The stream ends when the first of the nodes ends its part.
+
+        Raises:
+            grpc.RpcError: a node went away, or rebalances come faster than they are consumed.
+        """
+        request = pb.WatchRebalancesRequest(group_ids=group_ids)
+        found: queue.SimpleQueue[pb.Rebalance | grpc.RpcError | None] = queue.SimpleQueue()
+
+        def pump(address: str) -> None:
+            try:
+                stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
+                for rebalance in stub.WatchRebalances(request):
+                    found.put(rebalance)
+                found.put(None)
+            except grpc.RpcError as error:
+                found.put(error)
+
+        for address in self.addresses().values():
+            threading.Thread(target=pump, args=(address,), daemon=True).start()
+        while (rebalance := found.get()) is not None:
+            if isinstance(rebalance, grpc.RpcError):
+                raise rebalance
+            yield rebalance
+
+    # --- Inside ---
+
+    def _commit(self, request: group_pb2.OffsetCommitRequest) -> dict[TopicPartition, str]:
+        response = self._group(request.group_id).OffsetCommit(request, timeout=TIMEOUT_S)
+        return {
+            key: code_name(p.error_code)
+            for key, p in by_partition(response).items()
+            if p.error_code != ErrorCode.NONE
+        }
+
+    def _fetched(
+        self, group_id: str, partitions: Iterable[TopicPartition] = ()
+    ) -> group_pb2.OffsetFetchResponse:
+        request = fetch_request(group_id, partitions)
+        response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
+        check(group_id, response)
+        return response
+
+    def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
+        channel = self.channel(self.coordinator_of(group_id))
+        return group_pb2_grpc.GroupCoordinatorStub(channel)
+
+
+def _is_record(key: TopicPartition) -> bool:
+    return key.topic.startswith(FILES_TOPIC)
