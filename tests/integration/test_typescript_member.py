@@ -1,4 +1,4 @@
-"""The TypeScript package of deploy/examples: its workers in one group with members in Python."""
+"""The TypeScript package of deploy/clients: its workers in one group with members in Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.patience import HANG_S
 from tests.serving import Process, free_port, running
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = Path("deploy/examples/typescript")
+PACKAGE = Path("deploy/clients/typescript")
 SCRIPTS = Path("tests/client/scripts")
 PARTITIONS = 6
 EVERYTHING = {TopicPartition("rows", number) for number in range(PARTITIONS)}
@@ -51,13 +51,13 @@ def built(tmp_path_factory) -> Path:
     copy = tmp_path_factory.mktemp("typescript")
     leftovers = shutil.ignore_patterns("node_modules", "dist", "generated")
     shutil.copytree(ROOT / "protos", copy / "protos")
-    shutil.copytree(ROOT / EXAMPLE, copy / EXAMPLE, ignore=leftovers)
+    shutil.copytree(ROOT / PACKAGE, copy / PACKAGE, ignore=leftovers)
     shutil.copytree(ROOT / SCRIPTS, copy / SCRIPTS)
-    if reason := install(copy / EXAMPLE):
+    if reason := install(copy / PACKAGE):
         pytest.skip(reason)
-    compiled = npm(copy / EXAMPLE, "run", "build")
+    compiled = npm(copy / PACKAGE, "run", "build")
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
-    return copy / EXAMPLE
+    return copy / PACKAGE
 
 
 class TypeScriptWorker:
@@ -343,7 +343,7 @@ async def test_a_coordinator_that_is_down_is_said_and_found_when_it_comes(built)
 
 async def test_the_worker_of_the_readme_survives_a_kill(built):
     """Each row is done, from where the killed one had got to; only the row under way twice."""
-    printed = re.findall(r"```js\n(.*?)```", (ROOT / EXAMPLE / "README.md").read_text(), re.DOTALL)
+    printed = re.findall(r"```js\n(.*?)```", (ROOT / PACKAGE / "README.md").read_text(), re.DOTALL)
     (worker,) = (program for program in printed if "new Worker(" in program)
     async with running() as server:
         quick = "topics: { invoices: 3 }, sessionTimeoutMs: 6_000, heartbeatIntervalMs: 200"
@@ -575,7 +575,7 @@ def test_its_session_member_conforms(built, capsys):
 
 
 def test_its_session_member_is_small():
-    source = (ROOT / EXAMPLE / "src/session").glob("*.ts")
+    source = (ROOT / PACKAGE / "src/session").glob("*.ts")
     lines = [
         line.strip()
         for path in source
