@@ -170,7 +170,6 @@ class _Consumer:
             start=StartPolicy("earliest", None, None),
             log_ends=None,
             log_ends_interval_s=LOOK_S,
-            is_session=isinstance(member, BlockingSessionMember),
             blocks_loop=True,
         )
         self._worker = Worker.of(plan, ErrorPolicy(retry_backoff_ms=RETRY_MS))

@@ -15,7 +15,6 @@
 | `worker.py` | the face: registration, run, serve, stop |
 | `partition.py` | what handlers are given |
 | `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
-| `session_core.py` | what is decided otherwise in session groups |
 | `body.py` | carries them out on the protocol's loop; `runs.py`: handlers as tasks and threads |
 | `member.py`, `session_member.py` | what is needed of a member, whichever protocol it speaks |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |

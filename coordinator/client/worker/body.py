@@ -22,7 +22,6 @@ from coordinator.client.forms import offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.member.classic.membership import member_name
 from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
-from coordinator.client.member.ledger import Holding
 from coordinator.client.member.session.changes import Resumed, Suspended, Warming
 from coordinator.client.offsets import Commit, OffsetAndMetadata
 from coordinator.client.transport.surroundings import copy_outcome
@@ -49,7 +48,6 @@ from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.runs import Runs
 from coordinator.client.worker.scope import FOREVER_MS, Run, Scope
-from coordinator.client.worker.session_core import SessionCore
 from coordinator.client.worker.topics import Topics
 from coordinator.client.worker.watch import LoopWatch
 
@@ -57,7 +55,6 @@ T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
 LAST_WAIT_S = 2.0
 """Time that the second signal leaves for leaving the group."""
-LeaseEvent = Warming | Dropped | Suspended | Resumed
 NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
 
 
@@ -73,8 +70,6 @@ class Plan:
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float
-    is_session: bool = False
-    """True if the group's partitions are assigned by the coordinator."""
     blocks_loop: bool = False
     """True if handlers are meant to block their loop, which is not watched then."""
 
@@ -91,11 +86,7 @@ class Body:
     ) -> None:
         self.environment = environment
         self.pid = os.getpid()
-        self.core = (
-            SessionCore(plan.handlers, plan.limits, self._may_begin)
-            if plan.is_session
-            else WorkerCore(plan.handlers, plan.limits)
-        )
+        self.core = WorkerCore(plan.handlers, plan.limits)
         self.member: Member | None = None
         self.finished: Future[None] = Future()
         """Done when the group is left and nothing is to be done any more."""
@@ -145,6 +136,7 @@ class Body:
             topics = await self._first_topics(plan)
             if topics is not None:
                 self.member = plan.new_member(topics, self.environment, self._wake)
+                self.core.member = self.member
                 self.member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
@@ -226,25 +218,14 @@ class Body:
                     if member.failure is not None:
                         self.core.errors.append(member.failure)
                     self.core.stop(reason, now_ms, now_ms)
-                case Warming() | Dropped() | Suspended() | Resumed():
-                    self._hear_of_lease(event, now_ms)
-
-    def _hear_of_lease(self, event: LeaseEvent, now_ms: int) -> None:
-        core = self.core
-        assert isinstance(core, SessionCore), "classic groups have no leases"
-        match event:
-            case Warming(key, handoff_id, offset, position):
-                core.warm(key, handoff_id, offset, position, now_ms)
-            case Dropped(key):
-                core.drop(key, now_ms)
-            case Suspended(key):
-                core.suspended(key)
-            case Resumed(key):
-                core.resumed(key, now_ms)
-
-    def _may_begin(self, holding: Holding) -> bool:
-        """True if new work of a holding may be begun, by its lease."""
-        return self.member is not None and self.member.may_begin(holding)
+                case Warming(key, handoff_id, offset, position):
+                    self.core.warm(key, handoff_id, offset, position, now_ms)
+                case Dropped(key):
+                    self.core.drop(key, now_ms)
+                case Suspended(key):
+                    self.core.suspended(key)
+                case Resumed(key):
+                    self.core.resumed(key, now_ms)
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -277,9 +258,8 @@ class Body:
                 self._log(level, text + stack, error)
 
     def _drain(self, reason: str, within_ms: int, *, leave: bool) -> None:
-        is_ordered = self.member is not None and self.member.drain(reason, within_ms, leave=leave)
-        if isinstance(self.core, SessionCore) and not is_ordered:
-            self.core.hand_over(self.environment.now_ms())
+        by_order = self.member is not None and self.member.drain(reason, within_ms, leave=leave)
+        self.core.draining(self.environment.now_ms(), by_order=by_order)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
         group_id = self.plan.group_id

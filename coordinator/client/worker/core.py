@@ -3,12 +3,18 @@
 The executor (`body.py`) reports what happens and carries out `next_action` until there is none,
 then asks again at `next_deadline`.
 
-    member ──► assigned, revoking, lost ─────► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
-    handlers ► ended, committed, alive, done ► │ core │ ──► GiveBack, Drain, Leave, Say
-    owner ───► stop ─────────────────────────► └──────┘ ──► next_deadline, scopes, errors
+    member ──► assigned, revoking, lost, warm ► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
+    handlers ► ended, committed, alive, done ─► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
+    owner ───► stop ──────────────────────────► └──────┘ ──► next_deadline, scopes, errors
 
 Of one partition at most one handler runs, whichever holding it belongs to: a run that was told to
-end and does not is left over, and blocks the next holding of its partition.
+end and does not is left over, and blocks the next holding of its partition. A holding is given back
+once nothing of it runs or is waited for, a lost one too: its member knows whether the group waits
+for that.
+
+Both kinds of groups are served alike. What a group does not do is not told: nothing is prepared or
+suspended in a classic group, and no stop is carried out by its orders. Where the same input needs
+another decision, the member is asked (`MemberAnswers`).
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.member.events import spelled
@@ -32,6 +39,7 @@ from coordinator.client.worker.actions import (
     GiveBack,
     Leave,
     Locate,
+    Ready,
     Say,
     Start,
     TellRevoking,
@@ -48,6 +56,20 @@ UNWANTED_PAUSES = 10
 10 min, as in session groups."""
 STARVING_MS = 30_000
 """Time that a partition waits for a slot before the worker warns of starvation."""
+LEAVE_EARLY_MS = 1_000
+"""Time before the end of a stop by orders at which the worker leaves by itself."""
+WARMING_ENDS = "it is only being prepared, and belongs to another member still"
+
+
+class MemberAnswers(Protocol):
+    """Questions to the member on which decisions depend. Asked from any thread."""
+
+    @property
+    def releases_cost_nothing(self) -> bool:
+        """True if nobody else is rebalanced when a partition is given back."""
+
+    def may_begin(self, holding: Holding) -> bool:
+        """True if new work of a holding may be begun now: its lease is not in doubt."""
 
 
 class WorkerCore:
@@ -56,10 +78,12 @@ class WorkerCore:
     def __init__(self, handlers: Handlers, limits: Limits) -> None:
         self._handlers = handlers
         self._limits = limits
+        self.member: MemberAnswers | None = None
+        """Set when it is made; before, there is no scope."""
         self._tokens = itertools.count(1)
         self.scopes: dict[TopicPartition, Scope] = {}
         self.warming: dict[TopicPartition, Scope] = {}
-        """Scopes of partitions that are prepared for this process; in session groups."""
+        """Scopes of partitions that are prepared for this process."""
         self.left_over: list[Run] = []
         self._ending: deque[tuple[int, Run]] = deque()
         """Runs that were told to end, and when a warning names those that have not."""
@@ -72,24 +96,30 @@ class WorkerCore:
         self._rests: dict[TopicPartition, tuple[int, int, str]] = {}
         self._unwanted: dict[TopicPartition, int] = {}
         """Until when somebody else had better have a partition that was released."""
+        self._owed: dict[Scope, str] = {}
+        """Scopes that have ended, and are given back when nothing of them runs; why refused."""
         self._queue: deque[Scope] = deque()
         self._unlocated: list[Scope] = []
         self._actions: deque[Action] = deque()
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._numbers = itertools.count()
         self._stop_until_ms = FOREVER_MS
-        self._has_left = self._is_starving = False
+        self._drains_by_order = self._has_left = self._is_starving = False
         self._forgetful: list[Handler] = []
         """Handlers that a warning has told to await their commits."""
 
     # --- The member ---
 
     def assigned(self, key: TopicPartition, holding: Holding, now_ms: int) -> None:
-        """A holding begins."""
+        """A holding begins; what has been prepared for it counts."""
         assert key not in self.scopes, f"{named(key)} is held already"
         token = holding.token or next(self._tokens)
         scope = Scope(key, token, self._handlers.of(key.topic), holding, now_ms)
         self.scopes[key] = scope
+        prepared = self.warming.pop(key, None)
+        if prepared is not None:
+            scope.is_warm = prepared.is_warm
+            self._leave_over(prepared, now_ms)
         attempts, until_ms, last_error = self._rests.pop(key, (0, 0, ""))
         scope.attempts, scope.last_error = attempts, last_error
         if now_ms < until_ms:
@@ -120,6 +150,63 @@ class WorkerCore:
             scope = self.scopes.get(key)
             if scope is not None:
                 self._lose(scope, reason, now_ms)
+                self._give_back(scope)
+
+    def warm(
+        self, key: TopicPartition, handoff_id: int, offset: int, position: int, now_ms: int
+    ) -> None:
+        """A partition will be this process's: prepare it.
+
+        Args:
+            offset: committed; -1: none. position: where its holder has stopped; -1: unknown.
+        """
+        self.drop(key, now_ms)
+        scope = Scope(key, 0, self._handlers.of(key.topic), Holding(key, -1), now_ms)
+        scope.handoff_id = handoff_id
+        scope.stored, scope.committed = offset, max(offset, position)
+        scope.ends_ms, scope.ended_because = 0, WARMING_ENDS
+        scope.enter(Stage.WARMING, now_ms)
+        self.warming[key] = scope
+        if self.stopping_because is not None:
+            self._refuse_warming(scope, "the worker stops", now_ms)
+        elif self._call_hook(scope, RunKind.WARM, now_ms) is None:
+            scope.is_warm = True
+            self._actions.append(Ready(scope))
+
+    def drop(self, key: TopicPartition, now_ms: int) -> None:
+        """A partition that is being prepared will not be this process's."""
+        scope = self.warming.pop(key, None)
+        if scope is not None:
+            self._leave_over(scope, now_ms)
+            for run in [run for run in self.left_over if run.scope is scope]:
+                self._cancel(run, now_ms)
+
+    def suspended(self, key: TopicPartition) -> None:
+        """The lease of a holding is over, until it is confirmed."""
+        scope = self.scopes.get(key)
+        if scope is not None:
+            scope.is_suspended = True
+
+    def resumed(self, key: TopicPartition, now_ms: int) -> None:
+        """A holding goes on. The time meanwhile counts for no stall."""
+        scope = self.scopes.get(key)
+        if scope is None:
+            return
+        scope.is_suspended = False
+        scope.progress_ms = now_ms
+        for run in scope.runs:
+            if run.kind is RunKind.HANDLER:
+                self._watch(run, now_ms)
+
+    def draining(self, now_ms: int, *, by_order: bool) -> None:
+        """The member takes no more partitions: the answer to `Drain`.
+
+        By order, each handler goes on until the group asks for its partition, whose next holder may
+        have to prepare first. After half of the time the worker hands over by itself, as it does at
+        once without: nobody may ask, with the coordinator away.
+        """
+        self._drains_by_order = by_order
+        self._finish_in_time(now_ms)
 
     # --- The owner ---
 
@@ -131,18 +218,32 @@ class WorkerCore:
         """
         gives_up_place = leave and not self._leaves_for_good
         self._leaves_for_good |= leave
-        if self.stopping_because is None or gives_up_place:
+        is_first = self.stopping_because is None
+        if is_first or gives_up_place:
             self.stopping_because = self.stopping_because or reason
             self._actions.append(Drain(reason, max(0, until_ms - now_ms), leave))
         if until_ms >= self._stop_until_ms:
             return
         self._stop_until_ms = until_ms
-        self._stop_scopes(until_ms, now_ms)
+        for scope in list(self.warming.values()):
+            self._refuse_warming(scope, "the worker stops", now_ms)
+        if not is_first:  # The first one goes on when `draining` says how.
+            self._finish_in_time(now_ms)
         self._leave_if_ended(now_ms)
 
-    def _stop_scopes(self, until_ms: int, now_ms: int) -> None:
-        self.revoking(list(self.scopes), until_ms, now_ms)
-        self._at(until_ms, self._end_of_grace)
+    def _finish_in_time(self, now_ms: int) -> None:
+        until_ms = self._stop_until_ms
+        if self._drains_by_order:
+            half_ms = now_ms + (until_ms - now_ms) // 2
+            self._at(half_ms, self._hand_over)
+            self._stop_until_ms = max(half_ms, until_ms - LEAVE_EARLY_MS)
+        else:
+            self._hand_over(now_ms)
+        self._at(self._stop_until_ms, self._end_of_grace)
+
+    def _hand_over(self, now_ms: int) -> None:
+        """Give everything back, whether or not somebody asks for it."""
+        self.revoking(list(self.scopes), self._stop_until_ms, now_ms)
 
     # --- Handlers ---
 
@@ -168,7 +269,9 @@ class WorkerCore:
         scope = run.scope
         if run in scope.runs:
             scope.runs.remove(run)
-        if scope.has_ended or run.kind is RunKind.LOST:
+        if scope.stage is Stage.WARMING:
+            self._preparation_ended(scope, error, now_ms)
+        elif scope.has_ended or run.kind is RunKind.LOST:
             self._left_over_ended(run, error, now_ms)
         elif run.kind is RunKind.DRAIN:
             if error is not None:
@@ -293,7 +396,7 @@ class WorkerCore:
 
     def may_begin(self, scope: Scope) -> bool:
         """True if new work may be begun now. From any thread."""
-        return True
+        return self.member is not None and self.member.may_begin(scope.holding)
 
     def _start(self, scope: Scope, kind: RunKind, is_async: bool, now_ms: int) -> Run:
         run = Run(scope, kind, is_async, now_ms)
@@ -354,12 +457,23 @@ class WorkerCore:
         if scope.runs:
             return
         self._end(scope, "it was given back", now_ms)
-        if self.stopping_because is None or self.scopes:
-            self._give_back(scope)
+        if self._releases_cost_nothing or self.stopping_because is None or self.scopes:
+            self._give_back(scope)  # Else the member leaves next, which costs one rebalance.
         self._leave_if_ended(now_ms)
 
+    @property
+    def _releases_cost_nothing(self) -> bool:
+        return self.member is not None and self.member.releases_cost_nothing
+
     def _give_back(self, scope: Scope, refused: str = "") -> None:
-        self._actions.append(GiveBack(scope, refused))
+        """Give a scope that has ended back once nothing of it runs, or is waited for."""
+        self._owed[scope] = refused
+        self._settle(scope)
+
+    def _settle(self, scope: Scope) -> None:
+        runs = (run for run in self.left_over if run.scope is scope)
+        if scope in self._owed and all(run.is_overdue or run.kind is RunKind.LOST for run in runs):
+            self._actions.append(GiveBack(scope, self._owed.pop(scope)))
 
     def _lose(self, scope: Scope, reason: str, now_ms: int) -> None:
         runs = list(scope.runs)
@@ -398,7 +512,7 @@ class WorkerCore:
         run.is_overdue = True
         if run.scope.stage is Stage.STALLED:
             self._give_up_stalled(run, now_ms)
-        self._run_is_over(run, None)
+        self._settle(run.scope)
 
     def _still_run(self, now_ms: int) -> None:
         """Tell of the runs that have had `ENDING_MS` to end: one line for each reason."""
@@ -431,19 +545,21 @@ class WorkerCore:
     def _left_over_ended(self, run: Run, error: BaseException | None, now_ms: int) -> None:
         if run in self.left_over:
             self.left_over.remove(run)
-        self._run_is_over(run, error)
+        self._settle(run.scope)
         key = run.scope.key
         if error is not None:
             self._say(ERROR, f"the {run.kind} of {named(key)} failed after its holding", error)
         if run.is_named:
             self._say(INFO, f"the {run.kind} of {named(key)} that was left over has ended")
         successor = self.scopes.get(key)
-        if successor is not None and successor.stage is Stage.BLOCKED:
-            self._queue_up(successor, now_ms)
+        if successor is not None:
+            # A partition may be granted before the hook that prepares it has ended.
+            was_prepared = run.kind is RunKind.WARM and not run.scope.token
+            if was_prepared and error is None and not run.is_cancelled:
+                successor.is_warm = True
+            if successor.stage is Stage.BLOCKED:
+                self._queue_up(successor, now_ms)
         self._leave_if_ended(now_ms)
-
-    def _run_is_over(self, run: Run, error: BaseException | None) -> None:
-        """A run of a scope that has ended has ended as well, or is not waited for any more."""
 
     def _is_blocked(self, scope: Scope) -> bool:
         return any(run.scope.key == scope.key for run in (*self.left_over, *scope.runs))
@@ -471,6 +587,27 @@ class WorkerCore:
         if not self._has_left:
             self._has_left = True
             self._actions.append(Leave(self.stopping_because or "stopped"))
+
+    # --- Preparing ---
+
+    def _preparation_ended(self, scope: Scope, error: BaseException | None, now_ms: int) -> None:
+        """A partition is ready, or refused."""
+        if error is None:
+            scope.is_warm = True
+            self._actions.append(Ready(scope))
+        else:
+            self._say(ERROR, f"the warm hook failed for {named(scope.key)}", error)
+            self._refuse_warming(scope, f"{type(error).__name__}: {error}", now_ms)
+
+    def _leave_over(self, scope: Scope, now_ms: int) -> None:
+        """Runs of a scope that is prepared no more block the holding of its partition."""
+        self.left_over += scope.runs
+        scope.runs = []
+        scope.enter(Stage.ENDED, now_ms)
+
+    def _refuse_warming(self, scope: Scope, reason: str, now_ms: int) -> None:
+        self.drop(scope.key, now_ms)
+        self._actions.append(Ready(scope, reason))
 
     # --- Failures ---
 
@@ -516,9 +653,12 @@ class WorkerCore:
     def _nobody_else_takes(self, scope: Scope, now_ms: int) -> bool:
         """True if a partition has come back soon after its release, and may rest here.
 
-        Another release would be another rebalance of everybody, with the same result.
+        Another release would be another rebalance of everybody, with the same result. One that
+        costs nothing is made: the coordinator finds out by it.
         """
-        return not scope.runs and now_ms < self._unwanted.get(scope.key, 0)
+        if self._releases_cost_nothing or scope.runs:
+            return False
+        return now_ms < self._unwanted.get(scope.key, 0)
 
     @staticmethod
     def _decision(scope: Scope, error: BaseException) -> OnError:

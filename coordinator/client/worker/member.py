@@ -58,6 +58,10 @@ class Member(Protocol):
     def state(self) -> MemberState:
         """The member's state in a word, with `since` and `last_error`."""
 
+    @property
+    def releases_cost_nothing(self) -> bool:
+        """True if nobody else is rebalanced when a partition is given back."""
+
     def lasts_until_ms(self, holding: Holding) -> int:
         """Time at which a holding is over unless the coordinator answers. From any thread."""
 
@@ -68,7 +72,8 @@ class Member(Protocol):
         """The holding of a partition that was just assigned."""
 
     def give_back(self, holding: Holding, position: int, refused: str) -> None:
-        """Give a partition back, asked to or not; it may be assigned to this member again.
+        """Give a partition back, asked to or not; it may be assigned to this member again. One
+        that was lost is acknowledged, if the group waits for that.
 
         Args:
             position: the next offset to read; -1: not known.
@@ -172,6 +177,8 @@ class Borrowed:
 class MachineMember(DrivenMember[MemberMachine]):
     """`Member` of the classic protocol, on a machine and its driver."""
 
+    releases_cost_nothing = False
+
     @property
     def member_id(self) -> str:
         """See `Member`."""
@@ -192,6 +199,8 @@ class MachineMember(DrivenMember[MemberMachine]):
 
     def give_back(self, holding: Holding, position: int, refused: str) -> None:
         """See `Member`. The assignor decides who gets it, and from which offset is committed."""
+        if not self._machine.membership.holdings.lasts(holding):
+            return  # It was lost, and may be this member's again, in another holding.
         self._machine.give_back(frozenset((holding.partition,)), self._now_ms())
         self._driver.turn()
 

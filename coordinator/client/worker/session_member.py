@@ -23,6 +23,8 @@ from coordinator.dial import Credentials
 class MachineMember(DrivenMember[SessionMemberMachine]):
     """`Member` of a session group, on a machine and its driver."""
 
+    releases_cost_nothing = True
+
     def __init__(
         self, machine: SessionMemberMachine, driver: Driver, now_ms: Callable[[], int]
     ) -> None:

@@ -178,7 +178,6 @@ class Worker:
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
             log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
-            is_session=is_session,
         )
         self._set_up(plan, policy, source, files)
 

@@ -17,10 +17,10 @@ from coordinator.client.worker.actions import (
     Say,
     Start,
 )
+from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.handlers import Function, Handler, Handlers
 from coordinator.client.worker.policy import ErrorPolicy, Limits
 from coordinator.client.worker.scope import RunKind
-from coordinator.client.worker.session_core import SessionCore
 
 P = TopicPartition("t", 0)
 WARM, DRAIN, LOST, HANDLER = RunKind.WARM, RunKind.DRAIN, RunKind.LOST, RunKind.HANDLER
@@ -28,6 +28,18 @@ WARM, DRAIN, LOST, HANDLER = RunKind.WARM, RunKind.DRAIN, RunKind.LOST, RunKind.
 
 async def nothing(p: Partition) -> None:
     """A function that is never called: the test says how it ends."""
+
+
+class PlayedMember:
+    """Answers of a member of a session group."""
+
+    releases_cost_nothing = True
+
+    def __init__(self) -> None:
+        self.begins = self.drains_by_order = True
+
+    def may_begin(self, holding: Holding) -> bool:
+        return self.begins
 
 
 class Worked:
@@ -39,8 +51,8 @@ class Worked:
         handlers.add(None, Handler(nothing, is_async, ErrorPolicy(**policy)))
         for kind in hooks:
             handlers.add_hook(kind, Function(nothing, is_async))
-        self.may_begin = True
-        self.core = SessionCore(handlers, Limits(), lambda holding: self.may_begin)
+        self.core = WorkerCore(handlers, Limits())
+        self.member = self.core.member = PlayedMember()
         self.runs: list = []
         self.given_back: list[tuple[int, str]] = []
         """Token, and why it was refused."""
@@ -66,6 +78,8 @@ class Worked:
                     self.said.append(text)
                 case CancelRun() | Drain() | Leave():
                     self.others.append(action)
+                    if isinstance(action, Drain):
+                        self.core.draining(now_ms, by_order=self.member.drains_by_order)
 
     def granted(self, token: int, now_ms: int) -> None:
         self.core.assigned(P, Holding(P, -1, token), now_ms)
@@ -168,10 +182,10 @@ def test_a_lost_partition_is_given_back_though_its_handler_does_not_end():
 
 def test_a_partition_that_is_granted_in_doubt_begins_when_the_lease_is_confirmed():
     it = Worked()
-    it.may_begin = False
+    it.member.begins = False
     it.granted(9, 0)
     assert it.running() == []
-    it.may_begin = True
+    it.member.begins = True
     it.at(10)
     assert it.running() == [("handler", 9)]
 
@@ -197,6 +211,38 @@ def test_a_second_stop_leaves_at_once():
     assert it.core.scopes == {}, "its handler was told to end"
     it.ended(HANDLER, 30)
     assert isinstance(it.others[-1], Leave)
+
+
+def test_a_stop_by_order_hands_over_by_itself_after_half_of_the_time():
+    it = Worked()
+    it.granted(9, 0)
+    it.core.stop("SIGTERM", 20_000, 0)
+    it.at(0)
+    it.at(9_999)
+    (scope,) = it.core.scopes.values()
+    assert not scope.is_revoking, "the group asks for it"
+    it.at(10_000)
+    assert (scope.is_revoking, scope.ends_ms) == (True, 19_000)
+
+
+def test_a_stop_without_orders_hands_over_at_once():
+    it = Worked()
+    it.member.drains_by_order = False
+    it.granted(9, 0)
+    it.core.stop("SIGTERM", 20_000, 10)
+    it.at(10)
+    (scope,) = it.core.scopes.values()
+    assert (scope.is_revoking, scope.ends_ms) == (True, 20_000)
+
+
+def test_an_idle_partition_is_given_back_by_a_stop_without_time():
+    it = Worked(LOST)
+    it.granted(9, 0)
+    it.ended(HANDLER, 10)
+    it.core.stop("SIGTERM", 20, 20)
+    it.at(20)
+    assert it.given_back == [(9, "")]
+    assert it.running() == [], "it was not lost"
 
 
 def test_an_answer_for_one_hand_off_is_none_for_the_next():
