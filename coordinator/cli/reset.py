@@ -17,7 +17,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number, spelled
 from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
 from coordinator.cli.refusals import advice_of
-from coordinator.client.commit_metadata import of_reset
+from coordinator.commit_metadata import of_reset
 from coordinator.core.errors import ErrorCode
 from coordinator.operator.admin import GroupAdmin
 

@@ -17,8 +17,8 @@ from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import TOO_LARGE
 from coordinator.client.transport.surroundings import SURROUNDINGS
+from coordinator.commit_metadata import TOO_LARGE
 from coordinator.dial import Credentials
 from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
 from coordinator.operator.asking import RETRIABLE_REFUSALS, asked

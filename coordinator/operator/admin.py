@@ -12,7 +12,6 @@ from typing import Literal
 import grpc
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.wire import (
     by_partition,
@@ -22,6 +21,7 @@ from coordinator.client.transport.wire import (
     fetched_offsets,
     request_topics,
 )
+from coordinator.commit_metadata import TOO_LARGE, of_outsider
 from coordinator.operator import session_admin
 from coordinator.operator.nodes import TIMEOUT_S
 from coordinator.operator.session_admin import SessionGroupAdmin, check

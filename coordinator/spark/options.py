@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import of_reader, parsed
 from coordinator.client.errors import CommitFailed
 from coordinator.client.group_files import MISMATCH, in_group
 from coordinator.client.log_ends import ends_of
@@ -19,6 +18,7 @@ from coordinator.client.member.session.settings import SessionSettings
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS
+from coordinator.commit_metadata import of_reader, parsed
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.asking import RETRIABLE_REFUSALS, asked

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import of_reader
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.commit_metadata import of_reader
 
 NOTHING_STORED = -1
 MANIFESTS = TopicPartition("__manifests", 0)

@@ -40,7 +40,6 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.commit_metadata import commit_told, fingerprint, new_id, parsed
 from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember, Unavailable
 from coordinator.client.member.blocking_member import BlockingMember
 from coordinator.client.member.events import handed_out_or_lost
@@ -48,7 +47,9 @@ from coordinator.client.member.ledger import Holding
 from coordinator.client.member.session.polled import PolledSessionMember
 from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.told_commits import commit_told
 from coordinator.client.worker.topics import TopicCounts, topics_of_source
+from coordinator.commit_metadata import fingerprint, new_id, parsed
 from coordinator.sources.base import Snapshot, snapshots_of
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark

@@ -22,8 +22,8 @@ from coordinator.cli import reset
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.cli.partitions import selection
 from coordinator.client import BlockingMember
-from coordinator.client.commit_metadata import parsed
 from coordinator.client.consume import consume
+from coordinator.commit_metadata import parsed
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.spark.options import StreamOptions

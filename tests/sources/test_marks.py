@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.client.commit_metadata import parsed
+from coordinator.commit_metadata import parsed
 from coordinator.sources import FileLog, LogChanged, SegmentWriter
 from coordinator.sources.marks import Segment, check_mark, make_mark
 from tests.fuzz.mutate import mutations

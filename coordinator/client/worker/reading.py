@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.client.commit_metadata import check_too_large, of_reader, parsed
 from coordinator.client.errors import CommitFailed
+from coordinator.client.told_commits import check_too_large
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
+from coordinator.commit_metadata import of_reader, parsed
 from coordinator.sources.base import Source, snapshot_of
 
 

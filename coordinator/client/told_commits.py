@@ -1,0 +1,56 @@
+"""Commits with metadata, which are made without it where the coordinator refuses its size."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CommitFailed
+from coordinator.client.member.ledger import Holding
+from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.commit_metadata import TOO_LARGE
+
+if TYPE_CHECKING:
+    from coordinator.client.member.blocking_member import BlockingMember
+    from coordinator.client.member.session.polled import PolledSessionMember
+
+LOGGER = logging.getLogger(__name__)
+
+
+def commit_told(
+    member: BlockingMember | PolledSessionMember,
+    commits: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    expected: Mapping[TopicPartition, int],
+    atomic: bool = False,
+    holdings: Collection[Holding] | None = None,
+) -> None:
+    """Commit with metadata; without it, if the coordinator refuses its size.
+
+    Args:
+        holdings: see `GroupMember.commit`; used for both attempts.
+    Raises:
+        CoordinatorError: as `GroupMember.commit`.
+    """
+    try:
+        member.commit(commits, expected=expected, atomic=atomic, holdings=holdings)
+    except CommitFailed as error:
+        check_too_large(error)
+        offsets = {key: commit.offset for key, commit in commits.items()}
+        member.commit(offsets, expected=expected, atomic=atomic, holdings=holdings)
+
+
+def check_too_large(error: CommitFailed) -> None:
+    """Warn that an offset is committed without metadata, whose size was refused.
+
+    Raises:
+        CommitFailed: the error, if it is another one.
+    """
+    if error.code != TOO_LARGE:
+        raise error
+    LOGGER.warning(
+        "offsets are committed without what was read: raise offset_metadata_max_bytes to "
+        "4096, so that files that change are noticed after a restart"
+    )
