@@ -22,7 +22,8 @@ from coordinator.cli.refusals import (
 )
 from coordinator.core.errors import ErrorCode
 from coordinator.observe.spelling import quoted
-from coordinator.operator.admin import GroupAdmin, GroupNotFound
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.session_admin import GroupNotFound
 
 DONE = ErrorCode.NONE.name
 GONE = ErrorCode.UNKNOWN_MEMBER_ID.name

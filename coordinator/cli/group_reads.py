@@ -19,7 +19,8 @@ from coordinator.cli.group_views import (
 from coordinator.cli.output import Output, complain
 from coordinator.cli.refusals import group_names, nearest, no_such_group
 from coordinator.observe.spelling import quoted
-from coordinator.operator.admin import GroupAdmin, GroupDescription, GroupNotFound
+from coordinator.operator.admin import GroupAdmin, GroupDescription
+from coordinator.operator.session_admin import GroupNotFound
 
 # --- Actions ------------------------------------------------------------------------------------
 

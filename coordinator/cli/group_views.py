@@ -20,13 +20,8 @@ from coordinator.cli.log_offsets import LogOffsets
 from coordinator.cli.session_views import SessionView
 from coordinator.client.member.classic.declarations import differences, read_declarations
 from coordinator.observe.spelling import quoted, spell
-from coordinator.operator.admin import (
-    GroupAdmin,
-    GroupDescription,
-    GroupNotFound,
-    MemberDescription,
-    Phase,
-)
+from coordinator.operator.admin import GroupAdmin, GroupDescription, MemberDescription, Phase
+from coordinator.operator.session_admin import GroupNotFound
 from coordinator.printable import printable
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")

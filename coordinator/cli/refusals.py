@@ -13,8 +13,9 @@ import grpc
 
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.handshake import tls_trouble
-from coordinator.operator.admin import GroupAdmin, GroupNotFound
+from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.nodes import TIMEOUT_S
+from coordinator.operator.session_admin import GroupNotFound
 from coordinator.storage.log import CannotOpen, Damaged, LogError
 
 LOOKED_AT = 10_000

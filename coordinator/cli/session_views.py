@@ -8,8 +8,15 @@ from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.observe.spelling import quoted, spell
-from coordinator.operator.admin import GroupAdmin, GroupNotFound, SessionGroup
-from coordinator.operator.session_admin import WAITING, GroupPolicy, free_of, status
+from coordinator.operator.admin import GroupAdmin
+from coordinator.operator.session_admin import (
+    WAITING,
+    GroupNotFound,
+    GroupPolicy,
+    SessionGroup,
+    free_of,
+    status,
+)
 from coordinator.printable import printable
 
 SHOWN_MAX = 5

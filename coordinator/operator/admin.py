@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 import grpc
 
@@ -22,9 +22,8 @@ from coordinator.client.transport.wire import (
     request_topics,
 )
 from coordinator.commit_metadata import TOO_LARGE, of_outsider
-from coordinator.operator import session_admin
 from coordinator.operator.nodes import TIMEOUT_S
-from coordinator.operator.session_admin import SessionGroupAdmin, check
+from coordinator.operator.session_admin import GroupNotFound, SessionGroupAdmin
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
@@ -44,8 +43,6 @@ RemovedMember = pb.RemovedMember
 PartitionMove = pb.PartitionMove
 Advice = pb.Advice
 RefusedJoin = pb.RefusedJoin
-SessionGroup = session_admin.SessionGroup
-GroupNotFound = session_admin.GroupNotFound
 
 
 class GroupAdmin(SessionGroupAdmin):
@@ -86,22 +83,19 @@ class GroupAdmin(SessionGroupAdmin):
             limit: the most groups to return, after `skip` of them in `order`.
             states: only groups in these states; empty: in any.
         """
+        addresses = self.addresses().values()
+        # Each node knows its own groups only, so each of several is asked for the whole beginning.
+        skipped = skip if len(addresses) == 1 else 0
         request = pb.ListGroupsRequest(
             group_id_contains=contains,
-            limit=limit,
-            skip=skip,
+            limit=skip - skipped + limit,
+            skip=skipped,
             order=pb.ListGroupsRequest.Order.Value(f"ORDER_{order}"),
             states_filter=states,
             with_lag=True,
         )
-        addresses = list(self.addresses().values())
-        if len(addresses) == 1:
-            return self._list(request, addresses)[:2]
-        # Each node knows its own groups only, so each is asked for the whole beginning.
-        request.MergeFrom(pb.ListGroupsRequest(limit=skip + limit))
-        request.ClearField("skip")
         groups, matching, _ = self._list(request, addresses)
-        return groups[skip : skip + limit], matching
+        return groups[skip - skipped :][:limit], matching
 
     def _list(
         self, request: pb.ListGroupsRequest, addresses: Iterable[str]
@@ -114,10 +108,10 @@ class GroupAdmin(SessionGroupAdmin):
             response = stub.ListGroups(request, timeout=TIMEOUT_S)
             lists.append(response.groups)
             matching += response.matching
-            if self._remembered is not None:
-                self._remembered |= {group.group_id: address for group in response.groups}
+            if self._remember:
+                self._coordinators |= {group.group_id: address for group in response.groups}
             if response.error_code != ErrorCode.NONE:
-                refusal = response.error_message
+                refusal = response.error_message or code_name(response.error_code)
         return list(merge(*lists, key=attrgetter("order_value", "group_id"))), matching, refusal
 
     def describe_group(self, group_id: str) -> pb.DescribeGroupsResponse.Group:
@@ -133,7 +127,7 @@ class GroupAdmin(SessionGroupAdmin):
             LookupError: the group is being loaded, or moves; try again.
         """
         group = self.describe_group(group_id)
-        check(group_id, group)
+        self._accepted(group, group)
         if group.group_state == "Dead":
             raise GroupNotFound(group_id)
         return group
@@ -165,8 +159,7 @@ class GroupAdmin(SessionGroupAdmin):
             ],
             reason=reason,
         )
-        response = self._admin(group_id).RemoveMembers(request, timeout=TIMEOUT_S)
-        check(group_id, response)
+        response = self._ask(self._admin(group_id).RemoveMembers, request)
         return [code_name(member.error_code) for member in response.members]
 
     def commit(
@@ -228,9 +221,7 @@ class GroupAdmin(SessionGroupAdmin):
             group_id=group_id,
             topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
         )
-        response = self._admin(group_id).OffsetDelete(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return {key: code_name(p.error_code) for key, p in by_partition(response).items()}
+        return _codes(self._ask(self._admin(group_id).OffsetDelete, request))
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""
@@ -242,10 +233,8 @@ class GroupAdmin(SessionGroupAdmin):
         Raises:
             LookupError: the group is being loaded, or moves; try again.
         """
-        response = self._fetched(group_id)
-        stored = by_partition(response)
-        offsets = {key: p.committed_offset for key, p in stored.items() if not _is_record(key)}
-        return offsets, response.manifest
+        found, manifest = self._fetched(group_id)
+        return {key: commit.offset for key, commit in found.items()}, manifest
 
     def offsets_with_metadata(
         self, group_id: str, partitions: Collection[TopicPartition] = ()
@@ -255,8 +244,7 @@ class GroupAdmin(SessionGroupAdmin):
         The offset of a partition that is named and has none is -1. Records of files are left out
         unless they are named.
         """
-        found = fetched_offsets(self._fetched(group_id, partitions))
-        return found if partitions else {k: c for k, c in found.items() if not _is_record(k)}
+        return self._fetched(group_id, partitions)[0]
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
         """Log end offsets of a group's partitions, as its members reported them; may be empty."""
@@ -273,9 +261,7 @@ class GroupAdmin(SessionGroupAdmin):
             GroupNotFound: there is no such group.
         """
         request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
-        response = self._admin(group_id).ListRebalances(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response
+        return self._ask(self._admin(group_id).ListRebalances, request)
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
         """Members that the group's current join or sync phase waits for.
@@ -284,9 +270,7 @@ class GroupAdmin(SessionGroupAdmin):
             GroupNotFound: there is no such group.
         """
         request = pb.DescribePhaseRequest(group_id=group_id)
-        response = self._admin(group_id).DescribePhase(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response
+        return self._ask(self._admin(group_id).DescribePhase, request)
 
     def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
         """Stream the rebalances of these groups, or of all, from every current node as they end.
@@ -319,24 +303,23 @@ class GroupAdmin(SessionGroupAdmin):
 
     def _commit(self, request: group_pb2.OffsetCommitRequest) -> dict[TopicPartition, str]:
         response = self._group(request.group_id).OffsetCommit(request, timeout=TIMEOUT_S)
-        return {
-            key: code_name(p.error_code)
-            for key, p in by_partition(response).items()
-            if p.error_code != ErrorCode.NONE
-        }
+        return {key: code for key, code in _codes(response).items() if code != "NONE"}
 
     def _fetched(
-        self, group_id: str, partitions: Iterable[TopicPartition] = ()
-    ) -> group_pb2.OffsetFetchResponse:
+        self, group_id: str, partitions: Collection[TopicPartition] = ()
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bytes]:
+        """Offsets, without records of files if no partition is named; and the manifest."""
         request = fetch_request(group_id, partitions)
-        response = self._group(group_id).OffsetFetch(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response
+        response = self._ask(self._group(group_id).OffsetFetch, request)
+        found = fetched_offsets(response)
+        if not partitions:
+            found = {k: c for k, c in found.items() if not k.topic.startswith(FILES_TOPIC)}
+        return found, response.manifest
 
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
-        channel = self.channel(self.coordinator_of(group_id))
-        return group_pb2_grpc.GroupCoordinatorStub(channel)
+        return group_pb2_grpc.GroupCoordinatorStub(self.channel(self.coordinator_of(group_id)))
 
 
-def _is_record(key: TopicPartition) -> bool:
-    return key.topic.startswith(FILES_TOPIC)
+def _codes(response: Any) -> dict[TopicPartition, str]:  # Any: a response with topics.
+    """Name of each partition's error code."""
+    return {key: code_name(p.error_code) for key, p in by_partition(response).items()}

@@ -79,6 +79,7 @@ def asked(
     """
     give_up_at = time.monotonic() + GIVE_UP_S
     silence = Silence(bootstrap, group_id)
+    where = f"coordinator of group {group_id} at {bootstrap}"
 
     def answer() -> T:
         with GroupAdmin(bootstrap, credentials=credentials) as admin:
@@ -89,17 +90,12 @@ def asked(
             try:
                 return silence.during(answer)
             except (grpc.RpcError, LookupError) as error:
-                where = f"coordinator of group {group_id} at {bootstrap}"
+                details = error.details() if isinstance(error, grpc.RpcError) else ""
+                told = f"{where}: {details or error}"
                 if isinstance(error, grpc.RpcError) and error.code() not in _RETRIED:
-                    raise FatalError(f"{where}: {_words(error)}", error.code().name) from error
+                    raise FatalError(told, error.code().name) from error
                 if time.monotonic() > give_up_at:
-                    told = f"no answer for {GIVE_UP_S:.0f} s from the {where}: {_words(error)}"
-                    raise Unavailable(told) from error
+                    raise Unavailable(f"no answer for {GIVE_UP_S:.0f} s from the {told}") from error
                 time.sleep(PAUSE_S)
     finally:
         silence.end()
-
-
-def _words(error: Exception) -> str:
-    details = getattr(error, "details", None)
-    return (details() if details is not None else "") or str(error)

@@ -1,18 +1,23 @@
-"""Blocking access to the nodes of a coordinator cluster, for tools."""
+"""Blocking calls of the nodes of a coordinator cluster, for tools; a refusal is an exception."""
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable, Iterable
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from coordinator.client.transport.surroundings import opener
+from coordinator.client.transport.wire import code_name
 from coordinator.dial import Credentials, address_of
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
+from coordinator.v1.errors_pb2 import ErrorCode
 
 TIMEOUT_S = 10.0
 # A group of 10,000 members is described in more than gRPC's default of 4 MiB.
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 
 class Nodes:
@@ -32,7 +37,8 @@ class Nodes:
         self._bootstrap = bootstrap.split(",")
         self._credentials = opener(credentials or Credentials.from_environment())
         self._channels: dict[str, grpc.Channel] = {}
-        self._remembered: dict[str, str] | None = {} if remember else None
+        self._remember = remember
+        self._coordinators: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -62,35 +68,28 @@ class Nodes:
         Raises:
             LookupError: no node does at present.
         """
-        if self._remembered is None:
-            return self._find(group_id)
-        if group_id not in self._remembered:
-            self._remembered[group_id] = self._find(group_id)
-        return self._remembered[group_id]
 
-    def _find(self, group_id: str) -> str:
-        request = group_pb2.FindCoordinatorRequest(group_id=group_id)
-        for address in self._bootstrap:
+        def find(address: str) -> str:
             stub = group_pb2_grpc.GroupCoordinatorStub(self.channel(address))
-            try:
-                found = stub.FindCoordinator(request, timeout=TIMEOUT_S)
-            except grpc.RpcError:
-                if address == self._bootstrap[-1]:
-                    raise
-                continue
-            if found.host:
-                return address_of(found.host, found.port)
-        raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
+            request = group_pb2.FindCoordinatorRequest(group_id=group_id)
+            found = stub.FindCoordinator(request, timeout=TIMEOUT_S)
+            if not found.host:
+                raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
+            return address_of(found.host, found.port)
+
+        if not self._remember:
+            return self._first(self._bootstrap, find)
+        if group_id not in self._coordinators:
+            self._coordinators[group_id] = self._first(self._bootstrap, find)
+        return self._coordinators[group_id]
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
         """All nodes, and the leader of each shard, as known to the first node that answers."""
         request = cluster_pb2.DescribeClusterRequest()
-        for address in self._bootstrap[:-1]:
-            try:
-                return self._cluster(address).DescribeCluster(request, timeout=TIMEOUT_S)
-            except grpc.RpcError:
-                continue
-        return self._cluster(self._bootstrap[-1]).DescribeCluster(request, timeout=TIMEOUT_S)
+        return self._first(
+            self._bootstrap,
+            lambda address: self._cluster(address).DescribeCluster(request, timeout=TIMEOUT_S),
+        )
 
     def addresses(self) -> dict[int, str]:
         """HOST:PORT of every node by its number."""
@@ -98,3 +97,30 @@ class Nodes:
 
     def _cluster(self, address: str) -> cluster_pb2_grpc.ClusterAdminStub:
         return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))
+
+    def _first(self, addresses: Iterable[str], ask: Callable[[str], Response]) -> Response:
+        """The first node's answer; the error of the last one, if all fail or refuse."""
+        *others, last = addresses
+        for address in others:
+            try:
+                return ask(address)
+            except (grpc.RpcError, LookupError):
+                continue
+        return ask(last)
+
+    def _ask(
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
+    ) -> Response:
+        """The response of a method, which may refuse. Raises what `_refusal` makes of that."""
+        return self._accepted(request, method(request, timeout=TIMEOUT_S))
+
+    def _accepted(self, request: object, response: Response) -> Response:
+        told: Any = response  # Any: a message with error code and message.
+        if told.error_code == ErrorCode.NONE:
+            return response
+        code = code_name(told.error_code)
+        raise self._refusal(request, told.error_message or code, code)
+
+    def _refusal(self, request: Any, message: str, code: str) -> LookupError:
+        """Error that stands for an error code; `message` is the code's name if none was sent."""
+        return LookupError(message)

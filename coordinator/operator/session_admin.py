@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from coordinator.client.transport.wire import code_name
-from coordinator.operator.nodes import TIMEOUT_S, Nodes
+from coordinator.operator.nodes import Nodes
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, session_pb2
-from coordinator.v1.errors_pb2 import ErrorCode
 
 SessionGroup = pb.DescribeSessionGroupResponse
 GroupPolicy = session_pb2.GroupPolicy
@@ -37,9 +36,7 @@ class SessionGroupAdmin(Nodes):
             LookupError: the group is classic, or it is being loaded.
         """
         request = pb.DescribeSessionGroupRequest(group_id=group_id)
-        response = self._admin(group_id).DescribeSessionGroup(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response
+        return self._ask(self._admin(group_id).DescribeSessionGroup, request)
 
     def set_group_policy(
         self, group_id: str, changes: GroupPolicy, defaults: Collection[str] = ()
@@ -55,9 +52,7 @@ class SessionGroupAdmin(Nodes):
             LookupError: a value is out of bounds, or the group is classic.
         """
         request = pb.SetGroupPolicyRequest(group_id=group_id, policy=changes, defaults=defaults)
-        response = self._admin(group_id).SetGroupPolicy(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response.policy
+        return self._ask(self._admin(group_id).SetGroupPolicy, request).policy
 
     def evict_member(
         self,
@@ -88,25 +83,16 @@ class SessionGroupAdmin(Nodes):
             gone=gone,
             dry_run=dry_run,
         )
-        response = self._admin(group_id).EvictMember(request, timeout=TIMEOUT_S)
-        check(group_id, response)
-        return response
+        return self._ask(self._admin(group_id).EvictMember, request)
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
         return admin_pb2_grpc.GroupAdminStub(self.channel(self.coordinator_of(group_id)))
 
-
-def check(group_id: str, response: Any) -> None:  # Any: a response with an error code.
-    """Raise the error of a response.
-
-    Raises:
-        GroupNotFound, LookupError.
-    """
-    if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise GroupNotFound(group_id)
-    if response.error_code != ErrorCode.NONE:
-        told = response.error_message or code_name(response.error_code)
-        raise LookupError(f"Group '{group_id}' refuses: {told}.")
+    def _refusal(self, request: Any, message: str, code: str) -> LookupError:
+        # Any: a request that names a group.
+        if code == "GROUP_ID_NOT_FOUND":
+            return GroupNotFound(request.group_id)
+        return LookupError(f"Group '{request.group_id}' refuses: {message}.")
 
 
 def status(member: SessionGroup.Member) -> str:
@@ -125,11 +111,9 @@ def status(member: SessionGroup.Member) -> str:
 
 def free_of(told: SessionGroup) -> dict[str, int]:
     """Number of partitions that nobody holds, by the code of why."""
-    free: dict[str, int] = {}
-    for topic in told.topics:
-        for each in topic.free:
-            count = each.partitions.last - each.partitions.first + 1
-            free[each.why] = free.get(each.why, 0) + count
+    free = Counter[str]()
+    for each in (free for topic in told.topics for free in topic.free):
+        free[each.why] += each.partitions.last - each.partitions.first + 1
     return free
 
 

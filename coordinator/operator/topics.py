@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import grpc
-
-from coordinator.client.transport.wire import code_name
-from coordinator.operator.nodes import TIMEOUT_S, Nodes
+from coordinator.operator.nodes import Nodes
 from coordinator.v1 import topics_pb2 as pb
 from coordinator.v1 import topics_pb2_grpc
-from coordinator.v1.errors_pb2 import ErrorCode
 
 TOPICS_GROUP = "__coordinator_topics"
 """Reserved group whose coordinator keeps the counts."""
@@ -38,10 +32,10 @@ class TopicAdmin(Nodes):
 
         Every node knows all of them; the first one that answers is asked.
         """
-        response = self._listed()
-        if response.error_code != ErrorCode.NONE:
-            raise LookupError(f"The topics cannot be listed at present: {response.error_message}.")
-        return list(response.topics)
+        request = pb.ListTopicsRequest()
+        nodes = self.addresses().values()
+        listed = self._first(nodes, lambda it: self._ask(self._topics(it).ListTopics, request))
+        return list(listed.topics)
 
     def set_topic(self, topic: str, partitions: int, *, may_shrink: bool = False) -> int:
         """Set the number of partitions of a topic.
@@ -54,9 +48,7 @@ class TopicAdmin(Nodes):
             TopicRefused: the name or the number is not allowed.
         """
         request = pb.SetTopicRequest(topic=topic, partitions=partitions, may_shrink=may_shrink)
-        response = self._leader().SetTopic(request, timeout=TIMEOUT_S)
-        _judge(response)
-        return int(response.partitions_before)
+        return self._ask(self._leader().SetTopic, request).partitions_before
 
     def delete_topic(self, topic: str) -> int:
         """Delete the number that was set for a topic.
@@ -66,28 +58,16 @@ class TopicAdmin(Nodes):
         Raises:
             TopicRefused: none is set.
         """
-        response = self._leader().DeleteTopic(pb.DeleteTopicRequest(topic=topic), timeout=TIMEOUT_S)
-        _judge(response)
-        return int(response.told_partitions)
-
-    def _listed(self) -> pb.ListTopicsResponse:
-        *others, last = self.addresses().values()
-        for address in others:
-            try:
-                return self._list(address)
-            except grpc.RpcError:
-                continue
-        return self._list(last)
-
-    def _list(self, address: str) -> pb.ListTopicsResponse:
-        stub = topics_pb2_grpc.TopicAdminStub(self.channel(address))
-        return stub.ListTopics(pb.ListTopicsRequest(), timeout=TIMEOUT_S)
+        request = pb.DeleteTopicRequest(topic=topic)
+        return self._ask(self._leader().DeleteTopic, request).told_partitions
 
     def _leader(self) -> topics_pb2_grpc.TopicAdminStub:
-        return topics_pb2_grpc.TopicAdminStub(self.channel(self.coordinator_of(TOPICS_GROUP)))
+        return self._topics(self.coordinator_of(TOPICS_GROUP))
 
+    def _topics(self, address: str) -> topics_pb2_grpc.TopicAdminStub:
+        return topics_pb2_grpc.TopicAdminStub(self.channel(address))
 
-def _judge(response: Any) -> None:  # Any: a response with error code and message.
-    if response.error_code != ErrorCode.NONE:
-        code = code_name(response.error_code)
-        raise TopicRefused(response.error_message or code, code)
+    def _refusal(self, request: object, message: str, code: str) -> LookupError:
+        if isinstance(request, pb.ListTopicsRequest):
+            return LookupError(f"The topics cannot be listed at present: {message}.")
+        return TopicRefused(message, code)

@@ -12,7 +12,8 @@ from coordinator.assignors.consumer_protocol import Assignment, encode_assignmen
 from coordinator.console import server, views
 from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import Credentials
-from coordinator.operator.admin import GroupAdmin, Rebalance, SessionGroup
+from coordinator.operator.admin import GroupAdmin, Rebalance
+from coordinator.operator.session_admin import SessionGroup
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import cluster_pb2
 from coordinator.v1 import group_pb2 as pb

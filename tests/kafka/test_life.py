@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.operator.admin import GroupNotFound
+from coordinator.operator import GroupNotFound
 from tests.integration.waiting import wait_until
 from tests.kafka.clients import CLIENTS, SESSION_MS, SHORT_SESSION_MS, Client, Member
 from tests.kafka.served import Served

@@ -19,7 +19,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPartition
 
 from coordinator.assignors import TopicPartition as OurPartition
-from coordinator.operator.admin import GroupAdmin, GroupNotFound
+from coordinator.operator import GroupAdmin, GroupNotFound
 from tests.kafka import fetch
 from tests.kafka.clients import CONFLUENT, JAVA
 from tests.kafka.served import EVERYTHING, PARTITIONS, Served
