@@ -127,7 +127,10 @@ def test_progress_is_brought_along_as_the_document_says():
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"coordinator.{it}" for it in ("client", "client.worker", "sources", "spark", "testing")),
+        *(
+            f"coordinator.{it}"
+            for it in "client client.worker operator sources spark testing".split()
+        ),
         "timer",
     ],
 )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from coordinator.operator.admin import GroupAdmin
+from coordinator.operator import GroupAdmin
 from coordinator.sources import FileLog
 from coordinator.spark import run_members
 from flights import dataset

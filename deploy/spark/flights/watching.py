@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from coordinator.assignors.consumer_protocol import decode_assignment
-from coordinator.operator.admin import GroupAdmin
+from coordinator.operator import GroupAdmin
 from flights.history import SIGKILL, SIGSTOP, History, Kill, Moment, history_of, label
 from flights.notes import read_notes
 

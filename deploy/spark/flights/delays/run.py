@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from coordinator.operator.admin import GroupAdmin
+from coordinator.operator import GroupAdmin
 from coordinator.spark.exactly_once import committed_files
 from flights import dataset
 from flights.delays import charts
