@@ -11,11 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="streams need the extra `spark`")
 
-import grpc
 import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.errors import FatalError, Unavailable
+from coordinator.client.errors import Unavailable
 from coordinator.operator import asking
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
@@ -27,10 +26,6 @@ from coordinator.spark.sinks.protocol import Decision
 from coordinator.spark.stream import GroupReader, GroupStreamReader
 from tests.integration.waiting import wait_until
 from tests.serving import free_port, running
-
-
-def test_a_coordinator_is_said_to_be_silent_within_five_seconds():
-    assert asking.SILENCE_S < 5.0
 
 
 @pytest.fixture
@@ -141,23 +136,3 @@ async def test_a_table_that_is_slow_is_not_taken_for_the_coordinator(monkeypatch
         assert (await asyncio.to_thread(decider.recover)).number == 1
         decider.close()
     assert not timed
-
-
-class Denied(grpc.RpcError):
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.PERMISSION_DENIED
-
-    def details(self) -> str:
-        return "you may not"
-
-
-def test_what_the_coordinator_refuses_is_not_asked_again():
-    calls = []
-
-    def ask(admin: GroupAdmin) -> None:
-        calls.append(admin)
-        raise Denied
-
-    with pytest.raises(FatalError, match=r"PERMISSION_DENIED: .* at one:7400: you may not"):
-        asking.asked("one:7400", "g", None, ask)
-    assert len(calls) == 1

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 
-import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
 from coordinator.operator.admin import GroupAdmin
-from coordinator.operator.topics import TopicAdmin
 from coordinator.security.tokens import line_for
-from tests.serving import Process, free_port
+from tests.serving import Process
 
 RULES = """
 [[rule]]
@@ -72,18 +70,6 @@ def test_topics_are_set_listed_and_deleted(server, topics):
     ]
     status, _, err = topics("delete", "orders")
     assert (status, err) == (1, "")
-
-
-def test_topics_are_listed_by_the_first_node_that_answers(server, monkeypatch):
-    nodes = {1: f"127.0.0.1:{free_port()}", 2: server.address}
-    monkeypatch.setattr(TopicAdmin, "addresses", lambda _: nodes)
-    with TopicAdmin(server.address) as admin:
-        admin.set_topic("listed", 3)
-        assert "listed" in {topic.name for topic in admin.list_topics()}
-        admin.delete_topic("listed")
-        nodes[2] = nodes[1]
-        with pytest.raises(grpc.RpcError):
-            admin.list_topics()
 
 
 @pytest.mark.parametrize(

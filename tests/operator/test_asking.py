@@ -1,0 +1,66 @@
+"""Calls that are made again while the coordinator moves or is away, and those that are not."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from coordinator.client.errors import FatalError, Unavailable
+from coordinator.operator import GroupAdmin, asking
+from tests.operator.network import Away
+
+
+class Denied(Away):
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.PERMISSION_DENIED
+
+    def details(self) -> str:
+        return "you may not"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The clock moves by each pause alone; the clients that asked are noted."""
+    asked: list[GroupAdmin] = []
+    monkeypatch.setattr(asking.time, "monotonic", lambda: len(asked) * asking.PAUSE_S)
+    monkeypatch.setattr(asking.time, "sleep", lambda _: None)
+    return asked
+
+
+def answers(calls, *outcomes):
+    """A question with these outcomes, the last of them for ever."""
+
+    def ask(admin: GroupAdmin) -> object:
+        calls.append(admin)
+        outcome = outcomes[min(len(calls), len(outcomes)) - 1]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return ask
+
+
+def test_a_coordinator_is_said_to_be_silent_within_five_seconds():
+    assert asking.SILENCE_S < 5.0
+
+
+def test_what_the_coordinator_refuses_is_not_asked_again(calls):
+    with pytest.raises(FatalError, match=r"PERMISSION_DENIED: .* at one:7400: you may not"):
+        asking.asked("one:7400", "g", None, answers(calls, Denied()))
+    assert len(calls) == 1
+
+
+def test_a_coordinator_that_moves_or_is_away_is_asked_again(calls):
+    ask = answers(calls, LookupError("it moves"), Away(), 7)
+    assert asking.asked("one:7400", "g", None, ask) == 7
+    assert len({id(admin) for admin in calls}) == 3  # Each attempt finds the coordinator anew.
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(LookupError("it moves"), "it moves"), (Away(), "connection refused")]
+)
+def test_after_a_minute_the_error_names_address_and_cause(calls, error, told):
+    told = f"no answer for 60 s from the coordinator of group g at one:7400: {told}"
+    with pytest.raises(Unavailable, match=told):
+        asking.asked("one:7400", "g", None, answers(calls, error))
+    assert len(calls) * asking.PAUSE_S > asking.GIVE_UP_S
