@@ -22,10 +22,10 @@ from coordinator.client.member.group_member import GroupMember
 from coordinator.client.member.session.member import SessionMember
 from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.worker import Partition, Worker
-from coordinator.client.worker.body import Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.member import LentMember, Member
+from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.reading import Chunk, Reading, commit, until_may_begin

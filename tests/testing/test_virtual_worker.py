@@ -187,7 +187,7 @@ async def test_the_interpreter_does_not_wait_for_workers_that_were_killed(virtua
     group = virtual_group()
     process = group.start(made(once_a_second))
     await group.advance(20)
-    assert process.worker._body not in AT_EXIT._bodies
+    assert process.worker._last_run not in AT_EXIT._runs
 
 
 async def test_handlers_that_run_at_the_end_of_a_test_are_drained(virtual_group):

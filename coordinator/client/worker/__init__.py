@@ -15,7 +15,9 @@
 | `worker.py` | the face: registration, run, serve, stop |
 | `partition.py` | what handlers are given |
 | `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
-| `body.py` | carries them out on the protocol's loop; `runs.py`: handlers as tasks and threads |
+| `worker_run.py` | carries them out on the protocol's loop, from a start to its end |
+| `runs.py` | calls of handlers and hooks: as tasks, or in threads |
+| `plan.py`, `user_calls.py` | what a run is made from; functions of users beside handlers |
 | `member.py`, `session_member.py` | what is needed of a member, whichever protocol it speaks |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
 | `handlers.py`, `policy.py`, `settings.py` | what was registered; error policies; settings |

@@ -1,7 +1,7 @@
 """All decisions of a worker, without I/O; it is told the time.
 
-The executor (`body.py`) reports what happens and carries out `next_action` until there is none,
-then asks again at `next_deadline`.
+The executor (`worker_run.py`) reports what happens and carries out `next_action` until there is
+none, then asks again at `next_deadline`.
 
     member ──► assigned, revoking, lost, warm ► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
     handlers ► ended, committed, alive, done ─► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
@@ -45,9 +45,9 @@ from coordinator.client.worker.actions import (
     TellRevoking,
 )
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
-from coordinator.client.worker.handlers import Handler, Handlers
+from coordinator.client.worker.handlers import Handler, Handlers, RunKind
 from coordinator.client.worker.policy import Limits, OnError
-from coordinator.client.worker.scope import FOREVER_MS, Run, RunKind, Scope, Stage, named
+from coordinator.client.worker.scope import FOREVER_MS, Run, Scope, Stage, named
 
 ENDING_MS = 1_000
 """Time that a run has to end once it was told to, before it is named in a warning."""
@@ -320,10 +320,11 @@ class WorkerCore:
         """The next action; None: none before the next input or `next_deadline`."""
         while self._timers and self._timers[0][0] <= now_ms:
             heapq.heappop(self._timers)[2](now_ms)
-        self._fill_slots(now_ms)
-        if self._unlocated:
-            scopes, self._unlocated = tuple(self._unlocated), []
-            self._actions.append(Locate(scopes))
+        if not self._actions:  # A stop that is to be carried out may revoke what waits for a slot.
+            self._fill_slots(now_ms)
+            if self._unlocated:
+                scopes, self._unlocated = tuple(self._unlocated), []
+                self._actions.append(Locate(scopes))
         return self._actions.popleft() if self._actions else None
 
     def next_deadline(self) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from coordinator.client.worker.errors import WrongHandler
 from coordinator.client.worker.policy import Drain, ErrorPolicy
-from coordinator.client.worker.scope import RunKind
 
 FORMS = (
     "a handler is `async def handle(p: Partition) -> None`, which runs as a task, or "
@@ -17,6 +17,15 @@ FORMS = (
 )
 COLOURS = {"Partition": True, "BlockingPartition": False}
 """Annotations of a first parameter that tell the colour of a function; True: `async def`."""
+
+
+class RunKind(StrEnum):
+    """Function that a run calls."""
+
+    HANDLER = "handler"
+    WARM = "warm"
+    DRAIN = "drain"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`Partition` and `BlockingPartition`: what a handler is given.
 
 One object per run of a handler. Its methods reach the worker through `Calls`, which is implemented
-by the executor (`body.py`).
+by the executor (`worker_run.py`).
 """
 
 from __future__ import annotations

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.forms import offset_told, offsets_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.scope import Scope, named
-
-if TYPE_CHECKING:
-    from coordinator.client.worker.body import Body
+from coordinator.client.worker.user_calls import UserCalls
 
 BeginOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """Function that returns the first offset of each of the partitions; called in a thread."""
@@ -52,32 +50,39 @@ class StartPolicy:
         self._begin_offsets, self._log_ends = begin_offsets, log_ends
 
     async def begins(
-        self, body: Body, found: Mapping[Scope, OffsetAndMetadata]
+        self,
+        calls: UserCalls,
+        first: Mapping[str, int],
+        found: Mapping[Scope, OffsetAndMetadata],
     ) -> dict[Scope, int]:
-        """Position of each scope, given its committed offset; -1: none is stored."""
+        """Position of each scope, given its committed offset; -1: none is stored.
+
+        Args:
+            first: topics and numbers of partitions when the worker was started.
+        """
         begins = {scope: commit.offset for scope, commit in found.items() if commit.offset >= 0}
         new = {scope.key: scope for scope in found if scope not in begins}
         if not new:
             return begins
         if callable(self._start):
             for key, scope in new.items():
-                told_one = await body.ask(self._start, key)
+                told_one = await calls.ask(self._start, key)
                 begins[scope] = offset_told(f"start for {named(key)}", told_one)
             return begins
-        first = body.plan.topics.first if self._start == "latest" else {}
-        old = {key for key in new if key.partition < first.get(key.topic, 0)}
-        told = await _asked(body, "log_ends", self._log_ends, old)
-        told |= await _asked(body, "begin_offsets", self._begin_offsets, new.keys() - old)
+        is_latest = self._start == "latest"
+        old = {key for key in new if is_latest and key.partition < first.get(key.topic, 0)}
+        told = await _asked(calls, "log_ends", self._log_ends, old)
+        told |= await _asked(calls, "begin_offsets", self._begin_offsets, new.keys() - old)
         return begins | {scope: told[key] for key, scope in new.items()}
 
 
 async def _asked(
-    body: Body, name: str, ask: BeginOffsets | None, keys: Collection[TopicPartition]
+    calls: UserCalls, name: str, ask: BeginOffsets | None, keys: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Offsets that a function returns for partitions; 0 without a function."""
     if ask is None or not keys:
         return dict.fromkeys(keys, 0)
-    told = offsets_told(name, await body.in_thread(ask, frozenset(keys)))
+    told = offsets_told(name, await calls.in_thread(ask, frozenset(keys)))
     for key in keys:
         if key not in told:
             raise ValueError(f"{name} returned no offset of {named(key)}")

@@ -11,11 +11,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from coordinator.client.worker.body import Body
+from typing import Any, Protocol
 
 EXIT_S = 2.0
 """Time that the interpreter's exit waits for workers that were not stopped."""
@@ -111,32 +109,41 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
 # --- The interpreter's exit ---
 
 
+class Stoppable(Protocol):
+    """A run of a worker, to those who may only end it."""
+
+    finished: Future[None]
+
+    def stop(self, reason: str, grace_ms: int) -> None:
+        """Have the handlers finish, then leave. From any thread."""
+
+
 class _AtExit:
     """Workers of this process that are told to leave when the interpreter exits."""
 
     def __init__(self) -> None:
-        self._bodies: weakref.WeakSet[Body] = weakref.WeakSet()
+        self._runs: weakref.WeakSet[Stoppable] = weakref.WeakSet()
         self._pid = 0
 
-    def add(self, body: Body) -> None:
+    def add(self, run: Stoppable) -> None:
         if self._pid != os.getpid():
             # The first one, or the first in a forked child: the others are its parent's.
             if not self._pid:
                 atexit.register(self._leave_all)
             self._pid = os.getpid()
-            self._bodies.clear()
-        self._bodies.add(body)
+            self._runs.clear()
+        self._runs.add(run)
 
     def _leave_all(self) -> None:
         if self._pid != os.getpid():
             return
-        bodies = [body for body in self._bodies if not body.finished.done()]
-        for body in bodies:
-            body.stop("the interpreter exits", 0)
+        runs = [run for run in self._runs if not run.finished.done()]
+        for run in runs:
+            run.stop("the interpreter exits", 0)
         ends_s = time.monotonic() + EXIT_S
-        for body in bodies:
+        for run in runs:
             with contextlib.suppress(TimeoutError):
-                body.finished.result(max(0.0, ends_s - time.monotonic()))
+                run.finished.result(max(0.0, ends_s - time.monotonic()))
 
 
 AT_EXIT = _AtExit()

@@ -9,34 +9,59 @@ import threading
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.worker.errors import HandlerCancelled, PartitionRevoked
-from coordinator.client.worker.handlers import FORMS, Function, refuse_coroutine
+from coordinator.client.worker.handlers import (
+    FORMS,
+    Function,
+    Handlers,
+    RunKind,
+    refuse_coroutine,
+)
 from coordinator.client.worker.partition import (
     AnyPartition,
     BlockingPartition,
+    Calls,
     OneCommit,
     Partition,
 )
 from coordinator.client.worker.running import EndNow
-from coordinator.client.worker.scope import Run, RunKind, Scope, named
-
-if TYPE_CHECKING:
-    from coordinator.client.worker.body import Body, Plan
+from coordinator.client.worker.scope import Run, Scope, named
 
 STACK_FRAMES = 12
 """Innermost frames of a stack that a warning shows."""
 
 
-class Runs:
-    """Functions that run, and their partitions. Called on the protocol's loop unless said."""
+class RunsOwner(Calls, Protocol):
+    """The run of a worker that functions belong to; it hears from them on any thread."""
 
-    def __init__(self, body: Body, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
-        self._body = body
-        self._handlers = plan.handlers
-        self._group_id = plan.group_id
+    is_over: bool
+    """True if handlers have no time left: none starts any more, and an end is no failure."""
+
+    def ended(self, run: Run, error: BaseException | None) -> None:
+        """Hear that a run has ended, and what it raised."""
+
+    def stop(self, reason: str, grace_ms: int) -> None:
+        """Have the handlers finish, then leave."""
+
+
+class Runs:
+    """Functions that run, and their partitions. Called on the protocol's loop unless said.
+
+    Args:
+        loop: where `async def` functions run.
+    """
+
+    def __init__(
+        self,
+        owner: RunsOwner,
+        handlers: Handlers,
+        group_id: str,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._owner, self._handlers, self._group_id = owner, handlers, group_id
         self._loop = loop
         # Handlers have the contextvars of whoever started the worker, not those of the protocol.
         self._context = contextvars.copy_context()
@@ -45,7 +70,7 @@ class Runs:
         self._threads: dict[Run, threading.Thread] = {}
 
     def start(self, run: Run) -> None:
-        """Call the function of a run; `Body.ended` hears of its end."""
+        """Call the function of a run; its owner hears of its end."""
         key = run.scope.key
         run.name = f"{self._group_id} {named(key)} {run.kind}"
         function: Function | None = run.scope.handler
@@ -58,11 +83,11 @@ class Runs:
                     self._start_task, run, function, context=self._context.copy()
                 )
             else:
-                partition = self._partitions[run] = BlockingPartition(run, self._body)
+                partition = self._partitions[run] = BlockingPartition(run, self._owner)
                 if run.scope.is_revoking:
                     partition.revoking.set(run.scope.ends_ms)
                 work = partial(self._in_thread, run, function, partition)
-                self._threads[run] = self._body.environment.start_thread(work, run.name)
+                self._threads[run] = self._owner.environment.start_thread(work, run.name)
         except RuntimeError as error:  # The loop is closed, or there are too many threads.
             self._end(run, error)
 
@@ -131,7 +156,7 @@ class Runs:
     # --- On the handlers' loop ---
 
     def _start_task(self, run: Run, function: Function) -> None:
-        partition = Partition(run, self._body)
+        partition = Partition(run, self._owner)
         self._partitions[run] = partition
         if run.scope.is_revoking:
             partition.revoking.set(run.scope.ends_ms)
@@ -143,15 +168,15 @@ class Runs:
         task.add_done_callback(lambda task: self._task_ended(run, task))
 
     async def _in_task(self, run: Run, function: Function, partition: Partition) -> None:
-        if not self._body.is_over:
+        if not self._owner.is_over:
             await function.call(partition)
 
     def _task_ended(self, run: Run, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             if self._loop_ends():
-                self._body.stop("the event loop of its handlers ends", 0)
+                self._owner.stop("the event loop of its handlers ends", 0)
             told = run.is_cancelled or run.scope.is_revoking or run.scope.has_ended
-            told = told or self._body.is_over
+            told = told or self._owner.is_over
             self._end(run, None if told else HandlerCancelled("it was cancelled by its own code"))
         else:
             self._end(run, task.exception())
@@ -198,7 +223,7 @@ class Runs:
             told and isinstance(error, StaleMember)
         ):
             error = None
-        self._body.ended(run, error)
+        self._owner.ended(run, error)
 
 
 def stack_of_coroutine(coroutine: Any) -> str:  # Any: it may await any awaitable.

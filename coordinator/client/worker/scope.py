@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
-
-if TYPE_CHECKING:
-    from coordinator.client.member.ledger import Holding
-    from coordinator.client.worker.handlers import Handler
+from coordinator.client.member.ledger import Holding
+from coordinator.client.worker.handlers import Handler, RunKind
 
 FOREVER_MS = 1 << 62
 
@@ -37,15 +34,6 @@ class Stage(StrEnum):
     RESTING = "resting after a release"
     DONE = "done"
     ENDED = "ended"
-
-
-class RunKind(StrEnum):
-    """Function that a run calls."""
-
-    HANDLER = "handler"
-    WARM = "warm"
-    DRAIN = "drain"
-    LOST = "lost"
 
 
 @dataclass(slots=True, eq=False)

@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 from coordinator.client.forms import milliseconds_of
 from coordinator.client.member.session.settings import SessionSettings, session_config
 from coordinator.client.settings import MemberSettings, member_config, unknown_setting
-from coordinator.client.worker.body import NewMember
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.member import ClassicMember, Member
+from coordinator.client.worker.plan import NewMember
 from coordinator.client.worker.policy import check_number
 from coordinator.client.worker.session_member import LeasedMember
 from coordinator.client.worker.topics import TopicCounts

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.scope import Run, Scope
-
-if TYPE_CHECKING:
-    from coordinator.client.worker.body import Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +86,13 @@ class WorkerState:
     loop_blocked_by: str = ""
 
 
-def state_of(body: Body | None) -> WorkerState:
-    """State of a worker's body; None: it has not started."""
-    if body is None:
-        return WorkerState("new")
-    core, member = body.core, body.member
-    phase = "connecting" if member is None else member.state
-    if body.finished.done():
-        phase = "stopped"
-    elif core.stopping_because is not None:
+def state_of(core: WorkerCore, phase: str, member_id: str, loop_blocked_by: str) -> WorkerState:
+    """State of a worker that has started.
+
+    Args:
+        phase: while it is not stopping.
+    """
+    if core.stopping_because is not None and phase != "stopped":
         phase = "draining"
     # Copies are made in one step each, while the protocol's loop may change the originals.
     scopes = [*list(core.warming.values()), *list(core.scopes.values())]
@@ -105,10 +100,10 @@ def state_of(body: Body | None) -> WorkerState:
     runs += [run for scope in scopes for run in list(scope.runs) if run.is_cancelled]
     return WorkerState(
         phase,
-        "" if member is None else member.member_id,
+        member_id,
         {scope.key: PartitionState.of(scope) for scope in scopes},
         tuple(map(LeftOver.of, runs)),
         core.stopping_because,
         Counter(core.counts),
-        body.watch.blocked_by,
+        loop_blocked_by,
     )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from coordinator.client.forms import topics_of
 from coordinator.client.worker.policy import check_number
+from coordinator.client.worker.user_calls import UserCalls
 from coordinator.sources.base import Source, partitions_of
-
-if TYPE_CHECKING:
-    from coordinator.client.worker.body import Body
 
 TOPICS_REFRESH_MS = 10_000
 """Time between two counts of partitions, unless another one is set."""
@@ -50,10 +47,10 @@ class Topics:
         """True if it is a function."""
         return self._ask is not None
 
-    async def ask(self, body: Body) -> dict[str, int]:
+    async def ask(self, calls: UserCalls) -> dict[str, int]:
         """The topics as they are now. Raises what the function raises, and as `checked`."""
         if self._ask is not None:
-            self.known = checked(await body.ask(self._ask))
+            self.known = checked(await calls.ask(self._ask))
         return self.known
 
 

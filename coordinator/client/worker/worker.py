@@ -15,7 +15,6 @@ from coordinator.client.log_ends import ends_of
 from coordinator.client.member.events import spelled
 from coordinator.client.member.group_member import LOG_ENDS_INTERVAL_S
 from coordinator.client.transport.loop_thread import check_process
-from coordinator.client.worker.body import Body, Plan
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import (
     COLOURS,
@@ -23,6 +22,7 @@ from coordinator.client.worker.handlers import (
     Function,
     Handler,
     Handlers,
+    RunKind,
     check_function,
 )
 from coordinator.client.worker.partition import (
@@ -32,6 +32,7 @@ from coordinator.client.worker.partition import (
     PartitionView,
     to_be_awaited,
 )
+from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.policy import (
     AfterAttempts,
     Drain,
@@ -50,7 +51,6 @@ from coordinator.client.worker.running import (
     run_on_new_loop,
     signals_handled,
 )
-from coordinator.client.worker.scope import RunKind
 from coordinator.client.worker.settings import (
     MAX_FAILURES,
     Protocols,
@@ -59,7 +59,7 @@ from coordinator.client.worker.settings import (
     classic,
     leased,
 )
-from coordinator.client.worker.state import WorkerState, state_of
+from coordinator.client.worker.state import WorkerState
 from coordinator.client.worker.topics import (
     TOPICS_REFRESH_MS,
     TopicCounts,
@@ -67,6 +67,7 @@ from coordinator.client.worker.topics import (
     TopicsFunction,
     topics_of_source,
 )
+from coordinator.client.worker.worker_run import WorkerRun
 from coordinator.sources.base import Source
 
 AsyncFunction = Callable[[Partition], Coroutine[Any, Any, object]]
@@ -199,7 +200,7 @@ class Worker:
         self._handlers, self._limits = plan.handlers, plan.limits
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
-        self._body: Body | None = None
+        self._last_run: WorkerRun | None = None
         self._early_stop: tuple[str, int | None, bool] | None = None
         """Arguments of a `stop` that came before the start."""
 
@@ -373,27 +374,27 @@ class Worker:
         Raises:
             As `run`.
         """
-        body = self._begin()
+        run = self._begin()
         try:
-            await self._until_finished(body, stops=False)
+            await self._until_finished(run, stops=False)
         finally:
-            self._end(body)
-        self._raise_errors(body)
+            self._end(run)
+        self._raise_errors(run)
 
     async def __aenter__(self) -> Worker:
         self._begin()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        body = self._body
-        assert body is not None
+        run = self._last_run
+        assert run is not None
         self.stop("closed" if error is None else f"failed: {error!r}")
         try:
-            await self._until_finished(body, stops=True)
+            await self._until_finished(run, stops=True)
         finally:
-            self._end(body)
+            self._end(run)
         if error is None:
-            self._raise_errors(body)
+            self._raise_errors(run)
 
     def stop(
         self, reason: str = "stopped", *, grace_ms: int | None = None, leave: bool = False
@@ -417,12 +418,12 @@ class Worker:
     def _stop(self, reason: str, grace_ms: int | None, leave: bool = False) -> None:
         self._check_pid()
         check_number("grace_ms", grace_ms, 0)
-        if self._body is None:
+        if self._last_run is None:
             self._early_stop = reason, grace_ms, leave
-        body = self._body  # Another thread may have set it since.
-        if body is not None:
+        run = self._last_run  # Another thread may have set it since.
+        if run is not None:
             grace_ms = self._limits.grace_ms if grace_ms is None else grace_ms
-            body.stop(reason, grace_ms, leave=leave)
+            run.stop(reason, grace_ms, leave=leave)
 
     # --- Work ---
 
@@ -477,26 +478,27 @@ class Worker:
         For tests: as if another process had imported the module that this one was made in.
         """
         made = copy(self)
-        made.environment, made._body, made._early_stop = None, None, None
+        made.environment, made._last_run, made._early_stop = None, None, None
         return made
 
     @property
     def state(self) -> WorkerState:
         """State of the worker, by partition; see `WorkerState`."""
-        return state_of(self._body)
+        run = self._last_run
+        return WorkerState("new") if run is None else run.state
 
     # --- Inside ---
 
     def _check_not_running(self) -> None:
         self._check_pid()
-        if self._body is not None and not self._body.finished.done():
+        if self._last_run is not None and not self._last_run.finished.done():
             raise RuntimeError("the worker runs already; make another one to run beside it")
 
     def _check_pid(self) -> None:
-        if self._body is not None:
-            check_process(self._body.pid)
+        if self._last_run is not None:
+            check_process(self._last_run.pid)
 
-    def _begin(self) -> Body:
+    def _begin(self) -> WorkerRun:
         self._check_not_running()
         topics = self._plan.topics
         if topics.known or not topics.is_asked_again:
@@ -506,19 +508,19 @@ class Worker:
         environment = self.environment or environment_here()
         if environment.is_virtual and self._files is not None:
             self._files.switch_off()
-        body = Body(self._plan, environment, asyncio.get_running_loop())
+        run = WorkerRun(self._plan, environment, asyncio.get_running_loop())
         if not environment.is_virtual:
-            AT_EXIT.add(body)
-        body.start()
-        self._body = body
+            AT_EXIT.add(run)
+        run.start()
+        self._last_run = run
         early, self._early_stop = self._early_stop, None
         if early is not None:
             self._stop(*early)
-        return body
+        return run
 
-    async def _until_finished(self, body: Body, *, stops: bool) -> None:
+    async def _until_finished(self, run: WorkerRun, *, stops: bool) -> None:
         """Wait for the end. A cancellation stops the worker first, and goes on after that."""
-        finished = asyncio.wrap_future(body.finished)
+        finished = asyncio.wrap_future(run.finished)
         cancelled: asyncio.CancelledError | None = None
         while not finished.done():
             try:
@@ -526,22 +528,22 @@ class Worker:
             except asyncio.CancelledError as error:
                 grace_ms = 0 if stops else self._limits.grace_ms
                 stops, cancelled = True, error
-                body.stop("cancelled", grace_ms)
+                run.stop("cancelled", grace_ms)
         if cancelled is not None:
             raise cancelled
 
-    def _end(self, body: Body) -> None:
-        if body.finished.done():
-            body.environment.release()
+    def _end(self, run: WorkerRun) -> None:
+        if run.finished.done():
+            run.environment.release()
 
     def _end_now(self) -> None:
         """Leave after a second signal, without the handlers' loop."""
-        body = self._body
-        if body is not None:
-            body.end_now()
+        run = self._last_run
+        if run is not None:
+            run.end_now()
 
-    def _raise_errors(self, body: Body) -> None:
-        errors = body.core.errors
+    def _raise_errors(self, run: WorkerRun) -> None:
+        errors = run.core.errors
         if len(errors) == 1:
             raise errors[0]
         if errors:

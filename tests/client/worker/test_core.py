@@ -18,9 +18,8 @@ from coordinator.client.worker.actions import (
     Start,
 )
 from coordinator.client.worker.core import WorkerCore
-from coordinator.client.worker.handlers import Function, Handler, Handlers
+from coordinator.client.worker.handlers import Function, Handler, Handlers, RunKind
 from coordinator.client.worker.policy import ErrorPolicy, Limits
-from coordinator.client.worker.scope import RunKind
 
 P = TopicPartition("t", 0)
 WARM, DRAIN, LOST, HANDLER = RunKind.WARM, RunKind.DRAIN, RunKind.LOST, RunKind.HANDLER

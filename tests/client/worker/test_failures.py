@@ -44,7 +44,7 @@ async def test_lines_of_the_worker_and_of_its_member_have_one_form_and_the_same_
     worker.stop()
     await serving
     records = [r for r in caplog.records if r.levelno >= logging.INFO]
-    assert {r.module for r in records} >= {"body", "driver"}
+    assert {r.module for r in records} >= {"worker_run", "driver"}
     for record in records:
         name, _, _ = record.getMessage().partition(": ")
         assert name == f"member {record.member or name.split()[1]} of group g"
@@ -291,7 +291,7 @@ async def test_a_run_has_one_timer_however_often_rows_come():
 
     serving = town.serve(worker)
     await town.until(lambda: committed)
-    core = worker._body.core
+    core = worker._last_run.core
     assert len(core._timers) < 10
     await town.stop(worker)
     await serving

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import offsets_told
-from coordinator.client.log_ends import LogEnds
 from coordinator.client.member.classic.membership import member_name
 from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.member.session.changes import Resumed, Suspended, Warming
@@ -40,41 +37,23 @@ from coordinator.client.worker.actions import (
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.handlers import Handlers, is_coroutine_function
 from coordinator.client.worker.member import Dropped, Member
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
-from coordinator.client.worker.policy import Limits
-from coordinator.client.worker.positions import StartPolicy
+from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.runs import Runs
 from coordinator.client.worker.scope import FOREVER_MS, Run, Scope
-from coordinator.client.worker.topics import Topics
+from coordinator.client.worker.state import WorkerState, state_of
+from coordinator.client.worker.user_calls import UserCalls
 from coordinator.client.worker.watch import LoopWatch
 
 T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
 LAST_WAIT_S = 2.0
 """Time that the second signal leaves for leaving the group."""
-NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Settings and functions of a worker."""
-
-    group_id: str
-    new_member: NewMember
-    handlers: Handlers
-    limits: Limits
-    topics: Topics
-    start: StartPolicy
-    log_ends: LogEnds | None
-    log_ends_interval_s: float
-    blocks_loop: bool = False
-    """True if handlers are meant to block their loop, which is not watched then."""
-
-
-class Body:
+class WorkerRun:
     """One run of a worker.
 
     Args:
@@ -92,10 +71,11 @@ class Body:
         """Done when the group is left and nothing is to be done any more."""
         self.is_over = False
         """True if handlers have no time left: none starts any more, and an end is no failure."""
-        self.plan = plan
+        self._plan = plan
         self._loop = environment.acquire()
-        self._runs = Runs(self, plan, handler_loop)
-        self.watch = LoopWatch(handler_loop, self._runs, self._log, self._loop_blocked)
+        self._user_calls = UserCalls(environment, self._loop)
+        self._runs = Runs(self, plan.handlers, plan.group_id, handler_loop)
+        self._watch = LoopWatch(handler_loop, self._runs, self._log, self._loop_blocked)
         self._metrics = WorkerMetrics.of(plan.group_id)
         self._revoked: dict[Scope, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -130,7 +110,7 @@ class Body:
 
     async def _live(self) -> None:
         self._left = asyncio.Event()
-        plan = self.plan
+        plan = self._plan
         helpers: list[asyncio.Task[Any]] = []
         try:
             topics = await self._first_topics(plan)
@@ -160,7 +140,7 @@ class Body:
 
     async def _first_topics(self, plan: Plan) -> Mapping[str, int] | None:
         """The topics to begin with; None: the worker was stopped meanwhile."""
-        asking = asyncio.ensure_future(plan.topics.ask(self))
+        asking = asyncio.ensure_future(plan.topics.ask(self._user_calls))
         assert self._left is not None
         left = asyncio.ensure_future(self._left.wait())
         await asyncio.wait({asking, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -171,6 +151,16 @@ class Body:
         topics = plan.topics.first = asking.result()
         plan.handlers.check(topics)
         return topics
+
+    @property
+    def state(self) -> WorkerState:
+        """State of the worker; from any thread."""
+        member = self.member
+        phase = "connecting" if member is None else member.state
+        if self.finished.done():
+            phase = "stopped"
+        member_id = "" if member is None else member.member_id
+        return state_of(self.core, phase, member_id, self._watch.blocked_by)
 
     # --- Turns ---
 
@@ -262,7 +252,7 @@ class Body:
         self.core.draining(self.environment.now_ms(), by_order=by_order)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
-        group_id = self.plan.group_id
+        group_id = self._plan.group_id
         member_id = self.member.member_id if self.member is not None else ""
         name = member_name(group_id, member_id)
         fields = {"group": group_id, "member": member_id}
@@ -421,28 +411,6 @@ class Body:
         except CancelledError:
             raise PartitionRevoked("the worker has stopped") from None
 
-    async def ask(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-        """Call a user's function, which may be `async def`; any other is called in a thread."""
-        if is_coroutine_function(function):
-            found = function(*args)
-        else:
-            found = await self.in_thread(function, *args)
-        return await found if inspect.isawaitable(found) else found
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread that does not keep the interpreter from exiting."""
-        future: asyncio.Future[T] = self._loop.create_future()
-
-        def work() -> None:
-            try:
-                settle, outcome = future.set_result, function(*args)
-            except BaseException as error:  # noqa: BLE001  # Its caller hears of it.
-                settle, outcome = future.set_exception, error  # type: ignore[assignment]
-            self.environment.post(lambda: future.done() or settle(outcome))
-
-        self.environment.start_thread(work, f"worker-{getattr(function, '__name__', 'call')}")
-        return await future
-
     # --- Inside ---
 
     def _keep(
@@ -455,7 +423,7 @@ class Body:
 
     async def _locate(self, scopes: Sequence[Scope]) -> None:
         """Find out where each scope begins, and tell the core."""
-        member = self.member
+        plan, member = self._plan, self.member
         assert member is not None
         found: dict[Scope, OffsetAndMetadata] = {}
         begins: dict[Scope, int] = {}
@@ -463,7 +431,7 @@ class Body:
         try:
             stored = await member.committed([scope.key for scope in scopes])
             found = {scope: stored[scope.key] for scope in scopes}
-            begins = await self.plan.start.begins(self, found)
+            begins = await plan.start.begins(self._user_calls, plan.topics.first, found)
         except Exception as failure:  # noqa: BLE001  # The error policy decides.
             error = failure
         now_ms = self.environment.now_ms()
@@ -477,19 +445,19 @@ class Body:
 
     async def _watch_handlers(self) -> None:
         """Watch the loop of the handlers; without it nobody works on the partitions."""
-        await self.watch.run()
+        await self._watch.run()
         self._stop("the event loop of the handlers was closed", 0)
 
     async def _follow_topics(self) -> None:
         """Ask for the topics again and again; a change has the member join again."""
-        topics, member = self.plan.topics, self.member
+        topics, member = self._plan.topics, self.member
         assert member is not None
         while topics.is_asked_again:
             await asyncio.sleep(topics.refresh_ms / 1000)
             before = topics.known
             try:
-                now = await topics.ask(self)
-                self.plan.handlers.check(now)
+                now = await topics.ask(self._user_calls)
+                self._plan.handlers.check(now)
             except Exception as error:  # noqa: BLE001  # The user's function may raise anything.
                 topics.known = before
                 self._log(logging.WARNING, f"the topics cannot be asked for: {error!r}")
@@ -500,14 +468,14 @@ class Body:
 
     async def _follow_log_ends(self) -> None:
         """Ask where the logs end, and report it for lag, again and again."""
-        plan, member = self.plan, self.member
+        plan, member = self._plan, self.member
         assert member is not None
         while True:
             await asyncio.sleep(plan.log_ends_interval_s)
             scopes = dict(self.core.scopes)
             if plan.log_ends is not None and scopes:
                 try:
-                    ends = await self.in_thread(plan.log_ends, frozenset(scopes))
+                    ends = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
                     ends = offsets_told("log_ends", ends)
                 except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                     self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")

@@ -1,0 +1,33 @@
+"""Plan of a worker: its settings and functions, from which each of its runs is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coordinator.client.log_ends import LogEnds
+from coordinator.client.worker.environment import Environment
+from coordinator.client.worker.handlers import Handlers
+from coordinator.client.worker.member import Member
+from coordinator.client.worker.policy import Limits
+from coordinator.client.worker.positions import StartPolicy
+from coordinator.client.worker.topics import Topics
+
+NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
+"""Makes the member of a run: with its topics, and what it calls when there may be events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Settings and functions of a worker."""
+
+    group_id: str
+    new_member: NewMember
+    handlers: Handlers
+    limits: Limits
+    topics: Topics
+    start: StartPolicy
+    log_ends: LogEnds | None
+    log_ends_interval_s: float
+    blocks_loop: bool = False
+    """True if handlers are meant to block their loop, which is not watched then."""
